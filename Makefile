@@ -1,0 +1,51 @@
+# tegracast: `make run` streams on any Linux machine, `make test` checks everything. Both install what they miss.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check build lint bench fuzz
+
+BIN := bin/tegracast
+UNITS = $(shell go list ./... | grep -v /cmd/)
+COMMIT := $(shell git describe --always --dirty 2>/dev/null)
+# Peers of the tests, and what the race detector links with.
+PACKAGES := ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gcc libc6-dev
+FUZZTIME ?= 30s
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install the Debian packages and Go modules that are missing (as root)
+	@missing=$$(for p in $(PACKAGES); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
+	if [ -n "$$missing" ]; then \
+		echo "setup: installing" $$missing; \
+		if [ $$(id -u) != 0 ]; then echo "setup: run as root: apt-get install" $$missing >&2; exit 1; fi; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+	@go mod download
+
+build: ## build bin/tegracast
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.commit=$(COMMIT)' -o $(BIN) ./cmd/tegracast
+
+run: build ## stream the test chart to this machine; prints how to watch (stop with ctrl-C)
+	@mkdir -p run
+	$(BIN) serve --sdp-dir run
+
+check: build lint ## the quick round: build, lint, unit tests
+	go test $(UNITS)
+
+test: setup lint ## everything: lint, unit tests with the race detector, the program with its peers
+	go test -race -timeout 15m $(UNITS)
+	go test -count=1 -timeout 15m ./cmd/...
+
+lint: ## gofumpt, vet, staticcheck, tidy modules
+	@bad=$$(go tool gofumpt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofumpt would change:" $$bad; exit 1; fi
+	go vet ./...
+	go tool staticcheck ./...
+	go mod tidy -diff
+
+bench: ## benchmarks: ns a frame and a packet, ratios, allocations
+	go test -run '^$$' -bench . -benchmem ./...
+
+fuzz: ## every fuzz target for FUZZTIME (30s)
+	@set -e; for p in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$p | grep ^Fuzz || true); do \
+		echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; done; done

@@ -1,0 +1,61 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+
+	"tegracast/cudahost"
+	"tegracast/fpga"
+	"tegracast/fpga/xdma"
+	"tegracast/tegra"
+)
+
+// Surface is pinned memory: a buffer that CPU, GPU and FPGA reach.
+type Surface struct {
+	Buffer *cudahost.Buffer
+	Pin    *tegra.Pin
+	Memory fpga.Memory // the surface's bytes, without what the pin was rounded up by
+}
+
+// NewSurface allocates size bytes and pins them, rounded up to tegra.PageSize, for the device.
+func NewSurface(mem cudahost.Allocator, pinner tegra.Pinner, size int, flags cudahost.Flags, dir tegra.Direction) (*Surface, error) {
+	if size <= 0 || size > tegra.MaxPinSize {
+		return nil, fmt.Errorf("surface of %d bytes: %w: from 1 to %d", size, tegra.ErrSize, tegra.MaxPinSize)
+	}
+	buffer, err := mem.AllocHost((size+tegra.PageSize-1)&^(tegra.PageSize-1), flags)
+	if err != nil {
+		return nil, err
+	}
+	attr := tegra.WriteBack
+	if flags&cudahost.WriteCombined != 0 {
+		attr = tegra.WriteCombined
+	}
+	pin, err := pinner.Pin(buffer.Addr(), len(buffer.Bytes()), dir, attr)
+	if err != nil {
+		return nil, errors.Join(err, buffer.Close())
+	}
+	whole := fpga.Memory{Bytes: buffer.Bytes(), Segments: segments(pin.Segments)}
+	return &Surface{Buffer: buffer, Pin: pin, Memory: whole.Slice(0, size)}, nil
+}
+
+// Close unpins and frees. The device must have let go of the surface.
+func (s *Surface) Close() error { return errors.Join(s.Pin.Unpin(), s.Buffer.Close()) }
+
+func segments(list []tegra.Segment) []fpga.Segment {
+	out := make([]fpga.Segment, len(list))
+	for i, s := range list {
+		out[i] = fpga.Segment{Addr: s.IOVA, Len: s.Len}
+	}
+	return out
+}
+
+// CoherentMemory gives an XDMA driver the descriptor memory of a pinner.
+func CoherentMemory(p tegra.Pinner) func(size int) (xdma.Coherent, error) {
+	return func(size int) (xdma.Coherent, error) {
+		c, err := p.AllocCoherent(size)
+		if err != nil {
+			return xdma.Coherent{}, err
+		}
+		return xdma.Coherent{Memory: fpga.Memory{Bytes: c.Bytes, Segments: segments(c.Segments)}, Close: c.Close}, nil
+	}
+}

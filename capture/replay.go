@@ -1,0 +1,202 @@
+// Package capture joins hardware to the flow of frames: it holds the sources, which lease slots, fill them and emit
+// them as a camera does.
+package capture
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"tegracast/pipeline"
+)
+
+// ErrReplay is wrapped by every error about a file that cannot be replayed.
+var ErrReplay = errors.New("replay")
+
+// maxStride keeps a frame's size far from the end of the integers.
+const maxStride = 1 << 24
+
+// ReplayConfig says which file is replayed and how.
+type ReplayConfig struct {
+	Path string
+
+	// Format is what a file without header holds: frames of Format.Size() bytes, one after the other. The zero
+	// Format says that the file is YUV4MPEG2, which describes itself: 4:2:0 becomes I420 and 4:2:2 UYVY.
+	Format pipeline.Format
+
+	Rate    pipeline.Rate // frames a second instead of the format's own; when both are zero the replay is unpaced
+	Unpaced bool          // every frame of the file as fast as slots become free, whatever the rate says
+	Loop    bool          // begin again after the last frame; else Run returns nil after it
+
+	Slots     int // frames that can be held at the same time, 1 to 1024
+	Allocator pipeline.Allocator
+}
+
+// Validate returns an error that wraps ErrReplay and names the field, its value and the rule. It opens nothing.
+func (c ReplayConfig) Validate() error {
+	bad := func(format string, a ...any) error {
+		return fmt.Errorf("%w: %s", ErrReplay, fmt.Sprintf(format, a...))
+	}
+	switch {
+	case c.Path == "":
+		return bad("no file is named")
+	case c.Slots < 1 || c.Slots > 1024:
+		return bad("%d slots: must be from 1 to 1024", c.Slots)
+	case c.Allocator == nil:
+		return bad("no allocator")
+	case c.Rate.Num < 0 || c.Rate.Den < 0 || (c.Rate.Num == 0) != (c.Rate.Den == 0):
+		return bad("rate %d/%d: both must be positive, or both zero", c.Rate.Num, c.Rate.Den)
+	case c.Format == pipeline.Format{}:
+		return nil
+	case c.Format.Stride > maxStride:
+		return bad("stride %d: must be at most %d bytes", c.Format.Stride, maxStride)
+	case c.Format.PacketPitch != 0 || c.Format.HeaderGap != 0 || c.Format.Memory != pipeline.MemoryHost:
+		return bad("format %s: must be plain and in host memory", c.Format)
+	}
+	if err := c.Format.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrReplay, err)
+	}
+	return nil
+}
+
+// A Replay is a pipeline.Source that plays a file as a camera would. The file is read frame by frame into the slots;
+// it may be of any length.
+type Replay struct {
+	config  ReplayConfig
+	file    *os.File
+	format  pipeline.Format
+	frames  []int64 // where in the file each begins
+	planes  []byte  // one frame of 4:2:2 planes on its way into a slot; nil for all other files
+	pool    *pipeline.Pool
+	emitted atomic.Uint64
+	skipped atomic.Uint64
+}
+
+// NewReplay opens the file, checks all of its structure and allocates the slots. Close frees them. Errors wrap
+// ErrReplay, and ErrY4M or the operating system's error where there is one.
+func NewReplay(c ReplayConfig) (*Replay, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	file, err := os.Open(c.Path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w: correct the path, or its permissions", ErrReplay, err)
+	}
+	r := &Replay{config: c, file: file}
+	if err := r.prepare(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %s: %w", ErrReplay, c.Path, err), file.Close())
+	}
+	return r, nil
+}
+
+func (r *Replay) prepare() error {
+	info, err := r.file.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return errors.New("not a regular file: only those can be replayed")
+	}
+	if r.config.Format == (pipeline.Format{}) {
+		err = r.indexY4M(info.Size())
+	} else {
+		err = r.indexRaw(info.Size())
+	}
+	if err != nil {
+		return err
+	}
+	if r.config.Rate.Num != 0 {
+		r.format.Rate = r.config.Rate
+	}
+	return r.allocate()
+}
+
+func (r *Replay) indexY4M(size int64) error {
+	y, err := parseY4M(r.file, size)
+	if err != nil {
+		return fmt.Errorf("%w (a file without header needs its pixel format, width and height)", err)
+	}
+	r.format, r.frames = y.format, y.frames
+	if y.planar {
+		r.planes = make([]byte, y.format.Size())
+	}
+	return nil
+}
+
+func (r *Replay) indexRaw(size int64) error {
+	f := r.config.Format
+	length := int64(f.Size())
+	head := make([]byte, len(y4mMagic))
+	if n, _ := r.file.ReadAt(head, 0); bytes.Equal(head[:n], []byte(y4mMagic)) {
+		return fmt.Errorf("is YUV4MPEG2, which describes itself: leave out the format %s", f)
+	}
+	switch {
+	case size == 0:
+		return fmt.Errorf("is empty; a frame of %s has %d bytes: write the file again", f, length)
+	case size < length:
+		return fmt.Errorf("has %d bytes, %d less than a frame of %s (%d bytes): "+
+			"correct the width, height, stride or pixel format, or write the file again", size, length-size, f, length)
+	case size%length != 0:
+		return fmt.Errorf("has %d bytes, that is %d frames of %s (%d bytes each) and %d bytes over: "+
+			"correct the width, height, stride or pixel format, or write the file again",
+			size, size/length, f, length, size%length)
+	}
+	r.format = f
+	for at := int64(0); at < size; at += length {
+		r.frames = append(r.frames, at)
+	}
+	return nil
+}
+
+// allocate makes the pool; on failure it frees what it had got.
+func (r *Replay) allocate() error {
+	var slots []pipeline.Slot
+	for i := range r.config.Slots {
+		s, err := r.config.Allocator.AllocSlot(r.format)
+		if err == nil {
+			slots = append(slots, s)
+			if len(s.Bytes) < r.format.Size() {
+				err = fmt.Errorf("the CPU can write %d bytes of it, a frame of %s needs %d",
+					len(s.Bytes), r.format, r.format.Size())
+			}
+		}
+		if err != nil {
+			errs := []error{fmt.Errorf("slot %d of %d: %w", i, r.config.Slots, err)}
+			for _, s := range slots {
+				if s.Close != nil {
+					errs = append(errs, s.Close())
+				}
+			}
+			return errors.Join(errs...)
+		}
+	}
+	r.pool = pipeline.NewPool("replay", r.format, slots, nil)
+	return nil
+}
+
+// Format is what the frames are; its rate is the nominal one even when the replay is unpaced.
+func (r *Replay) Format() pipeline.Format { return r.format }
+
+// Frames is the number of frames in the file.
+func (r *Replay) Frames() int { return len(r.frames) }
+
+// Emitted is the number of frames that were handed on.
+func (r *Replay) Emitted() uint64 { return r.emitted.Load() }
+
+// Skipped is the number of frames that were not, because no slot was free or the machine was late at their time.
+// Their sequence numbers are missing.
+func (r *Replay) Skipped() uint64 { return r.skipped.Load() }
+
+// Close closes the file and frees the slots, after Run has returned. It fails with an error that wraps
+// pipeline.ErrLeaked while frames are held; then it can be called again.
+func (r *Replay) Close() error {
+	if err := r.pool.Close(); err != nil {
+		return err
+	}
+	if err := r.file.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}

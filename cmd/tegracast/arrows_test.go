@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// may says which rooms of the house a room may import, (docs/architecture.md, "Who may
+// know whom"). The longest matching name is a package's room; a package may import its own room.
+var may = map[string][]string{
+	"board":            {},
+	"tegra":            {},
+	"fpga":             {},
+	"cudahost":         {},
+	"pipeline":         {},
+	"pipeline/isp":     {"pipeline", "cudahost"},
+	"pipeline/record":  {"pipeline", "cudahost"},
+	"pipeline/rtp":     {"pipeline"},
+	"capture":          {"cudahost", "tegra", "fpga", "board", "pipeline"},
+	"cmd/tegracast":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
+	"board/vjetson":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
+	"pipeline/web":     {"pipeline"},
+	"pipeline/results": {"pipeline"},
+	"pipeline/rtsp":    {"pipeline"},
+	"pipeline/ucx":     {"pipeline"},
+}
+
+func room(path string) string {
+	best := ""
+	for r := range may {
+		if (path == r || strings.HasPrefix(path, r+"/")) && len(r) > len(best) {
+			best = r
+		}
+	}
+	return best
+}
+
+// allowed reports whether a part of room home may import path. "x/..." stands for every room that begins with x.
+func allowed(home, path string) bool {
+	to := room(path)
+	if to == home {
+		return true
+	}
+	for _, r := range may[home] {
+		if prefix, all := strings.CutSuffix(r, "/..."); to == r || all && (to == prefix || strings.HasPrefix(to, prefix+"/")) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestImportArrows(t *testing.T) {
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "tegracast/...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := 0
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; packages++ {
+		var p struct{ ImportPath, Imports, TestImports, XTestImports any }
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		from := strings.TrimPrefix(p.ImportPath.(string), "tegracast/")
+		home := room(from)
+		if home == "" {
+			t.Errorf("%s is in no room of the house: add it to docs/architecture.md and to this test", from)
+		}
+		for _, list := range []any{p.Imports, p.TestImports, p.XTestImports} {
+			names, _ := list.([]any)
+			for _, n := range names {
+				to, ours := strings.CutPrefix(n.(string), "tegracast/")
+				if ours && !allowed(home, to) {
+					t.Errorf("%s imports %s", from, to)
+				}
+			}
+		}
+	}
+	if packages < 10 {
+		t.Errorf("only %d packages were looked at", packages)
+	}
+}

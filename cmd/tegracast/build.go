@@ -1,0 +1,250 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"tegracast/capture"
+	"tegracast/cudahost"
+	"tegracast/fpga"
+	"tegracast/fpga/model"
+	"tegracast/pipeline"
+	"tegracast/pipeline/isp"
+	"tegracast/pipeline/rtp"
+)
+
+// appliance is what a configuration describes, opened.
+type appliance struct {
+	env      env
+	graph    *pipeline.Graph
+	recorder *pipeline.Recorder
+	sources  map[string]pipeline.Source
+	streams  []*stream
+	closers  []func() error // in the order of opening
+}
+
+// stream is one RTP output.
+type stream struct {
+	name   string
+	config *RTPConfig
+	sink   *rtp.Sink
+}
+
+// flightEvents is how many frame events the flight recorder keeps: over half a minute at 30 frames a second and two
+// outputs.
+const flightEvents = 4096
+
+// build opens everything; nothing runs yet. On an error it has closed what it had opened.
+func build(e env, d *document) (*appliance, error) {
+	a := &appliance{env: e, recorder: pipeline.NewRecorder(flightEvents), sources: map[string]pipeline.Source{}}
+	if err := a.open(d); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
+}
+
+func (a *appliance) open(d *document) error {
+	memory, err := cudahost.Open(cudahost.Config{Backend: d.Memory, Logger: a.env.log})
+	if err != nil {
+		return usageError{d.errorAt("$.memory", "%v", err)}
+	}
+	pool := slots{memory}
+	a.graph = pipeline.NewGraph(pipeline.GraphConfig{Allocator: pool, Recorder: a.recorder, Logger: a.env.log})
+	for i := range d.Sources {
+		if err := a.addSource(d, i, memory.Backend(), pool); err != nil {
+			return err
+		}
+	}
+	for _, c := range d.ISP {
+		stage, err := isp.New(c.config())
+		if err != nil {
+			return err
+		}
+		a.closers = append(a.closers, stage.Close)
+		if err := a.graph.AddStage(c.Name, stage, c.From, 2); err != nil {
+			return err
+		}
+	}
+	for i := range d.Outputs {
+		if err := a.addOutput(d, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slots makes the graph's slots of shared memory.
+type slots struct{ memory cudahost.Allocator }
+
+// AllocSlot implements pipeline.Allocator.
+func (s slots) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
+	b, err := s.memory.AllocHost(f.Size(), cudahost.Mapped)
+	if err != nil {
+		return pipeline.Slot{}, err
+	}
+	return pipeline.Slot{Bytes: b.Bytes(), Device: b.DevicePointer(), Close: b.Close}, nil
+}
+
+func (a *appliance) addSource(d *document, i int, backend string, pool slots) error {
+	c := &d.Sources[i]
+	var source interface {
+		pipeline.Source
+		Close() error
+	}
+	var err error
+	if c.Model != nil {
+		source, err = a.modelCamera(c, backend)
+	} else {
+		source, err = replay(c, pool)
+	}
+	if err != nil {
+		path := fmt.Sprintf("$.sources[%d]", i)
+		if c.File != nil {
+			path += ".file.path"
+		} else if c.Model.Replay != "" {
+			path += ".model.replay"
+		}
+		return usageError{d.errorAt(path, "%v", err)}
+	}
+	a.closers = append(a.closers, source.Close)
+	a.sources[c.Name] = source
+	return a.graph.AddSource(c.Name, source)
+}
+
+// replay opens a file source: YUV4MPEG2, or headerless Bayer frames.
+func replay(c *SourceConfig, pool slots) (*capture.Replay, error) {
+	cfg := capture.ReplayConfig{Path: c.File.Path, Rate: c.File.Rate, Loop: !c.File.Once, Slots: c.Slots, Allocator: pool}
+	if !strings.EqualFold(filepath.Ext(c.File.Path), ".y4m") {
+		if cfg.Rate.Num == 0 {
+			cfg.Rate = pipeline.Rate{Num: 30, Den: 1}
+		}
+		var err error
+		if cfg.Format, err = pipeline.NewFormat(pipeline.RGGB10, c.File.Width, c.File.Height, cfg.Rate); err != nil {
+			return nil, fmt.Errorf("%w: a headerless file needs its width and height", err)
+		}
+	}
+	return capture.NewReplay(cfg)
+}
+
+// modelCamera plugs in an FPGA model with a sensor and opens it as the real camera is opened.
+func (a *appliance) modelCamera(c *SourceConfig, backend string) (*capture.FPGACamera, error) {
+	sensor, err := modelSensor(c.Model)
+	if err != nil {
+		return nil, err
+	}
+	device, err := newModelDevice(a.env, backend, c.Model.Seed, func(bus model.Bus) (model.Config, error) {
+		return model.Camera(bus, sensor), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.closers = append(a.closers, device.Close)
+	return capture.NewFPGACamera(capture.FPGAConfig{
+		Hardware: device.Hardware, Width: c.Model.Width, Height: c.Model.Height, Pixel: pipeline.RGGB10,
+		Rate: c.Model.Rate, Exposure: c.Model.Exposure, Slots: c.Slots, Logger: a.env.log,
+	})
+}
+
+// modelSensor makes the sensor that replays the test chart, cut to the wanted size, or a raw file.
+func modelSensor(m *ModelConfig) (*model.Sensor, error) {
+	cfg := model.TestChartSensor()
+	if m.Replay != "" {
+		b, err := os.ReadFile(m.Replay)
+		if err != nil {
+			return nil, err
+		}
+		size := 2 * m.Width * m.Height
+		if len(b) == 0 || len(b)%size != 0 {
+			return nil, fmt.Errorf("%s has %d bytes, no multiple of the %d of one frame of %dx%d 16-bit words: check width and height",
+				m.Replay, len(b), size, m.Width, m.Height)
+		}
+		cfg.Frames = nil
+		for off := 0; off < len(b); off += size {
+			cfg.Frames = append(cfg.Frames, b[off:off+size])
+		}
+	} else if m.Width != cfg.Width || m.Height != cfg.Height {
+		if m.Width > cfg.Width || m.Height > cfg.Height {
+			return nil, fmt.Errorf("the test chart has %dx%d pixels, %dx%d are wanted: name a file to replay", cfg.Width, cfg.Height, m.Width, m.Height)
+		}
+		cfg.Frames = [][]byte{crop(cfg.Frames[0], 2*cfg.Width, 2*m.Width, m.Height)}
+	}
+	cfg.Width, cfg.Height, cfg.Shift = m.Width, m.Height, *m.Shift
+	cfg.Format = fpga.FourCC(pipeline.RGGB10)
+	cfg.Period, cfg.Exposure = m.Rate.Period(), m.Exposure
+	return model.NewSensor(cfg)
+}
+
+// crop cuts lines of n bytes from the upper left corner.
+func crop(b []byte, stride, n, lines int) []byte {
+	out := make([]byte, 0, n*lines)
+	for y := range lines {
+		out = append(out, b[y*stride:y*stride+n]...)
+	}
+	return out
+}
+
+func (a *appliance) addOutput(d *document, i int) error {
+	c := &d.Outputs[i]
+	path := fmt.Sprintf("$.outputs[%d]", i)
+	in := a.origin(d, c).Format()
+	want := pipeline.Format{Pixel: pipeline.UYVY, Width: in.Width, Height: in.Height}
+	if c.RTP.Payload == rtp.JPEG {
+		want.Pixel = pipeline.I420
+	}
+	if c.Scale == "half" {
+		want.Width, want.Height = in.Width/2, in.Height/2
+	}
+	want, err := pipeline.NewFormat(want.Pixel, want.Width, want.Height, in.Rate)
+	if err != nil {
+		return usageError{d.errorAt(path, "%v", err)}
+	}
+	cfg, own := c.RTP.config(c.Name), want
+	cfg.Logger = a.env.log.With("output", c.Name)
+	if c.Rate.Num > 0 && c.Rate.Period() > in.Rate.Period() {
+		own.Rate = c.Rate
+	}
+	sink, err := rtp.NewSink(cfg, own)
+	if errors.Is(err, rtp.ErrConfig) || errors.Is(err, rtp.ErrFormat) {
+		return usageError{d.errorAt(path+".rtp", "%v", err)}
+	} else if err != nil {
+		return fmt.Errorf("output %s: %w", c.Name, err)
+	}
+	a.closers = append(a.closers, sink.Close)
+	_, err = a.graph.Attach(pipeline.OutputConfig{
+		Name: c.Name, Sink: sink, From: c.From, Format: want, Rate: c.Rate, Depth: c.Queue, Policy: c.Policy,
+	})
+	if err != nil {
+		return usageError{d.errorAt(path, "%v", strings.ReplaceAll(err.Error(), "\n", "; "))}
+	}
+	a.streams = append(a.streams, &stream{c.Name, c.RTP, sink})
+	return nil
+}
+
+// origin is the source that feeds an output.
+func (a *appliance) origin(d *document, c *OutputConfig) pipeline.Source {
+	for _, s := range d.ISP {
+		if s.Name == c.From {
+			return a.sources[s.From]
+		}
+	}
+	if s, ok := a.sources[c.From]; ok {
+		return s
+	}
+	return a.sources[d.Sources[0].Name]
+}
+
+// Close gives back what was opened, last first. The graph must not run.
+func (a *appliance) Close() error {
+	var errs []error
+	if a.graph != nil {
+		errs = append(errs, a.graph.Close())
+	}
+	for i := len(a.closers) - 1; i >= 0; i-- {
+		errs = append(errs, a.closers[i]())
+	}
+	a.closers = nil
+	return errors.Join(errs...)
+}

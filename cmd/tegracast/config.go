@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"tegracast/pipeline"
+	"tegracast/pipeline/rtp"
+)
+
+//go:embed default.yaml
+var defaultYAML []byte
+
+// Config is the configuration file.
+type Config struct {
+	Memory  string         `yaml:"memory,omitempty" jsonschema:"enum=auto,enum=cuda,enum=host,description=where frame memory comes from; auto takes CUDA where it works"`
+	Sources []SourceConfig `yaml:"sources" jsonschema:"minItems=1,description=where frames come from"`
+	ISP     []ISPConfig    `yaml:"isp,omitempty" jsonschema:"description=stages that make pictures out of Bayer frames"`
+	Outputs []OutputConfig `yaml:"outputs" jsonschema:"description=where frames go to"`
+}
+
+// SourceConfig is a source; exactly one of Model and File is given.
+type SourceConfig struct {
+	Name  string       `yaml:"name"`
+	Slots int          `yaml:"slots,omitempty" jsonschema:"minimum=3,maximum=64,description=frames of memory; default 8"`
+	Model *ModelConfig `yaml:"model,omitempty" jsonschema:"description=the FPGA camera in software"`
+	File  *FileConfig  `yaml:"file,omitempty" jsonschema:"description=replays a file"`
+}
+
+// ModelConfig is the FPGA camera in software.
+type ModelConfig struct {
+	Replay   string        `yaml:"replay,omitempty" jsonschema:"description=headerless raw file of one or more frames that the sensor delivers; default: a real test chart at 1920x1080"`
+	Width    int           `yaml:"width,omitempty" jsonschema:"description=pixels; default 1920"`
+	Height   int           `yaml:"height,omitempty" jsonschema:"description=lines; default 1080"`
+	Rate     pipeline.Rate `yaml:"rate,omitempty" jsonschema:"description=frames a second as 30 or 30000/1001; default 30"`
+	Exposure time.Duration `yaml:"exposure,omitempty" jsonschema:"description=such as 8ms; default: the sensor's"`
+	Shift    *int          `yaml:"shift,omitempty" jsonschema:"description=even number of pixels by which the picture moves from frame to frame; default 2"`
+	Seed     uint64        `yaml:"seed,omitempty" jsonschema:"description=of the scattered bus addresses"`
+}
+
+// FileConfig replays a file.
+type FileConfig struct {
+	Path   string        `yaml:"path" jsonschema:"description=a .y4m file or headerless RGGB 10-bit frames in 16-bit words"`
+	Width  int           `yaml:"width,omitempty" jsonschema:"description=pixels; for headerless files"`
+	Height int           `yaml:"height,omitempty" jsonschema:"description=lines; for headerless files"`
+	Rate   pipeline.Rate `yaml:"rate,omitempty" jsonschema:"description=frames a second; default: the file's or 30"`
+	Once   bool          `yaml:"once,omitempty" jsonschema:"description=end after the last frame instead of beginning again"`
+}
+
+// ISPConfig is a stage that makes pictures.
+type ISPConfig struct {
+	Name         string      `yaml:"name"`
+	From         string      `yaml:"from,omitempty" jsonschema:"description=name of a source; default: the first"`
+	BlackLevel   int         `yaml:"black_level,omitempty" jsonschema:"description=what the sensor delivers without light; in its units"`
+	WhiteBalance GainsConfig `yaml:"white_balance,omitempty"`
+	Gamma        float64     `yaml:"gamma,omitempty" jsonschema:"description=1 to 4; default: the BT.709 transfer function"`
+	Workers      int         `yaml:"workers,omitempty" jsonschema:"description=default: one for each CPU"`
+}
+
+// GainsConfig are the white balance's gains; 0 is 1.
+type GainsConfig struct {
+	Red   float64 `yaml:"red,omitempty"`
+	Green float64 `yaml:"green,omitempty"`
+	Blue  float64 `yaml:"blue,omitempty"`
+}
+
+// OutputConfig is an output.
+type OutputConfig struct {
+	Name   string          `yaml:"name"`
+	From   string          `yaml:"from,omitempty" jsonschema:"description=name of a source or an isp; default: the first that can make the format"`
+	Scale  string          `yaml:"scale,omitempty" jsonschema:"enum=full,enum=half,description=size of the picture; default full"`
+	Rate   pipeline.Rate   `yaml:"rate,omitempty" jsonschema:"description=at most so many frames a second; default: all"`
+	Queue  int             `yaml:"queue,omitempty" jsonschema:"minimum=1,maximum=64,description=frames that may wait; default 2"`
+	Policy pipeline.Policy `yaml:"policy,omitempty" jsonschema:"description=which frame is lost when the output cannot keep up: latest keeps the newest and block what waits already"`
+	RTP    *RTPConfig      `yaml:"rtp"`
+}
+
+// RTPConfig is an RTP stream.
+type RTPConfig struct {
+	Payload      rtp.Payload `yaml:"payload" jsonschema:"description=raw: RFC 4175 UYVY; jpeg: RFC 2435"`
+	Destinations []string    `yaml:"destinations" jsonschema:"minItems=1,description=host:port with an even port; RTCP goes to the next one"`
+	Interface    string      `yaml:"interface,omitempty" jsonschema:"description=by which multicast leaves"`
+	TTL          int         `yaml:"ttl,omitempty" jsonschema:"minimum=0,maximum=255"`
+	DSCP         int         `yaml:"dscp,omitempty" jsonschema:"minimum=0,maximum=63"`
+	MTU          int         `yaml:"mtu,omitempty" jsonschema:"minimum=576,maximum=9000,description=default 1500"`
+	Pacing       rtp.Pacing  `yaml:"pacing,omitempty" jsonschema:"description=frame: packets spread over the frame period; burst: none"`
+	Checksum     bool        `yaml:"checksum,omitempty" jsonschema:"description=send each frame's CRC-32C by RTCP for tegracast probe"`
+	Quality      int         `yaml:"quality,omitempty" jsonschema:"minimum=1,maximum=100,description=of JPEG; default 90"`
+}
+
+// document is a configuration with the text that it was read from, to tell where something stands.
+type document struct {
+	Config
+	path string
+	tree *ast.File
+}
+
+// readConfig reads and checks a configuration file; without a path it is the default one. Every error is a
+// usageError that names file, line and column.
+func readConfig(path string) (*document, error) {
+	text := defaultYAML
+	if path == "" {
+		path = "default configuration"
+	} else {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("%w: write one with `tegracast config default`", err)}
+		}
+		text = b
+	}
+	d, err := parseConfig(path, text)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return d, nil
+}
+
+func parseConfig(path string, text []byte) (*document, error) {
+	d := &document{path: path}
+	var err error
+	if d.tree, err = parser.ParseBytes(text, 0); err != nil {
+		return nil, d.located(err)
+	}
+	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(&d.Config); err != nil {
+		return nil, d.located(err)
+	}
+	return d, d.check()
+}
+
+// located puts "file:line:column: " in front of what the YAML library says.
+func (d *document) located(err error) error {
+	var y yaml.Error
+	if errors.As(err, &y) && y.GetToken() != nil {
+		p := y.GetToken().Position
+		return fmt.Errorf("%s:%d:%d: %s", d.path, p.Line, p.Column, y.GetMessage())
+	}
+	return fmt.Errorf("%s: %w", d.path, err)
+}
+
+// errorAt is an error at the place of a YAML path such as $.outputs[0].rtp.mtu, or of the nearest part above it that the
+// file has.
+func (d *document) errorAt(path, format string, a ...any) error {
+	message := fmt.Sprintf(format, a...)
+	for p := path; p != "$" && p != ""; p = parentPath(p) {
+		yp, err := yaml.PathString(p)
+		if err != nil {
+			continue
+		}
+		if node, err := yp.FilterFile(d.tree); err == nil && node != nil {
+			at := node.GetToken().Position
+			return fmt.Errorf("%s:%d:%d: %s: %s", d.path, at.Line, at.Column, path[2:], message)
+		}
+	}
+	return fmt.Errorf("%s:1:1: %s: %s", d.path, path[2:], message)
+}
+
+// parentPath cuts the last part off a YAML path.
+func parentPath(p string) string {
+	for i := len(p) - 1; i > 0; i-- {
+		if p[i] == '.' || p[i] == '[' {
+			return p[:i]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/invopop/jsonschema"
+
+	"tegracast/pipeline"
+	"tegracast/pipeline/rtp"
+)
+
+const configUsage = `Usage: tegracast config default | check FILE | schema
+
+  default      prints the default configuration, with comments
+  check FILE   validates a configuration: file, line and column of the first mistake, status 2
+  schema       prints the JSON Schema of the configuration, for editors
+`
+
+func configCommand(_ context.Context, e env, args []string) error {
+	f := e.flags("config", configUsage)
+	f.Usage = func() { fmt.Fprint(e.out, configUsage) }
+	if err := f.Parse(args); err != nil {
+		return usageError{err}
+	}
+	switch a := f.Args(); {
+	case len(a) == 1 && a[0] == "default":
+		_, err := e.out.Write(defaultYAML)
+		return err
+	case len(a) == 2 && a[0] == "check":
+		d, err := readConfig(a[1])
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(e.out, "%s: good: sources %d, isp %d, outputs %d\n", a[1], len(d.Sources), len(d.ISP), len(d.Outputs))
+		return nil
+	case len(a) == 1 && a[0] == "schema":
+		return printSchema(e)
+	}
+	return usageError{fmt.Errorf("say default, check FILE or schema: try tegracast config --help")}
+}
+
+func printSchema(e env) error {
+	text := func(pattern string) *jsonschema.Schema {
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string", Pattern: pattern}, {Type: "integer"}}}
+	}
+	words := func(w ...any) *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Enum: w} }
+	special := map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[pipeline.Rate]():   text(`^[0-9]+(/[0-9]+)?$`),
+		reflect.TypeFor[time.Duration]():   {Type: "string", Pattern: `^[0-9.]+(ns|us|µs|ms|s)$`},
+		reflect.TypeFor[pipeline.Policy](): words("latest", "block"),
+		reflect.TypeFor[rtp.Payload]():     words("raw", "jpeg"),
+		reflect.TypeFor[rtp.Pacing]():      words("frame", "burst"),
+	}
+	r := jsonschema.Reflector{
+		FieldNameTag: "yaml", ExpandedStruct: true,
+		Mapper: func(t reflect.Type) *jsonschema.Schema { return special[t] },
+	}
+	s := r.Reflect(&Config{})
+	s.Title, s.ID = "tegracast configuration", ""
+	out := json.NewEncoder(e.out)
+	out.SetIndent("", "  ")
+	return out.Encode(s)
+}

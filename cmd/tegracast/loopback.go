@@ -1,0 +1,294 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"tegracast/capture"
+	"tegracast/cudahost"
+	"tegracast/fpga"
+	"tegracast/fpga/model"
+	"tegracast/fpga/xdma"
+	"tegracast/pipeline"
+	"tegracast/tegra"
+)
+
+const loopbackUsage = `Usage: tegracast loopback [--device model] [--memory host|cuda]
+         [--direction h2c|c2h|both] [--size BYTES] [--count N] [--json]
+
+The validation run: a source surface is filled, the FPGA copies it through its
+memory to a destination surface, and every byte is compared. --direction says
+which way is measured; the bytes always go both ways, or there would be nothing
+to compare. Bandwidth is checked against the engine's own counters. Status 0
+when every byte is right, 1 after a mismatch or a fault.
+`
+
+// cardWindow is how much of the card's memory one transfer uses.
+const cardWindow = model.DefaultRAM
+
+type loopbackOptions struct {
+	device, memory, direction string
+	size, count               int
+	json                      bool
+}
+
+func loopback(ctx context.Context, e env, args []string) error {
+	var o loopbackOptions
+	f := e.flags("loopback", loopbackUsage)
+	f.StringVar(&o.device, "device", "model", "the FPGA: model")
+	f.StringVar(&o.memory, "memory", "host", "memory of the surfaces: host or cuda")
+	f.StringVar(&o.direction, "direction", "both", "what is measured: h2c, c2h or both")
+	f.IntVar(&o.size, "size", 1<<20, "`BYTES` of a surface, from 1 on")
+	f.IntVar(&o.count, "count", 10, "how often it is copied, `N`")
+	f.BoolVar(&o.json, "json", false, "print the result as JSON")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	switch {
+	case o.device != "model":
+		return usageError{fmt.Errorf("--device %s: this version knows the model only", o.device)}
+	case o.direction != "both" && o.direction != "h2c" && o.direction != "c2h":
+		return usageError{fmt.Errorf("--direction %s: use h2c, c2h or both", o.direction)}
+	case o.size < 1 || o.size > tegra.MaxPinSize:
+		return usageError{fmt.Errorf("--size %d: must be from 1 to %d", o.size, tegra.MaxPinSize)}
+	case o.count < 1:
+		return usageError{fmt.Errorf("--count %d: must be at least 1", o.count)}
+	}
+	device, err := newModelDevice(e, o.memory, 1, func(bus model.Bus) (model.Config, error) { return model.Loopback(bus), nil })
+	if err != nil {
+		return err
+	}
+	result, err := runLoopback(ctx, e, device.Hardware, o)
+	if faults, n := device.sim.Faults(); n > 0 {
+		err = errors.Join(err, fmt.Errorf("the SMMU refused %d accesses, first: %v", n, faults[0]))
+	}
+	if err := errors.Join(err, device.Close()); err != nil {
+		return err
+	}
+	return result.print(e, o)
+}
+
+// A lane is one direction's prepared transfers and what they measured.
+type lane struct {
+	transfers []*xdma.Transfer
+	bytes     uint64
+	elapsed   time.Duration
+	counters  xdma.Counters
+	parts     uint64
+	latency   pipeline.Histogram
+}
+
+// A copier copies one surface to the other through the card.
+type copier struct {
+	src, dst *capture.Surface
+	lanes    [2]lane // by fpga.Direction
+	width    int
+}
+
+func runLoopback(ctx context.Context, e env, hw capture.Hardware, o loopbackOptions) (r loopbackResult, err error) {
+	c, err := newCopier(hw, o.size)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	shown := time.Now()
+	for i := range o.count {
+		fill(c.src.Buffer.Bytes(), uint64(i))
+		invert(c.dst.Buffer.Bytes(), c.src.Buffer.Bytes())
+		if err := c.copy(ctx); err != nil {
+			return r, fmt.Errorf("copy %d of %d: %w", i+1, o.count, err)
+		}
+		r.Copies++
+		if at, ok := c.mismatch(); !ok {
+			r.Wrong++
+			if r.Mismatch == "" {
+				r.Mismatch = fmt.Sprintf("copy %d, byte %d: %#02x arrived, %#02x was sent", i+1, at, c.dst.Buffer.Bytes()[at], c.src.Buffer.Bytes()[at])
+			}
+		}
+		if isTerminal(e.err) && time.Since(shown) > time.Second {
+			shown = time.Now()
+			fmt.Fprintf(e.err, "%d of %d copies\n", i+1, o.count)
+		}
+	}
+	for _, dir := range []fpga.Direction{fpga.H2C, fpga.C2H} {
+		if o.direction == "both" || o.direction == dir.String() {
+			r.Lanes = append(r.Lanes, c.lanes[dir].result(dir, c.width))
+		}
+	}
+	return r, nil
+}
+
+// newCopier pins the surfaces and prepares a transfer each way for every window of the card's memory.
+func newCopier(hw capture.Hardware, size int) (c *copier, err error) {
+	c = &copier{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	if c.src, err = capture.NewSurface(hw.Memory, hw.Pinner, size, cudahost.Default, tegra.ToDevice); err != nil {
+		return c, err
+	}
+	if c.dst, err = capture.NewSurface(hw.Memory, hw.Pinner, size, cudahost.Default, tegra.FromDevice); err != nil {
+		return c, err
+	}
+	device, err := xdma.Open(xdma.Config{BARs: hw.BARs, Interrupts: hw.Interrupts, Alloc: capture.CoherentMemory(hw.Pinner)})
+	if err != nil {
+		return c, err
+	}
+	c.width = device.DataPathWidth()
+	for dir, mem := range []fpga.Memory{fpga.H2C: c.src.Memory, fpga.C2H: c.dst.Memory} {
+		for off := 0; off < size; off += cardWindow {
+			part := mem.Slice(off, min(cardWindow, size-off))
+			t, err := device.NewTransfer(fpga.Direction(dir), 0, part, 0)
+			if err != nil {
+				return c, err
+			}
+			c.lanes[dir].transfers = append(c.lanes[dir].transfers, t)
+			c.lanes[dir].parts += uint64(len(part.Segments))
+		}
+	}
+	return c, nil
+}
+
+// copy moves the whole surface, window by window.
+func (c *copier) copy(ctx context.Context) error {
+	for i := range c.lanes[fpga.H2C].transfers {
+		for dir := range c.lanes {
+			l := &c.lanes[dir]
+			r, err := l.transfers[i].Run(ctx)
+			if err != nil {
+				return fmt.Errorf("window %d: %w", i, err)
+			}
+			l.bytes += uint64(r.Bytes)
+			l.elapsed += r.Elapsed
+			l.counters.Bytes += r.Counters.Bytes
+			l.counters.Cycles += r.Counters.Cycles
+			l.latency.Observe(r.Elapsed)
+		}
+	}
+	return nil
+}
+
+// mismatch compares the surfaces. Beyond their end, where the pin was rounded up, nothing may have been written.
+func (c *copier) mismatch() (at int, ok bool) {
+	src, dst := c.src.Buffer.Bytes(), c.dst.Buffer.Bytes()
+	size := len(c.src.Memory.Bytes)
+	if !bytes.Equal(src[:size], dst[:size]) {
+		for i := range size {
+			if src[i] != dst[i] {
+				return i, false
+			}
+		}
+	}
+	for i := size; i < len(dst); i++ {
+		if dst[i] != ^src[i] {
+			return i, false
+		}
+	}
+	return 0, true
+}
+
+// Close gives everything back.
+func (c *copier) Close() error {
+	var errs []error
+	for i := range c.lanes {
+		l := &c.lanes[i]
+		for _, t := range l.transfers {
+			errs = append(errs, t.Close())
+		}
+	}
+	for _, s := range []*capture.Surface{c.src, c.dst} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fill writes random bytes that differ with every seed.
+func fill(b []byte, seed uint64) {
+	rng := rand.NewPCG(seed, 0x1005bacc)
+	for len(b) >= 8 {
+		binary.NativeEndian.PutUint64(b, rng.Uint64())
+		b = b[8:]
+	}
+}
+
+// invert makes every byte of dst differ from src's.
+func invert(dst, src []byte) {
+	for i, v := range src {
+		dst[i] = ^v
+	}
+}
+
+type loopbackResult struct {
+	Copies   int          `json:"copies"`
+	Wrong    int          `json:"wrong"`
+	Mismatch string       `json:"first_mismatch,omitempty"`
+	Lanes    []laneResult `json:"directions"`
+}
+
+type laneResult struct {
+	Direction    string               `json:"direction"`
+	Bytes        uint64               `json:"bytes"`
+	EngineBytes  uint64               `json:"engine_bytes"` // beats of the data path, a partial one whole
+	Agree        bool                 `json:"counters_agree"`
+	Bandwidth    float64              `json:"bytes_per_second"`        // by this machine's clock, doorbell to completion
+	EngineCycles uint64               `json:"engine_cycles"`           // of the data path's clock
+	EngineRate   float64              `json:"engine_bytes_per_second"` // by those cycles, at 250 MHz
+	Latency      pipeline.Percentiles `json:"latency"`                 // of a transfer
+}
+
+// result compares what the host counted with what the engine counted: every descriptor may end in a partial beat.
+func (l *lane) result(dir fpga.Direction, width int) laneResult {
+	runs := l.latency.Percentiles().Count / uint64(len(l.transfers))
+	slack := l.parts * runs * uint64(2*width)
+	r := laneResult{
+		Direction: dir.String(), Bytes: l.bytes, EngineBytes: l.counters.Bytes, EngineCycles: l.counters.Cycles,
+		Bandwidth: float64(l.bytes) / l.elapsed.Seconds(), Latency: l.latency.Percentiles(),
+	}
+	if l.counters.Cycles > 0 {
+		r.EngineRate = float64(l.counters.Bytes) * model.ClockHz / float64(l.counters.Cycles)
+	}
+	// The engine is busy for a part of what the host waits for, so its own rate is never the lower one.
+	r.Agree = r.EngineBytes >= r.Bytes && r.EngineBytes <= r.Bytes+slack && r.EngineRate >= 0.99*r.Bandwidth
+	return r
+}
+
+func (r loopbackResult) print(e env, o loopbackOptions) error {
+	agree := true
+	for _, l := range r.Lanes {
+		agree = agree && l.Agree
+	}
+	if o.json {
+		out := json.NewEncoder(e.out)
+		out.SetIndent("", "  ")
+		if err := out.Encode(r); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(e.out, "%d of %d copies of %d bytes right\n", r.Copies-r.Wrong, r.Copies, o.size)
+		for _, l := range r.Lanes {
+			note := "agrees"
+			if !l.Agree {
+				note = "DOES NOT AGREE"
+			}
+			fmt.Fprintf(e.out, "%s: %.3f GB/s; engine: %d bytes, %.3f GB/s, %s; transfer p50 %v p99 %v max %v\n",
+				l.Direction, l.Bandwidth/1e9, l.EngineBytes, l.EngineRate/1e9, note, l.Latency.P50, l.Latency.P99, l.Latency.Max)
+		}
+	}
+	switch {
+	case r.Wrong > 0:
+		return fmt.Errorf("%d of %d copies are wrong, first: %s", r.Wrong, r.Copies, r.Mismatch)
+	case !agree:
+		return errors.New("the engine's counters do not agree with what was transferred")
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+// Command tegracast is the streaming appliance: frames from an FPGA camera by DMA into CUDA-visible memory, processed
+// in place, out as RTP.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/pflag"
+)
+
+// Exit statuses (docs/architecture.md, command line).
+const (
+	exitOK      = 0
+	exitFailure = 1 // also: losses, mismatches
+	exitUsage   = 2 // also: configuration
+)
+
+const usage = `tegracast streams an FPGA camera on PCI Express as RTP.
+
+Usage: tegracast COMMAND [OPTIONS]
+
+  serve      run the appliance; without a configuration: a model of the FPGA
+             camera that replays a real sensor's test chart
+  loopback   validation run: copy memory through the FPGA and compare every byte
+  probe      receive a stream and check it: losses, jitter, pixels, latency
+  config     print the default configuration, check one, print its JSON Schema
+  version    print version, commit and Go release
+
+tegracast COMMAND --help explains the options of a command.
+`
+
+// env is what a command works in.
+type env struct {
+	out, err io.Writer
+	log      *slog.Logger
+}
+
+// A usageError ends the program with status 2.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }
+
+// errChecked says that the run found what it looked for (losses, mismatches) and has reported it: status 1, no log.
+var errChecked = errors.New("check failed")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main without the process.
+func run(ctx context.Context, args []string, out, errw io.Writer) int {
+	e := env{out: out, err: errw, log: slog.New(slog.NewTextHandler(errw, nil))}
+	commands := map[string]func(context.Context, env, []string) error{
+		"serve": serve, "loopback": loopback, "probe": probe, "config": configCommand, "version": version,
+	}
+	if len(args) == 0 {
+		fmt.Fprint(errw, usage)
+		return exitUsage
+	}
+	switch args[0] {
+	case "help", "--help", "-h":
+		fmt.Fprint(out, usage)
+		return exitOK
+	case "--version":
+		args[0] = "version"
+	}
+	command, ok := commands[args[0]]
+	if !ok {
+		fmt.Fprintf(errw, "tegracast: unknown command %q: try tegracast --help\n", args[0])
+		return exitUsage
+	}
+	err := command(ctx, e, args[1:])
+	var u usageError
+	switch {
+	case err == nil || errors.Is(err, pflag.ErrHelp):
+		return exitOK
+	case errors.Is(err, errChecked):
+		return exitFailure
+	case errors.As(err, &u):
+		fmt.Fprintf(errw, "tegracast %s: %v\n", args[0], err)
+		return exitUsage
+	}
+	fmt.Fprintf(errw, "tegracast %s: %v\n", args[0], err)
+	return exitFailure
+}
+
+// flags makes the option parser of a command; help is printed to out with the given head.
+func (e env) flags(name, head string) *pflag.FlagSet {
+	f := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	f.SortFlags = false
+	f.SetOutput(io.Discard)
+	f.Usage = func() { fmt.Fprintf(e.out, "%s\nOptions:\n%s", head, f.FlagUsages()) }
+	return f
+}
+
+// parse parses args and refuses arguments that are left over.
+func parse(f *pflag.FlagSet, args []string) error {
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return err
+		}
+		return usageError{fmt.Errorf("%w: try tegracast %s --help", err, f.Name())}
+	}
+	if f.NArg() > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q: try tegracast %s --help", f.Arg(0), f.Name())}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"tegracast/pipeline/rtp"
+)
+
+const probeUsage = `Usage: tegracast probe --sdp FILE [--duration D] [--json] [--save FILE]
+
+Receives a stream and checks it: packets, losses, reordering, jitter, complete
+frames, the pixels' CRC against the sender's (checksum: true), and the latency
+from capture to complete frame, which needs synchronised clocks when the sender
+is another machine. Status 0 when clean, 1 after loss, damage or silence.
+`
+
+func probe(ctx context.Context, e env, args []string) error {
+	f := e.flags("probe", probeUsage)
+	sdp := f.String("sdp", "", "session description `FILE` of the stream")
+	duration := f.Duration("duration", 10*time.Second, "how long to receive, such as 30s")
+	asJSON := f.Bool("json", false, "print the result as JSON")
+	save := f.String("save", "", "write the pictures received, one after the other, to `FILE` (raw: UYVY, JPEG: JFIF)")
+	nic := f.String("interface", "", "network `NAME` on which multicast is received")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	if *duration <= 0 {
+		return usageError{fmt.Errorf("--duration %v: must be more than nothing", *duration)}
+	}
+	media, err := readSDP(*sdp)
+	if err != nil {
+		return usageError{err}
+	}
+	cfg := rtp.ReceiverConfig{Media: media, Interface: *nic, Logger: e.log}
+	finish, err := saveTo(*save, &cfg)
+	if err != nil {
+		return usageError{err}
+	}
+	r, err := rtp.NewReceiver(cfg)
+	if err != nil {
+		return errors.Join(err, finish())
+	}
+	st, err := receive(ctx, e, r, *duration)
+	if err := errors.Join(err, finish()); err != nil {
+		return err
+	}
+	if err := report(e, media, st, *asJSON); err != nil {
+		return err
+	}
+	if !clean(st) {
+		return errChecked
+	}
+	return nil
+}
+
+// readSDP returns the first stream that the file describes.
+func readSDP(path string) (rtp.Media, error) {
+	if path == "" {
+		return rtp.Media{}, errors.New("name the stream's description with --sdp FILE: tegracast serve writes one for each output")
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return rtp.Media{}, err
+	}
+	media, err := rtp.ParseSDP(b)
+	if err != nil {
+		return rtp.Media{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return media[0], nil
+}
+
+// saveTo makes cfg write every picture to a file; finish closes it.
+func saveTo(path string, cfg *rtp.ReceiverConfig) (finish func() error, err error) {
+	if path == "" {
+		return func() error { return nil }, nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	out := bufio.NewWriterSize(file, 1<<20)
+	var failed error
+	cfg.OnFrame = func(picture []byte, _ rtp.FrameInfo) {
+		if failed == nil {
+			_, failed = out.Write(picture)
+		}
+	}
+	return func() error { return errors.Join(failed, out.Flush(), file.Close()) }, nil
+}
+
+// receive runs the receiver for the given time, with a sign of life on a terminal.
+func receive(ctx context.Context, e env, r *rtp.Receiver, d time.Duration) (rtp.ReceiverStats, error) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	if isTerminal(e.err) {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		go func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+					st := r.Stats()
+					fmt.Fprintf(e.err, "%d frames, %d packets, %d lost\n", st.Frames, st.Packets, st.Lost)
+				}
+			}
+		}()
+	}
+	err := r.Run(ctx)
+	return r.Stats(), err
+}
+
+// clean says whether everything that the stream promised has arrived.
+func clean(st rtp.ReceiverStats) bool {
+	return st.Frames > 0 && st.Lost == 0 && st.Damaged == 0 && st.Mismatched == 0 && st.Malformed == 0
+}
+
+func report(e env, m rtp.Media, st rtp.ReceiverStats, asJSON bool) error {
+	if asJSON {
+		out := json.NewEncoder(e.out)
+		out.SetIndent("", "  ")
+		return out.Encode(struct {
+			Clean bool `json:"clean"`
+			rtp.ReceiverStats
+		}{clean(st), st})
+	}
+	verdict := "clean"
+	switch {
+	case st.Packets == 0:
+		verdict = fmt.Sprintf("silence: no packet came to port %d; is the sender running, and is this its destination?", m.Port)
+	case !clean(st):
+		verdict = "NOT clean"
+	}
+	fmt.Fprintf(e.out, `%s from %s, port %d: %s
+packets     %d, lost %d, reordered %d, duplicate %d, late %d, malformed %d, foreign %d
+frames      %d complete, %d damaged
+pixels      CRC right in %d frames, wrong in %d, not checked in %d
+jitter      %.3f ms
+latency     p50 %s, p99 %s, p99.9 %s, max %s (capture to complete frame)
+buffer      %d bytes
+`, m.Payload, m.Address, m.Port, verdict, st.Packets, st.Lost, st.Reordered, st.Duplicates, st.Late, st.Malformed, st.Foreign,
+		st.Frames, st.Damaged, st.Matched, st.Mismatched, st.Unverified, st.Jitter,
+		ms(st.Latency.P50), ms(st.Latency.P99), ms(st.Latency.P999), ms(st.Latency.Max), st.Buffer)
+	return nil
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"tegracast/pipeline/rtp"
+)
+
+const serveUsage = `Usage: tegracast serve [--config FILE] [--sdp-dir DIR]
+
+Runs the appliance until SIGINT or SIGTERM. Without a configuration a model of
+the FPGA camera replays a real sensor's test chart at 1920x1080, 30 frames a
+second: raw RTP (UYVY) to 127.0.0.1:5004, JPEG RTP (half size, 10 frames a
+second) to 127.0.0.1:5006. An SDP file for each stream, NAME.sdp, is written for
+receivers.
+`
+
+func serve(ctx context.Context, e env, args []string) error {
+	f := e.flags("serve", serveUsage)
+	path := f.String("config", "", "configuration `FILE` (see tegracast config default)")
+	dir := f.String("sdp-dir", sdpDir(), "where SDP files are written, `DIR`")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	d, err := readConfig(*path)
+	if err != nil {
+		return err
+	}
+	a, err := build(e, d)
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.serve(ctx, *dir), a.Close())
+}
+
+// sdpDir is the service manager's runtime directory, else the working folder.
+func sdpDir() string {
+	if dir := os.Getenv("RUNTIME_DIRECTORY"); dir != "" {
+		return dir
+	}
+	return "."
+}
+
+func (a *appliance) serve(ctx context.Context, dir string) error {
+	for _, s := range a.streams {
+		if err := s.announce(a.env, dir); err != nil {
+			return err
+		}
+	}
+	watch, stop := context.WithCancel(ctx)
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		newStatus(a.env, a.graph, a.streams).run(watch)
+	}()
+	err := a.graph.Run(ctx)
+	stop()
+	<-shown
+	if err != nil {
+		return errors.Join(err, a.dump(dir))
+	}
+	summary(a.env.out, a.graph.Stats())
+	return nil
+}
+
+// announce writes the stream's SDP file and says how to watch it.
+func (s *stream) announce(e env, dir string) error {
+	text, err := s.sink.SDP()
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(dir, s.name+".sdp")
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return fmt.Errorf("%w: name a folder that can be written to with --sdp-dir", err)
+	}
+	what := "raw video (RFC 4175)"
+	if s.config.Payload == rtp.JPEG {
+		what = "JPEG (RFC 2435)"
+	}
+	fmt.Fprintf(e.out, "%s: %s to %s, described by %s\n  watch: ffplay -protocol_whitelist file,udp,rtp -fflags nobuffer -i %s\n",
+		s.name, what, list(s.config.Destinations), file, file)
+	return nil
+}
+
+// dump writes the flight recorder's events after a fault.
+func (a *appliance) dump(dir string) error {
+	file := filepath.Join(dir, "flight-recorder.txt")
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(a.recorder.Dump(out), out.Close())
+	a.env.log.Error("the last frame events were written", "file", file)
+	return err
+}

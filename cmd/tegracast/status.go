@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/pipeline"
+)
+
+// status prints frames, drops and latency: once a second on a terminal, else once a minute to the log.
+type status struct {
+	env      env
+	graph    *pipeline.Graph
+	streams  []*stream
+	terminal bool
+	before   pipeline.Stats
+	at       time.Time
+	cpu      time.Duration
+}
+
+func newStatus(e env, g *pipeline.Graph, streams []*stream) *status {
+	return &status{env: e, graph: g, streams: streams, terminal: isTerminal(e.out), at: time.Now(), cpu: cpuTime(), before: g.Stats()}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(interface{ Fd() uintptr })
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// cpuTime is what the process has used so far.
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func (s *status) run(ctx context.Context) {
+	every := time.Minute
+	if s.terminal {
+		every = time.Second
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			line := s.line()
+			if s.terminal {
+				fmt.Fprintln(s.env.out, line)
+			} else {
+				s.env.log.Info(line)
+			}
+		}
+	}
+}
+
+// line describes the time since the last one.
+func (s *status) line() string {
+	now, cpu, stats := time.Now(), cpuTime(), s.graph.Stats()
+	seconds := now.Sub(s.at).Seconds()
+	rate := func(is, was uint64) float64 { return float64(is-was) / seconds }
+	var b strings.Builder
+	b.WriteString(now.Format(time.TimeOnly))
+	for i, x := range stats.Sources {
+		was := s.before.Sources[i]
+		fmt.Fprintf(&b, "  %s %.1f/s lost %d", x.Name, rate(x.Captured, was.Captured), x.Lost)
+	}
+	for _, x := range stats.Outputs {
+		var was pipeline.OutputStats
+		if i := slices.IndexFunc(s.before.Outputs, func(o pipeline.OutputStats) bool { return o.Name == x.Name }); i >= 0 {
+			was = s.before.Outputs[i]
+		}
+		fmt.Fprintf(&b, "  | %s %.1f/s dropped %d latency %s p99 %s", x.Name, rate(x.Delivered, was.Delivered), x.Drops(), ms(x.Latency.P50), ms(x.Latency.P99))
+	}
+	fmt.Fprintf(&b, "  | cpu %.0f %%", 100*(cpu-s.cpu).Seconds()/seconds)
+	s.before, s.at, s.cpu = stats, now, cpu
+	return b.String()
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d)/1e6) }
+
+// summary prints the final books: for every output captured = delivered + dropped.
+func summary(w io.Writer, st pipeline.Stats) {
+	for _, s := range st.Sources {
+		fmt.Fprintf(w, "%s: captured %d, lost %d%s\n", s.Name, s.Captured, s.Lost, reasons(s.Report))
+	}
+	for _, s := range st.Stages {
+		fmt.Fprintf(w, "%s: %d of %d frames, work p50 %s p99 %s\n", s.Name, s.Delivered, s.Offered, ms(s.Work.P50), ms(s.Work.P99))
+	}
+	for _, o := range st.Outputs {
+		dropped := o.Captured - o.Delivered - o.Waiting
+		fmt.Fprintf(w, "%s: captured %d = delivered %d + dropped %d%s, latency p50 %s p99 %s p99.9 %s\n",
+			o.Name, o.Captured, o.Delivered, dropped, reasons(o.Dropped), ms(o.Latency.P50), ms(o.Latency.P99), ms(o.Latency.P999))
+	}
+}
+
+// reasons lists what is not zero, in parentheses.
+func reasons(m map[string]uint64) string {
+	var parts []string
+	for k, n := range m {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", k, n))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	slices.Sort(parts)
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+func list(s []string) string { return strings.Join(s, ", ") }

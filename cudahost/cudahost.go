@@ -1,0 +1,121 @@
+// Package cudahost is where the memory of frames comes from: host memory that a GPU and a PCI Express device reach
+// as well as the CPU.
+//
+// On a machine with CUDA it is cudaHostAlloc memory, the only kind that GPUDirect RDMA on Tegra pins (GPUDirect RDMA
+// 12.9 §13.4.1); elsewhere it is locked anonymous memory with the same properties.
+package cudahost
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+)
+
+// Flags are those of cuMemHostAlloc, with its values.
+type Flags uint
+
+const (
+	Default       Flags = 0
+	Portable      Flags = 1 << 0 // usable from every CUDA context
+	Mapped        Flags = 1 << 1 // has a device pointer
+	WriteCombined Flags = 1 << 2 // fast for devices, ruinous to read with the CPU
+
+	knownFlags = Portable | Mapped | WriteCombined
+)
+
+// Errors that callers tell apart. They come wrapped with what, where and what to do.
+var (
+	ErrBackend = errors.New("no such memory back end")
+	ErrSize    = errors.New("impossible buffer size")
+	ErrFlags   = errors.New("unknown allocation flags")
+	ErrFreed   = errors.New("buffer was freed already")
+)
+
+// An Allocator makes buffers.
+type Allocator interface {
+	// AllocHost returns size bytes of zeroed memory, 4 KiB aligned.
+	AllocHost(size int, flags Flags) (*Buffer, error)
+	// Backend is "cuda" or "host".
+	Backend() string
+}
+
+// An Invalidator is told before memory goes away, as the kernel's MMU notifier tells nv-p2p: when it returns, no
+// device may touch the range any more.
+type Invalidator interface {
+	Invalidate(addr uintptr, size int)
+}
+
+// Config chooses a back end.
+type Config struct {
+	Backend     string      // "auto" (also ""), "cuda" or "host"
+	Invalidator Invalidator // may be nil
+	Logger      *slog.Logger
+}
+
+// Open returns the back end that cfg names. "auto" takes CUDA where it works and says why where it does not.
+func Open(cfg Config) (Allocator, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	host := &hostAllocator{invalidator: cfg.Invalidator, log: cfg.Logger}
+	switch cfg.Backend {
+	case "host":
+		return host, nil
+	case "auto", "":
+		cfg.Logger.Info("memory back end is host", "reason", errNoCUDA)
+		return host, nil
+	case "cuda":
+		return nil, fmt.Errorf("%w: cuda: %w: use host or auto", ErrBackend, errNoCUDA)
+	}
+	return nil, fmt.Errorf("%w: %q: use auto, cuda or host", ErrBackend, cfg.Backend)
+}
+
+// errNoCUDA is why the cuda back end cannot be had.
+var errNoCUDA = errors.New("this version of tegracast has no CUDA back end yet")
+
+// A Buffer is memory that CPU and devices share.
+type Buffer struct {
+	id          uint64
+	flags       Flags
+	invalidator Invalidator
+	free        func() error
+
+	mu    sync.Mutex
+	bytes []byte
+	addr  uintptr
+}
+
+// Bytes is the CPU's view, as long as was asked for; nil after Close.
+func (b *Buffer) Bytes() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bytes
+}
+
+// Addr is the CPU's virtual address.
+func (b *Buffer) Addr() uintptr { return b.addr }
+
+// DevicePointer is the address of the same memory for kernels. On the host back end it is the CPU's.
+func (b *Buffer) DevicePointer() uintptr { return b.addr }
+
+// ID never repeats while the allocator lives: the same address with another ID is other memory
+// (GPUDirect RDMA 12.9 §12.5).
+func (b *Buffer) ID() uint64 { return b.id }
+
+// Flags are those that the buffer was allocated with.
+func (b *Buffer) Flags() Flags { return b.flags }
+
+// Close frees the memory. Devices that still reach it are cut off first. A second Close returns ErrFreed.
+func (b *Buffer) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bytes == nil {
+		return fmt.Errorf("buffer %d: %w", b.id, ErrFreed)
+	}
+	if b.invalidator != nil {
+		b.invalidator.Invalidate(b.addr, len(b.bytes))
+	}
+	b.bytes = nil
+	return b.free()
+}

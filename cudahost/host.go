@@ -1,0 +1,62 @@
+package cudahost
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const pageSize = 4096
+
+// hostAllocator is the back end for machines without CUDA: anonymous memory, locked as far as the limit allows.
+type hostAllocator struct {
+	invalidator Invalidator
+	log         *slog.Logger
+	lastID      atomic.Uint64
+	warn        sync.Once
+}
+
+func (a *hostAllocator) Backend() string { return "host" }
+
+// AllocHost maps one page more than asked, in front of the buffer: nv-p2p's notifier takes a change of the mapping
+// that ends where a pin begins for a change of the pin, so no foreign mapping may end there.
+func (a *hostAllocator) AllocHost(size int, flags Flags) (*Buffer, error) {
+	const most = 1 << 40
+	switch {
+	case size <= 0 || size > most:
+		return nil, fmt.Errorf("%w: %d bytes, want 1 to %d", ErrSize, size, most)
+	case flags&^knownFlags != 0:
+		return nil, fmt.Errorf("%w: %#x, known are %#x", ErrFlags, uint(flags), uint(knownFlags))
+	}
+	length := pageSize + (size+pageSize-1)&^(pageSize-1)
+	mem, err := unix.Mmap(-1, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, fmt.Errorf("mapping %d bytes of anonymous memory: %w", length, err)
+	}
+	if err := unix.Mlock(mem); err != nil {
+		a.warn.Do(func() { a.warnLimit(length, err) })
+	}
+	// A device keeps the physical pages: a child must not make them copy-on-write.
+	if err := unix.Madvise(mem, unix.MADV_DONTFORK); err != nil {
+		return nil, errors.Join(fmt.Errorf("madvise(MADV_DONTFORK): %w", err), unix.Munmap(mem))
+	}
+	bytes := mem[pageSize : pageSize+size : pageSize+size]
+	return &Buffer{
+		id: a.lastID.Add(1), flags: flags, invalidator: a.invalidator,
+		bytes: bytes, addr: uintptr(unsafe.Pointer(&bytes[0])),
+		free: func() error { return unix.Munmap(mem) },
+	}, nil
+}
+
+// warnLimit says once that memory is not locked, and what to do.
+func (a *hostAllocator) warnLimit(length int, err error) {
+	var limit unix.Rlimit
+	_ = unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit)
+	a.log.Warn("frame memory is not locked and may be swapped out: raise the limit with `ulimit -l unlimited` or LimitMEMLOCK=infinity in the service",
+		"bytes", length, "limit", limit.Cur, "error", err)
+}

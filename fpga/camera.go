@@ -1,0 +1,251 @@
+package fpga
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+// Errors of Camera. They come wrapped with what, where and what to do.
+var (
+	ErrNoCamera     = errors.New("no camera block")
+	ErrCameraConfig = errors.New("camera cannot do this")
+	ErrCameraGone   = errors.New("camera registers read all ones: the device has gone")
+)
+
+// gone is what every register of a missing device reads.
+const gone = math.MaxUint32
+
+// A CameraConfig is how frames are taken.
+type CameraConfig struct {
+	Width, Height int // samples, lines
+	Format        FourCC
+	Period        time.Duration // from frame to frame; not used when Triggered
+	Exposure      time.Duration // 0 leaves it as it is
+	Gain          float64       // 1 is unity; 0 leaves it as it is
+	Triggered     bool          // frames by Trigger instead of the frame timer
+}
+
+// CameraInfo is what the camera block says about itself.
+type CameraInfo struct {
+	Major, Minor        int
+	Caps                CameraCaps
+	MaxWidth, MaxHeight int
+	Buffers             int // frames that the FPGA's frame memory holds
+	Align               int // bytes: a frame's pixel bytes must be a multiple
+	MinPeriod           time.Duration
+}
+
+// CameraCounters are counts since the last start.
+type CameraCounters struct {
+	Sequence      uint64 // of the next frame
+	Delivered     uint32 // frames that left complete
+	Dropped       uint32 // frames dropped at the source
+	Padded        uint32
+	TriggerMissed uint32
+}
+
+// Camera controls the camera block of the user BAR (docs/fpga-interface.md). Its methods may be called concurrently.
+type Camera struct {
+	regs Registers
+	info CameraInfo
+	mu   sync.Mutex // register pairs that latch, and sequences of writes
+}
+
+// OpenCamera checks that the window begins with a camera block of a version that this program knows.
+func OpenCamera(regs Registers) (*Camera, error) {
+	magic, version := regs.Read32(CamMagic), regs.Read32(CamVersion)
+	switch {
+	case magic == gone:
+		return nil, ErrCameraGone
+	case magic != CameraMagic:
+		return nil, fmt.Errorf("%w: register 0 reads %#08x, want %#08x: wrong BAR or another design",
+			ErrNoCamera, magic, uint32(CameraMagic))
+	case version>>16 != CameraVersion>>16:
+		return nil, fmt.Errorf("%w: version %d.%d, this program knows %d.x: update it or the FPGA",
+			ErrNoCamera, version>>16, version&0xffff, CameraVersion>>16)
+	}
+	if n := regs.Read32(CamTrailerBytes); n != TrailerSize {
+		return nil, fmt.Errorf("%w: trailers of %d bytes, want %d", ErrNoCamera, n, TrailerSize)
+	}
+	geometry := regs.Read32(CamMaxGeometry)
+	return &Camera{regs: regs, info: CameraInfo{
+		Major: int(version >> 16), Minor: int(version & 0xffff),
+		Caps:     CameraCaps(regs.Read32(CamCapabilities)),
+		MaxWidth: int(geometry & 0xffff), MaxHeight: int(geometry >> 16),
+		Buffers:   int(regs.Read32(CamBuffers)),
+		Align:     int(regs.Read32(CamAlign)),
+		MinPeriod: time.Duration(regs.Read32(CamMinPeriod)),
+	}}, nil
+}
+
+// Info returns what the camera block said when it was opened.
+func (c *Camera) Info() CameraInfo { return c.info }
+
+// Configure stops the camera, writes the configuration and reads it back.
+func (c *Camera) Configure(cfg CameraConfig) error {
+	if err := c.check(cfg); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	control := uint32(0)
+	if cfg.Triggered {
+		control = CameraTriggered
+	}
+	type setting struct {
+		name  string
+		off   uint32
+		value uint32
+	}
+	settings := []setting{
+		{"CONTROL", CamControl, control},
+		{"WIDTH", CamWidth, uint32(cfg.Width)},
+		{"HEIGHT", CamHeight, uint32(cfg.Height)},
+		{"FORMAT", CamFormat, uint32(cfg.Format)},
+	}
+	if !cfg.Triggered {
+		settings = append(settings, setting{"PERIOD", CamPeriod, uint32(cfg.Period)})
+	}
+	if cfg.Exposure > 0 {
+		settings = append(settings, setting{"EXPOSURE", CamExposure, uint32(cfg.Exposure)})
+	}
+	if cfg.Gain > 0 {
+		settings = append(settings, setting{"GAIN", CamGain, uint32(math.Round(cfg.Gain * 256))})
+	}
+	for _, s := range settings {
+		c.regs.Write32(s.off, s.value)
+		switch got := c.regs.Read32(s.off); got {
+		case s.value:
+		case gone:
+			return ErrCameraGone
+		default:
+			return fmt.Errorf("%w: %s was written %#x and reads back %#x", ErrCameraConfig, s.name, s.value, got)
+		}
+	}
+	return c.statusError()
+}
+
+// check refuses what no register can hold or the capabilities exclude.
+func (c *Camera) check(cfg CameraConfig) error {
+	bad := func(format string, a ...any) error {
+		return fmt.Errorf("%w: %s", ErrCameraConfig, fmt.Sprintf(format, a...))
+	}
+	need := CapFreeRunning
+	if cfg.Triggered {
+		need = CapTriggered
+	}
+	switch {
+	case cfg.Width < 1 || cfg.Width > c.info.MaxWidth || cfg.Height < 1 || cfg.Height > c.info.MaxHeight:
+		return bad("%dx%d, the sensor has %dx%d", cfg.Width, cfg.Height, c.info.MaxWidth, c.info.MaxHeight)
+	case cfg.Format.Bits() == 0:
+		return bad("unknown format %v", cfg.Format)
+	case c.info.Caps&need == 0:
+		return bad("triggered %t is not among its capabilities %#x", cfg.Triggered, uint32(c.info.Caps))
+	case !cfg.Triggered && (cfg.Period < c.info.MinPeriod || cfg.Period >= math.MaxUint32):
+		return bad("period %v, want %v to %v", cfg.Period, c.info.MinPeriod, time.Duration(math.MaxUint32-1))
+	case cfg.Exposure < 0 || cfg.Exposure >= math.MaxUint32:
+		return bad("exposure %v, want up to %v", cfg.Exposure, time.Duration(math.MaxUint32-1))
+	case !cfg.Triggered && cfg.Exposure > cfg.Period:
+		return bad("exposure %v is longer than the period %v", cfg.Exposure, cfg.Period)
+	case cfg.Exposure > 0 && c.info.Caps&CapExposure == 0:
+		return bad("exposure is fixed")
+	case math.IsNaN(cfg.Gain) || cfg.Gain < 0 || cfg.Gain > 256:
+		return bad("gain %g, want up to 256", cfg.Gain)
+	case cfg.Gain > 0 && c.info.Caps&CapGain == 0:
+		return bad("gain is fixed")
+	}
+	return nil
+}
+
+// FrameBytes is the number of pixel bytes of a frame, without the trailer.
+func (c *Camera) FrameBytes() int { return int(c.regs.Read32(CamFrameBytes)) }
+
+// Stride is the number of bytes from one line to the next.
+func (c *Camera) Stride() int { return int(c.regs.Read32(CamStride)) }
+
+// Start clears the counters and takes frames from sequence number 0. The DMA channel must run already.
+func (c *Camera) Start() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	control := c.regs.Read32(CamControl)
+	if control == gone {
+		return ErrCameraGone
+	}
+	c.regs.Write32(CamControl, control&^CameraRun)
+	c.regs.Write32(CamControl, control|CameraRun)
+	return c.statusError()
+}
+
+// Stop ends the taking of frames. Frames that are in the frame memory still leave.
+func (c *Camera) Stop() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	control := c.regs.Read32(CamControl)
+	if control == gone {
+		return ErrCameraGone
+	}
+	c.regs.Write32(CamControl, control&^CameraRun)
+	return nil
+}
+
+func (c *Camera) statusError() error {
+	switch status := c.regs.Read32(CamStatus); {
+	case status == gone:
+		return ErrCameraGone
+	case CameraStatus(status)&StatusConfigError != 0:
+		return fmt.Errorf("%w: it refuses %dx%d %v, period %v, exposure %v", ErrCameraConfig,
+			c.regs.Read32(CamWidth), c.regs.Read32(CamHeight), FourCC(c.regs.Read32(CamFormat)),
+			time.Duration(c.regs.Read32(CamPeriod)), time.Duration(c.regs.Read32(CamExposure)))
+	}
+	return nil
+}
+
+// Trigger begins one exposure in triggered mode.
+func (c *Camera) Trigger() { c.regs.Write32(CamCommand, CommandTrigger) }
+
+// ForceEOP ends the stream packet that is open, so that a DMA channel that waits for its rest can stop.
+func (c *Camera) ForceEOP() { c.regs.Write32(CamCommand, CommandForceEOP) }
+
+// Timestamp is the FPGA's timestamp counter in ns.
+func (c *Camera) Timestamp() uint64 { return c.pair(CamTimeLow, CamTimeHigh) }
+
+// Status returns the status register; all ones when the device has gone.
+func (c *Camera) Status() CameraStatus { return CameraStatus(c.regs.Read32(CamStatus)) }
+
+// Events returns the events since the last call and clears them.
+func (c *Camera) Events() CameraEvents {
+	events := c.regs.Read32(CamEvents)
+	if events != 0 && events != gone {
+		c.regs.Write32(CamEvents, events)
+	}
+	return CameraEvents(events)
+}
+
+// EnableEvents chooses the events that raise user interrupt 0.
+func (c *Camera) EnableEvents(events CameraEvents) { c.regs.Write32(CamEventEnable, uint32(events)) }
+
+// Counters returns the counts since the last start.
+func (c *Camera) Counters() (CameraCounters, error) {
+	n := CameraCounters{
+		Sequence:      c.pair(CamSequenceLow, CamSequenceHigh),
+		Delivered:     c.regs.Read32(CamDelivered),
+		Dropped:       c.regs.Read32(CamDropped),
+		Padded:        c.regs.Read32(CamPadded),
+		TriggerMissed: c.regs.Read32(CamTriggerMissed),
+	}
+	if c.regs.Read32(CamMagic) == gone {
+		return CameraCounters{}, ErrCameraGone
+	}
+	return n, nil
+}
+
+// pair reads a 64-bit counter whose low half latches the high one.
+func (c *Camera) pair(low, high uint32) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.regs.Read32(low)
+	return uint64(c.regs.Read32(high))<<32 | uint64(l)
+}

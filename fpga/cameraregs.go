@@ -1,0 +1,90 @@
+package fpga
+
+// MaxDimension is the largest width or height of a frame in samples.
+const MaxDimension = 1 << 15
+
+// Values of the camera block's first registers.
+const (
+	CameraMagic   = 0x4d414354 // "TCAM" in memory
+	CameraVersion = 1 << 16    // major << 16 | minor: a new major number is another register map
+)
+
+// The camera's control block: byte offsets in the user BAR (docs/fpga-interface.md, "Camera registers").
+const (
+	CamMagic         = 0x000 // RO  CameraMagic
+	CamVersion       = 0x004 // RO  CameraVersion
+	CamCapabilities  = 0x008 // RO  CameraCaps
+	CamMaxGeometry   = 0x00c // RO  31:16 lines, 15:0 samples
+	CamBuffers       = 0x010 // RO  frames that the frame memory holds
+	CamTrailerBytes  = 0x014 // RO  TrailerSize
+	CamAlign         = 0x018 // RO  bytes: FRAME_BYTES must be a multiple (width of the stream)
+	CamMinPeriod     = 0x01c // RO  shortest frame period in ns
+	CamControl       = 0x040 // RW  CameraControl bits
+	CamCommand       = 0x044 // WO  CameraCommand bits, self-clearing
+	CamStatus        = 0x048 // RO  CameraStatus
+	CamEvents        = 0x04c // RW1C CameraEvents
+	CamEventEnable   = 0x050 // RW  CameraEvents that raise user interrupt 0
+	CamWidth         = 0x060 // RW  samples
+	CamHeight        = 0x064 // RW  lines
+	CamFormat        = 0x068 // RW  FourCC
+	CamBits          = 0x06c // RO  significant bits a sample of FORMAT; 0 when FORMAT is not supported
+	CamStride        = 0x070 // RO  bytes from one line to the next
+	CamFrameBytes    = 0x074 // RO  pixel bytes of a frame, without the trailer
+	CamPeriod        = 0x080 // RW  frame period in ns, free-running mode
+	CamExposure      = 0x084 // RW  exposure in ns
+	CamGain          = 0x088 // RW  analogue gain in 1/256
+	CamTimeLow       = 0x0a0 // RO  timestamp counter in ns, bits 31:0; reading it latches TIME_HIGH
+	CamTimeHigh      = 0x0a4 // RO  bits 63:32 as latched
+	CamSequenceLow   = 0x0a8 // RO  sequence number of the next frame, bits 31:0; latches SEQUENCE_HIGH
+	CamSequenceHigh  = 0x0ac // RO  bits 63:32 as latched
+	CamDelivered     = 0x0b0 // RO  frames that left complete since start
+	CamDropped       = 0x0b4 // RO  frames dropped at the source since start
+	CamPadded        = 0x0b8 // RO  frames padded since start
+	CamTriggerMissed = 0x0bc // RO  triggers that came while a frame was being exposed, since start
+)
+
+// CameraCaps are the bits of the capability register.
+type CameraCaps uint32
+
+const (
+	CapFreeRunning CameraCaps = 1 << iota // frames by the frame timer
+	CapTriggered                          // frames by trigger
+	CapExposure                           // EXPOSURE has an effect
+	CapGain                               // GAIN has an effect
+	CapForceEOP                           // the force-end-of-packet command works
+	CapEvents                             // EVENTS, EVENT_ENABLE and user interrupt 0 work
+)
+
+// Bits of the control register.
+const (
+	CameraRun       = 1 << 0 // take frames
+	CameraTriggered = 1 << 1 // by trigger instead of the frame timer; to be changed while stopped
+)
+
+// Bits of the command register.
+const (
+	CommandTrigger  = 1 << 0 // begin one exposure
+	CommandForceEOP = 1 << 1 // end the stream packet that is open
+)
+
+// CameraStatus are the bits of the status register.
+type CameraStatus uint32
+
+const (
+	StatusRunning     CameraStatus = 1 << iota // frames are taken
+	StatusExposing                             // a frame is being exposed or read out
+	StatusPacketOpen                           // a part of a packet has left
+	StatusConfigError                          // geometry, format or times cannot be: Run had no effect
+	StatusHostReady                            // the DMA channel's Run bit is set (c2h_sts[6])
+)
+
+// CameraEvents are the bits of the event registers.
+type CameraEvents uint32
+
+const (
+	EventDropped       CameraEvents = 1 << iota // a frame was dropped at the source
+	EventPadded                                 // a frame was padded
+	EventOverflow                               // samples were lost inside a frame
+	EventTriggerMissed                          // a trigger came too early
+	EventForcedEOP                              // a packet was ended by command
+)

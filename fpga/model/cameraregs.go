@@ -1,0 +1,193 @@
+package model
+
+import (
+	"time"
+
+	"tegracast/fpga"
+)
+
+// cameraRegisters are the registers of the camera block that hold a value.
+type cameraRegisters struct {
+	control             uint32
+	width, height       uint32
+	format              uint32
+	period, exposure    uint32 // ns
+	events, eventEnable uint32
+	sequence            uint64
+	delivered, dropped  uint32
+	padded, missed      uint32
+	timeHigh            uint32 // latched
+	sequenceHigh        uint32 // latched
+}
+
+const (
+	cameraCaps = fpga.CapFreeRunning | fpga.CapTriggered | fpga.CapExposure | fpga.CapForceEOP | fpga.CapEvents
+	allEvents  = uint32(fpga.EventDropped | fpga.EventPadded | fpga.EventOverflow | fpga.EventTriggerMissed |
+		fpga.EventForcedEOP)
+	unityGain = 256
+)
+
+func resetCameraRegisters(cfg SensorConfig) cameraRegisters {
+	return cameraRegisters{
+		width: uint32(cfg.Width), height: uint32(cfg.Height), format: uint32(cfg.Format),
+		period: uint32(cfg.Period), exposure: uint32(cfg.Exposure),
+	}
+}
+
+func (r *cameraRegisters) triggered() bool             { return r.control&fpga.CameraTriggered != 0 }
+func (r *cameraRegisters) periodTime() time.Duration   { return time.Duration(r.period) }
+func (r *cameraRegisters) exposureTime() time.Duration { return time.Duration(r.exposure) }
+
+// configError: the sensor has one geometry and one format, and the times must fit.
+func (c *camera) configError() bool {
+	cfg := c.sensor.Config()
+	return c.width != uint32(cfg.Width) || c.height != uint32(cfg.Height) || c.format != uint32(cfg.Format) ||
+		!c.triggered() && (c.periodTime() < minPeriod || c.exposure > c.period)
+}
+
+func (c *camera) status() fpga.CameraStatus {
+	var s fpga.CameraStatus
+	for _, bit := range []struct {
+		on   bool
+		mask fpga.CameraStatus
+	}{
+		{c.running, fpga.StatusRunning},
+		{c.exposing && !c.d.clock.Now().Before(c.begin), fpga.StatusExposing},
+		{c.open, fpga.StatusPacketOpen},
+		{c.configError(), fpga.StatusConfigError},
+		{c.host.control&bitRun != 0, fpga.StatusHostReady},
+	} {
+		if bit.on {
+			s |= bit.mask
+		}
+	}
+	return s
+}
+
+func (c *camera) readRegister(off uint32) uint32 {
+	cfg := c.sensor.Config()
+	switch off {
+	case fpga.CamMagic:
+		return fpga.CameraMagic
+	case fpga.CamVersion:
+		return fpga.CameraVersion
+	case fpga.CamCapabilities:
+		return uint32(cameraCaps)
+	case fpga.CamMaxGeometry:
+		return uint32(cfg.Height)<<16 | uint32(cfg.Width)
+	case fpga.CamBuffers:
+		return FrameBuffers
+	case fpga.CamTrailerBytes:
+		return fpga.TrailerSize
+	case fpga.CamAlign:
+		return BeatBytes
+	case fpga.CamMinPeriod:
+		return uint32(minPeriod)
+	case fpga.CamControl:
+		return c.control
+	case fpga.CamStatus:
+		return uint32(c.status())
+	case fpga.CamEvents:
+		return c.events
+	case fpga.CamEventEnable:
+		return c.eventEnable
+	case fpga.CamWidth:
+		return c.width
+	case fpga.CamHeight:
+		return c.height
+	case fpga.CamFormat:
+		return c.format
+	case fpga.CamPeriod:
+		return c.period
+	case fpga.CamExposure:
+		return c.exposure
+	case fpga.CamGain:
+		return unityGain
+	}
+	return c.readDerived(off)
+}
+
+// readDerived reads the registers that follow from others, and the counters.
+func (c *camera) readDerived(off uint32) uint32 {
+	format := fpga.FourCC(c.format)
+	switch off {
+	case fpga.CamBits:
+		if c.format == uint32(c.sensor.cfg.Format) {
+			return uint32(format.Bits())
+		}
+	case fpga.CamStride:
+		return c.width * uint32(format.SampleBytes())
+	case fpga.CamFrameBytes:
+		return c.width * c.height * uint32(format.SampleBytes())
+	case fpga.CamTimeLow:
+		t := c.d.timestamp(c.d.clock.Now())
+		c.timeHigh = uint32(t >> 32)
+		return uint32(t)
+	case fpga.CamTimeHigh:
+		return c.timeHigh
+	case fpga.CamSequenceLow:
+		c.sequenceHigh = uint32(c.sequence >> 32)
+		return uint32(c.sequence)
+	case fpga.CamSequenceHigh:
+		return c.sequenceHigh
+	case fpga.CamDelivered:
+		return c.delivered
+	case fpga.CamDropped:
+		return c.dropped
+	case fpga.CamPadded:
+		return c.padded
+	case fpga.CamTriggerMissed:
+		return c.missed
+	}
+	return 0
+}
+
+func (c *camera) writeRegister(off, v uint32) {
+	switch off {
+	case fpga.CamControl:
+		c.setControl(v)
+	case fpga.CamCommand:
+		c.command(v)
+	case fpga.CamEvents:
+		c.events &^= v
+	case fpga.CamEventEnable:
+		c.eventEnable = v & allEvents
+	case fpga.CamWidth:
+		c.width = v & 0xffff
+	case fpga.CamHeight:
+		c.height = v & 0xffff
+	case fpga.CamFormat:
+		c.format = v
+	case fpga.CamPeriod:
+		c.period = v
+	case fpga.CamExposure:
+		c.exposure = v
+	}
+}
+
+// setControl acts upon the edges of Run. The mode stays as it is while the camera runs.
+func (c *camera) setControl(v uint32) {
+	v &= fpga.CameraRun | fpga.CameraTriggered
+	if c.running && v&fpga.CameraRun != 0 {
+		return
+	}
+	rising := v&^c.control&fpga.CameraRun != 0
+	c.control = v
+	switch {
+	case v&fpga.CameraRun == 0:
+		c.stop()
+	case rising && !c.configError():
+		c.start(c.d.clock.Now())
+	}
+}
+
+func (c *camera) command(v uint32) {
+	if v&fpga.CommandTrigger != 0 {
+		c.trigger(c.d.clock.Now())
+	}
+	if v&fpga.CommandForceEOP != 0 && c.open {
+		c.forced = true
+		c.events |= uint32(fpga.EventForcedEOP)
+		c.host.kick()
+	}
+}

@@ -1,0 +1,30 @@
+package model
+
+import (
+	_ "embed"
+
+	"tegracast/fpga"
+)
+
+// Geometry of the test chart.
+const (
+	TestChartWidth  = 1920
+	TestChartHeight = 1080
+)
+
+//go:embed testdata/testchart-1920x1080-rggb10le.raw
+var testChart []byte
+
+// TestChart returns a real sensor's capture of a test chart: RGGB, 10 bits in little-endian 16-bit words,
+// TestChartWidth × TestChartHeight samples (testdata/README.md says where it is from). It must not be written to.
+func TestChart() []byte { return testChart }
+
+// TestChartSensor replays the test chart.
+func TestChartSensor() SensorConfig {
+	return SensorConfig{
+		Width: TestChartWidth, Height: TestChartHeight,
+		Format: fpga.NewFourCC([4]byte{'R', 'G', '1', '0'}),
+		Frames: [][]byte{testChart},
+		Shift:  2,
+	}
+}

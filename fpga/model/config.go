@@ -1,0 +1,101 @@
+// Package model is the FPGA in software: AMD's XDMA IP as its registers are seen from the host (PG195), and behind
+// it a block RAM or a camera. It is written from the register tables and docs/fpga-interface.md alone and shares no
+// code with the driver, so that each can show the other's mistakes.
+package model
+
+import (
+	"fmt"
+
+	"tegracast/fpga"
+)
+
+// Bus is the road by which the device reaches host memory: PCI Express with an SMMU behind it. An access is done
+// whole or, with an error, not at all. Calls may come concurrently.
+type Bus interface {
+	Read(addr uint64, p []byte) error
+	Write(addr uint64, p []byte) error
+}
+
+// Interface is what stands on the card side of a DMA channel.
+type Interface int
+
+const (
+	MemoryMapped Interface = iota // AXI4: the block RAM
+	Stream                        // AXI4-Stream: the camera, or the stream channel of the other direction
+)
+
+// Sizes of the device.
+const (
+	BARSize        = 64 << 10 // each of the three BARs
+	DefaultRAM     = 64 << 10 // block RAM
+	MaxChannels    = 4        // each way
+	BeatBytes      = 16       // width of the data path (128 bits)
+	ClockHz        = 250e6    // of the data path: the cycle counters
+	FrameBuffers   = 2        // frames that the camera's frame memory holds
+	maxBlockRAM    = 256 << 20
+	userInterrupts = 16
+)
+
+// Config is a device. Loopback and Camera return the two usual ones.
+type Config struct {
+	Bus   Bus
+	Clock Clock // nil is RealClock
+
+	H2C, C2H []Interface // 1 to 4 channels each way
+
+	// RAM is the block RAM's size in bytes, at card address 0 of every memory-mapped channel and behind the bypass
+	// BAR; 0 is 64 KiB.
+	RAM int
+
+	// Sensor feeds the first C2H stream channel and puts the camera block into the user BAR; nil is no camera.
+	// A stream channel without camera carries what the H2C stream channel of the same number sends; a stream H2C
+	// channel without such a partner swallows its data.
+	Sensor *Sensor
+
+	// PollNeedsLog asks for desc_completed logging in Control before a poll-mode write-back is made, as PG195 has
+	// it; public drivers do not set the bit, so it is off by default.
+	PollNeedsLog bool
+}
+
+// Loopback is a device with 64 KiB of block RAM behind one memory-mapped channel each way.
+func Loopback(bus Bus) Config {
+	return Config{Bus: bus, H2C: []Interface{MemoryMapped}, C2H: []Interface{MemoryMapped}}
+}
+
+// Camera is a device whose C2H stream channel 0 delivers the sensor's frames.
+func Camera(bus Bus, s *Sensor) Config {
+	return Config{Bus: bus, H2C: []Interface{Stream}, C2H: []Interface{Stream}, Sensor: s}
+}
+
+func (c *Config) check() error {
+	if c.Bus == nil {
+		return fmt.Errorf("model: Config.Bus is nil: give it the memory that the device reaches")
+	}
+	if c.Clock == nil {
+		c.Clock = RealClock()
+	}
+	if c.RAM == 0 {
+		c.RAM = DefaultRAM
+	}
+	if c.RAM < BeatBytes || c.RAM > maxBlockRAM || c.RAM%BeatBytes != 0 {
+		return fmt.Errorf("model: block RAM of %d bytes, want a multiple of %d up to %d", c.RAM, BeatBytes, maxBlockRAM)
+	}
+	streams := 0
+	for dir, list := range map[fpga.Direction][]Interface{fpga.H2C: c.H2C, fpga.C2H: c.C2H} {
+		if len(list) < 1 || len(list) > MaxChannels {
+			return fmt.Errorf("model: %d %v channels, want 1 to %d", len(list), dir, MaxChannels)
+		}
+		for i, kind := range list {
+			if kind != MemoryMapped && kind != Stream {
+				return fmt.Errorf("model: %v channel %d: unknown interface %d", dir, i, kind)
+			}
+			if dir == fpga.C2H && kind == Stream {
+				streams++
+			}
+		}
+	}
+	if c.Sensor != nil && streams == 0 {
+		return fmt.Errorf("model: a sensor needs a C2H stream channel, C2H has none")
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tegracast/fpga"
+)
+
+// ErrRan says that Run was called a second time.
+var ErrRan = errors.New("model: the device has been run already, make a new one")
+
+// goneValue is what the registers of a missing device read.
+const goneValue = 0xffffffff
+
+// Device is the FPGA. Its registers answer from New on; engines and camera work while Run runs; when Run has
+// returned the device has gone and every register reads all ones.
+type Device struct {
+	cfg   Config
+	clock Clock
+	epoch time.Time // zero of the timestamp counter
+
+	ran  atomic.Bool
+	gone atomic.Bool
+
+	// mu guards all registers and the queues between camera, FIFOs and engines. It is never held while the bus is
+	// used or a frame is built.
+	mu     sync.Mutex
+	h2c    []*engine
+	c2h    []*engine
+	common common
+	irq    irqBlock
+	msix   msix
+	camera *camera // nil without sensor
+
+	ram blockRAM
+}
+
+// common is the SGDMA common block (0x6000): bits 3:0 H2C, 19:16 C2H.
+type common struct{ halt, creditMode uint32 }
+
+// New makes a device in its reset state.
+func New(cfg Config) (*Device, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	d := &Device{cfg: cfg, clock: cfg.Clock, epoch: cfg.Clock.Now(), ram: blockRAM{bytes: make([]byte, cfg.RAM)}}
+	for i := range d.msix.vectors {
+		d.msix.vectors[i] = make(chan struct{}, 1)
+	}
+	for i, kind := range cfg.H2C {
+		d.h2c = append(d.h2c, newEngine(d, fpga.H2C, i, kind == Stream))
+	}
+	for i, kind := range cfg.C2H {
+		d.c2h = append(d.c2h, newEngine(d, fpga.C2H, i, kind == Stream))
+	}
+	d.connectStreams()
+	return d, nil
+}
+
+// connectStreams gives every C2H stream channel its source and every H2C stream channel its sink.
+func (d *Device) connectStreams() {
+	for i, e := range d.c2h {
+		if !e.stream {
+			continue
+		}
+		if d.cfg.Sensor != nil && d.camera == nil {
+			d.camera = newCamera(d, d.cfg.Sensor, e)
+			e.source = d.camera
+			continue
+		}
+		f := &fifo{reader: e}
+		e.source = f
+		if i < len(d.h2c) && d.h2c[i].stream {
+			f.writer = d.h2c[i]
+			d.h2c[i].sink = f
+		}
+	}
+}
+
+// BARs are the user BAR 0 (camera block), the DMA BAR 1 (XDMA registers) and the bypass BAR 2 (block RAM).
+func (d *Device) BARs() []fpga.BAR {
+	window := func(index int, read func(uint32) uint32, write func(uint32, uint32)) fpga.BAR {
+		return fpga.BAR{Index: index, Size: BARSize, Registers: &window{d: d, read: read, write: write}}
+	}
+	return []fpga.BAR{
+		window(0, d.readUser, d.writeUser),
+		window(1, d.readDMA, d.writeDMA),
+		window(2, d.ram.read32, d.ram.write32),
+	}
+}
+
+// Interrupts delivers the MSI-X vectors by their numbers in the IRQ block's vector registers.
+func (d *Device) Interrupts() fpga.Interrupts { return &d.msix }
+
+// Run works until ctx ends and returns nil. Nothing touches the bus after it has returned. A device runs once.
+func (d *Device) Run(ctx context.Context) error {
+	if d.ran.Swap(true) {
+		return ErrRan
+	}
+	var wg sync.WaitGroup
+	for _, e := range d.engines() {
+		wg.Go(func() { e.run(ctx) })
+	}
+	if d.camera != nil {
+		stop := context.AfterFunc(ctx, d.camera.kick)
+		defer stop()
+		wg.Go(func() { d.camera.run(ctx) })
+	}
+	wg.Wait()
+	<-ctx.Done()
+	d.gone.Store(true)
+	return nil
+}
+
+// engines lists the channels in the order of their interrupt bits: all H2C, then all C2H.
+func (d *Device) engines() []*engine {
+	return append(append(make([]*engine, 0, 2*MaxChannels), d.h2c...), d.c2h...)
+}
+
+// timestamp is the camera's counter in ns.
+func (d *Device) timestamp(t time.Time) uint64 { return uint64(max(0, t.Sub(d.epoch))) }
+
+func (d *Device) readUser(off uint32) uint32 {
+	if d.camera == nil {
+		return 0
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.camera.readRegister(off)
+}
+
+func (d *Device) writeUser(off, v uint32) {
+	if d.camera == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.camera.writeRegister(off, v)
+	d.updateIRQ()
+}
+
+// window is one BAR. Accesses beyond its end and to a device that has gone read all ones; offsets are cut to
+// multiples of 4.
+type window struct {
+	d     *Device
+	read  func(off uint32) uint32
+	write func(off, v uint32)
+}
+
+func (w *window) Read32(off uint32) uint32 {
+	if off >= BARSize || w.d.gone.Load() {
+		return goneValue
+	}
+	return w.read(off &^ 3)
+}
+
+func (w *window) Write32(off, v uint32) {
+	if off >= BARSize || w.d.gone.Load() {
+		return
+	}
+	w.write(off&^3, v)
+}

@@ -1,0 +1,160 @@
+package model
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+)
+
+const (
+	msixVectors  = 32
+	vectorMasked = 1 // vector control, bit 0
+)
+
+// irqBlock is the IRQ block (0x2000). Requests are levels; a message is sent when one rises.
+type irqBlock struct {
+	userEnable, channelEnable   uint32
+	userRequest, channelRequest uint32 // cause AND enable, as last seen
+	userVectors                 [4]uint32
+	channelVectors              [2]uint32
+}
+
+const (
+	irqUserEnable    = 0x04 // also 08 W1S, 0C W1C
+	irqChannelEnable = 0x10 // also 14 W1S, 18 W1C
+	irqUserRequest   = 0x40
+	irqChanRequest   = 0x44
+	irqUserPending   = 0x48
+	irqChanPending   = 0x4c
+	irqUserVector    = 0x80 // to 8C
+	irqChanVector    = 0xa0 // to A4
+	vectorFields     = 0x1f1f1f1f
+)
+
+func (d *Device) readIRQ(off uint32) uint32 {
+	b := &d.irq
+	switch off {
+	case 0:
+		return identifier(2, false, 0)
+	case irqUserEnable:
+		return b.userEnable
+	case irqChannelEnable:
+		return b.channelEnable
+	case irqUserRequest:
+		return d.userCause() & b.userEnable
+	case irqChanRequest:
+		return d.channelCause() & b.channelEnable
+	case irqUserPending:
+		return d.userCause()
+	case irqChanPending:
+		return d.channelCause()
+	case irqUserVector, irqUserVector + 4, irqUserVector + 8, irqUserVector + 12:
+		return b.userVectors[(off-irqUserVector)/4]
+	case irqChanVector, irqChanVector + 4:
+		return b.channelVectors[(off-irqChanVector)/4]
+	}
+	return 0
+}
+
+func (d *Device) writeIRQ(off, v uint32) {
+	b := &d.irq
+	switch off {
+	case irqUserEnable, irqUserEnable + 4, irqUserEnable + 8:
+		b.userEnable = setClear(b.userEnable, off-irqUserEnable, v) & (1<<userInterrupts - 1)
+	case irqChannelEnable, irqChannelEnable + 4, irqChannelEnable + 8:
+		channels := uint32(1)<<(len(d.h2c)+len(d.c2h)) - 1
+		b.channelEnable = setClear(b.channelEnable, off-irqChannelEnable, v) & channels
+	case irqUserVector, irqUserVector + 4, irqUserVector + 8, irqUserVector + 12:
+		b.userVectors[(off-irqUserVector)/4] = v & vectorFields
+	case irqChanVector, irqChanVector + 4:
+		b.channelVectors[(off-irqChanVector)/4] = v & vectorFields
+	}
+	d.updateIRQ()
+}
+
+// setClear is a write to one of three registers that follow each other: RW, W1S, W1C.
+func setClear(old, off, v uint32) uint32 {
+	switch off {
+	case 0:
+		return v
+	case 4:
+		return old | v
+	}
+	return old &^ v
+}
+
+func (d *Device) userCause() uint32 {
+	if d.camera != nil && d.camera.events&d.camera.eventEnable != 0 {
+		return 1
+	}
+	return 0
+}
+
+func (d *Device) channelCause() uint32 {
+	var cause uint32
+	for i, e := range d.h2c {
+		cause |= e.cause() << i
+	}
+	for i, e := range d.c2h {
+		cause |= e.cause() << (len(d.h2c) + i)
+	}
+	return cause
+}
+
+// updateIRQ sends a message for every request that has risen. It is called with d.mu held after every change of a
+// cause or an enable bit.
+func (d *Device) updateIRQ() {
+	b := &d.irq
+	user, channel := d.userCause()&b.userEnable, d.channelCause()&b.channelEnable
+	for rise := user &^ b.userRequest; rise != 0; rise &= rise - 1 {
+		d.msix.post(vectorOf(b.userVectors[:], bits.TrailingZeros32(rise)))
+	}
+	for rise := channel &^ b.channelRequest; rise != 0; rise &= rise - 1 {
+		d.msix.post(vectorOf(b.channelVectors[:], bits.TrailingZeros32(rise)))
+	}
+	b.userRequest, b.channelRequest = user, channel
+}
+
+// vectorOf reads field i of vector registers: four 5-bit fields a dword.
+func vectorOf(regs []uint32, i int) int { return int(regs[i/4] >> (8 * (i % 4)) & 0x1f) }
+
+// msix is the MSI-X table with its pending bits, and the interrupt controller behind it. It begins as an operating
+// system leaves it that has enabled MSI-X: no vector is masked. Guarded by Device.mu but for the channels.
+type msix struct {
+	table   [msixVectors * 4]uint32
+	pending uint32
+	vectors [msixVectors]chan struct{}
+}
+
+func (m *msix) post(vector int) {
+	if m.table[4*vector+3]&vectorMasked != 0 {
+		m.pending |= 1 << vector
+		return
+	}
+	select {
+	case m.vectors[vector] <- struct{}{}:
+	default: // raised already and not yet seen
+	}
+}
+
+func (m *msix) writeTable(off, v uint32) {
+	m.table[off/4] = v
+	vector := int(off / 16)
+	if v&vectorMasked == 0 && off%16 == 12 && m.pending>>vector&1 != 0 {
+		m.pending &^= 1 << vector
+		m.post(vector)
+	}
+}
+
+// Wait implements fpga.Interrupts.
+func (m *msix) Wait(ctx context.Context, vector int) error {
+	if vector < 0 || vector >= msixVectors {
+		return fmt.Errorf("model: interrupt vector %d, want 0 to %d", vector, msixVectors-1)
+	}
+	select {
+	case <-m.vectors[vector]:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

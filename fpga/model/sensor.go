@@ -1,0 +1,135 @@
+package model
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"tegracast/fpga"
+)
+
+// StampSamples is the number of samples at the begin of a frame's first line that carry its sequence number.
+const StampSamples = 64
+
+// ErrStamp says that a frame's first samples are not a stamp.
+var ErrStamp = errors.New("no sequence stamp")
+
+// SensorConfig is a sensor that replays raw frames.
+type SensorConfig struct {
+	Width, Height int // samples, lines; at least 64 x 1
+	Format        fpga.FourCC
+
+	// Frames are replayed in turn. Each is Width * Height samples as they lie in host memory: one byte each up to
+	// 8 bits, little-endian 16-bit words above.
+	Frames [][]byte
+
+	// Shift moves the picture to the left by that many samples from frame to frame, with what leaves the line coming
+	// back on the right. It is even, so that the Bayer order stays.
+	Shift int
+
+	// Period and Exposure are the reset values of the camera's registers: 0 is 30 frames a second and 10 ms, or
+	// half the period if that is shorter.
+	Period, Exposure time.Duration
+}
+
+// Sensor makes the frames of a SensorConfig: frame n is the same bytes whenever it is asked for.
+type Sensor struct {
+	cfg   SensorConfig
+	bytes int // of a sample
+	line  int // bytes
+}
+
+// NewSensor checks the configuration.
+func NewSensor(cfg SensorConfig) (*Sensor, error) {
+	bad := func(format string, a ...any) error {
+		return fmt.Errorf("sensor %dx%d %v: %s", cfg.Width, cfg.Height, cfg.Format, fmt.Sprintf(format, a...))
+	}
+	if cfg.Period == 0 {
+		cfg.Period = time.Second / 30
+	}
+	if cfg.Exposure == 0 {
+		cfg.Exposure = min(10*time.Millisecond, cfg.Period/2)
+	}
+	size := cfg.Format.SampleBytes()
+	switch {
+	case size == 0:
+		return nil, bad("unknown format")
+	case cfg.Width < StampSamples || cfg.Width > fpga.MaxDimension || cfg.Height < 1 || cfg.Height > fpga.MaxDimension:
+		return nil, bad("want %dx1 to %dx%d", StampSamples, fpga.MaxDimension, fpga.MaxDimension)
+	case cfg.Width*cfg.Height*size%BeatBytes != 0:
+		return nil, bad("a frame of %d bytes is not a multiple of the stream's %d", cfg.Width*cfg.Height*size, BeatBytes)
+	case len(cfg.Frames) == 0:
+		return nil, bad("no frames to replay")
+	case cfg.Shift < 0 || cfg.Shift%2 != 0:
+		return nil, bad("shift %d must be even and not negative, or the Bayer order changes", cfg.Shift)
+	case cfg.Period < minPeriod || cfg.Period >= 1<<32:
+		return nil, bad("period %v, want %v to 4.29 s", cfg.Period, minPeriod)
+	case cfg.Exposure < 0 || cfg.Exposure > cfg.Period:
+		return nil, bad("exposure %v, want up to the period %v", cfg.Exposure, cfg.Period)
+	}
+	s := &Sensor{cfg: cfg, bytes: size, line: cfg.Width * size}
+	for i, f := range cfg.Frames {
+		if len(f) != s.FrameBytes() {
+			return nil, bad("frame %d has %d bytes, want %d", i, len(f), s.FrameBytes())
+		}
+	}
+	return s, nil
+}
+
+// Config returns the configuration with the default times filled in.
+func (s *Sensor) Config() SensorConfig { return s.cfg }
+
+// FrameBytes is the length of a frame in bytes, without trailer.
+func (s *Sensor) FrameBytes() int { return s.line * s.cfg.Height }
+
+// Frame writes frame n to dst, which has FrameBytes bytes: raw frame n modulo the number of frames, shifted, with
+// the stamp of n.
+func (s *Sensor) Frame(n uint64, dst []byte) {
+	dst = dst[:s.FrameBytes()]
+	src := s.cfg.Frames[n%uint64(len(s.cfg.Frames))]
+	width := uint64(s.cfg.Width)
+	shift := int(n%width*(uint64(s.cfg.Shift)%width)%width) * s.bytes
+	for off := 0; off < len(dst); off += s.line {
+		k := copy(dst[off:off+s.line], src[off+shift:off+s.line])
+		copy(dst[off+k:off+s.line], src[off:off+shift])
+	}
+	writeStamp(dst, s.cfg.Format, n)
+}
+
+// writeStamp puts n into the first StampSamples samples, bit 0 first: a sample is the format's largest value for a
+// one and zero for a zero.
+func writeStamp(dst []byte, f fpga.FourCC, n uint64) {
+	full := uint16(1<<f.Bits() - 1)
+	for i := range StampSamples {
+		v := full * uint16(n>>i&1)
+		if f.SampleBytes() == 1 {
+			dst[i] = byte(v)
+		} else {
+			binary.LittleEndian.PutUint16(dst[2*i:], v)
+		}
+	}
+}
+
+// ReadStamp reads the sequence number from a frame's first samples.
+func ReadStamp(frame []byte, f fpga.FourCC) (uint64, error) {
+	size := f.SampleBytes()
+	if size == 0 || len(frame) < StampSamples*size {
+		return 0, fmt.Errorf("%w: %d bytes of format %v", ErrStamp, len(frame), f)
+	}
+	var n uint64
+	for i := range StampSamples {
+		v := uint16(frame[i*size])
+		if size == 2 {
+			v = binary.LittleEndian.Uint16(frame[2*i:])
+		}
+		switch v {
+		case 0:
+		case uint16(1<<f.Bits() - 1):
+			n |= 1 << i
+		default:
+			return 0, fmt.Errorf("%w: sample %d is %d, want 0 or %d", ErrStamp, i, v, 1<<f.Bits()-1)
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,99 @@
+package xdma
+
+// Register targets (PG195, address map): address = target<<12 | channel<<8 | offset.
+const (
+	targetH2C       = 0x0
+	targetC2H       = 0x1
+	targetIRQ       = 0x2
+	targetConfig    = 0x3
+	targetH2CSGDMA  = 0x4
+	targetC2HSGDMA  = 0x5
+	targetSGDMA     = 0x6
+	barSize         = 0x8000 // smallest BAR that can hold the registers
+	identifierH2C   = 0x1fc0
+	identifierC2H   = 0x1fc1
+	identifierIRQ   = 0x1fc2
+	identifierConf  = 0x1fc3
+	maxChannels     = 4
+	gone            = ^uint32(0) // what a device that has left the bus reads
+	maxCredits      = 1<<10 - 1  // PG195, descriptor credits: 10 bits
+	maxAdjacent     = 63         // PG195, Nxt_adj and adjacent descriptors: 6 bits
+	maxDescriptor   = 1<<28 - 1  // PG195, descriptor length: 28 bits
+	descriptorSize  = 32
+	descriptorPage  = 4096 // a block of adjacent descriptors must not cross it
+	descriptorMagic = 0xad4b << 16
+	writeBackMagic  = 0x52b4
+	writeBackSize   = 32 // reserved for each C2H stream write-back, of which 8 bytes are written
+)
+
+// Channel register block.
+const (
+	regIdentifier   = 0x00
+	regControl      = 0x04
+	regControlW1S   = 0x08
+	regControlW1C   = 0x0c
+	regStatus       = 0x40
+	regStatusClear  = 0x44 // reading it clears the status
+	regCompleted    = 0x48
+	regAlignments   = 0x4c
+	regIntEnable    = 0x90
+	regPerfControl  = 0xc0
+	regPerfCyclesLo = 0xc4
+	regPerfCyclesHi = 0xc8
+	regPerfDataLo   = 0xcc
+	regPerfDataHi   = 0xd0
+)
+
+// SGDMA block of a channel, and the common one.
+const (
+	regDescLow     = 0x80
+	regDescHigh    = 0x84
+	regDescAdj     = 0x88
+	regDescCredits = 0x8c
+	regHaltW1S     = 0x14
+	regHaltW1C     = 0x18
+	regCreditW1S   = 0x24
+	regCreditW1C   = 0x28
+)
+
+// IRQ block.
+const (
+	regChannelIntEnable    = 0x10
+	regChannelIntEnableW1S = 0x14
+	regChannelIntEnableW1C = 0x18
+	regChannelVectors      = 0xa0
+)
+
+// Config block.
+const regDataWidth = 0x18 // 0: 64 bits, 1: 128, 2: 256, 3: 512
+
+// Control bits; the status and interrupt mask have the same positions from bit 1 on (PG195, channel control).
+const (
+	controlRun       = 1 << 0
+	statusBusy       = 1 << 0
+	bitDescStopped   = 1 << 1
+	bitDescCompleted = 1 << 2
+	bitAlignMismatch = 1 << 3
+	bitMagicStopped  = 1 << 4
+	bitInvalidLength = 1 << 5
+	bitIdleStopped   = 1 << 6
+	bitsReadError    = 0x1f << 9
+	bitsWriteError   = 0x1f << 14
+	bitsDescError    = 0x1f << 19
+	bitsFatal        = bitAlignMismatch | bitMagicStopped | bitInvalidLength | bitsReadError | bitsWriteError | bitsDescError
+	bitsLogged       = bitsFatal | bitDescStopped | bitDescCompleted | bitIdleStopped
+)
+
+// Performance control bits (PG195, channel performance monitor).
+const (
+	perfAuto  = 1 << 0
+	perfClear = 1 << 1
+	perfRun   = 1 << 2
+)
+
+// Descriptor control bits.
+const (
+	descStop      = 1 << 0
+	descCompleted = 1 << 1
+	descEOP       = 1 << 4
+)

@@ -1,0 +1,45 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+)
+
+// Times are the moments of a frame's life. The zero Time means "not known" or "not yet".
+type Times struct {
+	ExposureStart time.Time // by the FPGA's clock, mapped to this machine's
+	ExposureEnd   time.Time
+	Captured      time.Time // DMA done, as observed by the CPU
+	Processed     time.Time // written by the stage that made the frame
+}
+
+// FrameFlags are conditions of one frame.
+type FrameFlags uint32
+
+const (
+	// FlagPadded says that the sensor delivered less than a frame and the FPGA filled the rest.
+	FlagPadded FrameFlags = 1 << iota
+)
+
+// A Fence tells when the work that writes a frame is done.
+type Fence interface {
+	// Wait returns nil when the frame's bytes are final, the work's error when it failed, or ctx.Err().
+	Wait(ctx context.Context) error
+}
+
+// A Frame is a lease on a slot: its bytes stay as they are until the last holder has called Release.
+// Only the source or stage that leased it from its Pool may write to it, before it is handed on.
+type Frame struct {
+	Format   Format
+	Bytes    []byte  // the CPU's view, Format.Size() long; nil in device memory
+	Device   uintptr // device pointer to the same memory; 0 when there is none
+	Sequence uint64  // counted by the FPGA: a gap is a lost frame
+	Times    Times
+	Flags    FrameFlags
+	Ready    Fence // nil when the bytes are final already
+	Results  []Result
+
+	slot  int
+	pool  *Pool
+	lease lease
+}

@@ -1,0 +1,254 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// GraphConfig is what a graph is given from outside.
+type GraphConfig struct {
+	Allocator Allocator    // makes the slots of the stages' output pools
+	Recorder  *Recorder    // may be nil
+	Logger    *slog.Logger // nil: slog.Default()
+	// Grace is how long consumers may take to finish the frames that wait when the sources have ended; then they
+	// are cancelled. Zero: one second.
+	Grace time.Duration
+}
+
+// A Graph carries frames from sources through stages to outputs.
+type Graph struct {
+	cfg GraphConfig
+
+	mu      sync.Mutex // guards construction, attach and detach; never taken on the way of a frame
+	sources []*sourceNode
+	stages  []*stageNode
+	outputs []*Output
+	names   map[string]bool
+	hard    context.Context // ends when consumers must stop; nil before Run
+	closed  bool
+	wg      sync.WaitGroup
+}
+
+// Errors that callers of a Graph tell apart.
+var (
+	ErrNegotiation = errors.New("no point of the graph has this format")
+	ErrName        = errors.New("name is taken or unknown")
+	ErrMemory      = errors.New("memory must not be read by the CPU")
+	ErrClosed      = errors.New("graph is closed")
+)
+
+// NewGraph makes an empty graph.
+func NewGraph(cfg GraphConfig) *Graph {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = time.Second
+	}
+	return &Graph{cfg: cfg, names: map[string]bool{}}
+}
+
+// A point is a place in the graph where frames of one format come out.
+type point struct {
+	node      string
+	format    Format
+	pool      *Pool // the stage's output slots; nil at a source, which has its own
+	depth     int   // frames that the attached consumers may hold
+	consumers atomic.Pointer[[]*consumer]
+}
+
+func newPoint(node string, f Format) *point {
+	p := &point{node: node, format: f}
+	p.consumers.Store(&[]*consumer{})
+	return p
+}
+
+// A consumer is an output or a stage as seen from the point that feeds it.
+type consumer struct {
+	queue   *Queue
+	account *Account
+	rate    limiter
+	take    bool // used by the point's own goroutine between deciding and handing over
+}
+
+func (p *point) add(c *consumer) {
+	list := append([]*consumer{}, *p.consumers.Load()...)
+	list = append(list, c)
+	p.consumers.Store(&list)
+	p.depth += len(c.queue.ring) + 1
+}
+
+func (p *point) remove(c *consumer) {
+	var list []*consumer
+	for _, x := range *p.consumers.Load() {
+		if x != c {
+			list = append(list, x)
+		}
+	}
+	p.consumers.Store(&list)
+	p.depth -= len(c.queue.ring) + 1
+}
+
+// decide asks every consumer whether the rate that it asked for lets this frame through.
+func decide(list []*consumer, f *Frame) (wanted bool) {
+	for _, c := range list {
+		c.take = c.rate.due(f)
+		wanted = wanted || c.take
+	}
+	return wanted
+}
+
+// hand gives out to the consumers that take it. out is nil when it could not be made; why says why not.
+func hand(list []*consumer, in, out *Frame, why DropReason) {
+	for _, c := range list {
+		switch {
+		case !c.take:
+			c.account.refuse(in, DropRate)
+		case out == nil:
+			c.account.refuse(in, why)
+		default:
+			out.Retain()
+			c.queue.put(out)
+		}
+	}
+}
+
+func (p *point) close() {
+	for _, c := range *p.consumers.Load() {
+		c.queue.close()
+	}
+}
+
+func (g *Graph) claim(name string) error {
+	switch {
+	case g.closed:
+		return ErrClosed
+	case name == "":
+		return fmt.Errorf("%w: a part of the graph needs a name", ErrName)
+	case g.names[name]:
+		return fmt.Errorf("%w: %q is used twice in the graph", ErrName, name)
+	}
+	g.names[name] = true
+	return nil
+}
+
+// AddSource adds a source under a name of its own. All sources are added before Run.
+func (g *Graph) AddSource(name string, s Source) error {
+	if err := s.Format().Validate(); err != nil {
+		return fmt.Errorf("source %s: %w", name, err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.claim(name); err != nil {
+		return err
+	}
+	g.sources = append(g.sources, &sourceNode{graph: g, name: name, source: s, out: newPoint(name, s.Format())})
+	return nil
+}
+
+// AddStage puts a stage behind the source called from. All stages are added before Run. What the stage makes is
+// settled when outputs are attached. depth is the length of its queue in frames.
+func (g *Graph) AddStage(name string, st Stage, from string, depth int) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	src := g.source(from)
+	if src == nil {
+		return fmt.Errorf("%w: stage %s reads from %q, which is no source", ErrName, name, from)
+	}
+	if err := readable(src.out.format, name, from, st); err != nil {
+		return err
+	}
+	if err := g.claim(name); err != nil {
+		return err
+	}
+	n := newStageNode(g, name, st, src.out, depth)
+	if err := g.tap(src.out, n.consumer); err != nil {
+		delete(g.names, name)
+		return fmt.Errorf("stage %s: %w", name, err)
+	}
+	g.stages = append(g.stages, n)
+	return nil
+}
+
+func (g *Graph) source(name string) *sourceNode {
+	for _, s := range g.sources {
+		if s.name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// readable refuses a reader on the CPU where only the device may read.
+func readable(f Format, reader, from string, r any) error {
+	if d, ok := r.(DeviceReader); f.Memory == MemoryHost || (ok && d.ReadsOnDevice()) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s reads with the CPU what %s keeps in %s memory: give %s ordinary host memory or process it on the device",
+		ErrMemory, reader, from, f.Memory, from)
+}
+
+// Run runs sources, stages and outputs until ctx ends or every source has ended, lets the waiting frames flow out,
+// and returns the first source's error. A failing output ends alone.
+func (g *Graph) Run(ctx context.Context) error {
+	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+
+	g.mu.Lock()
+	if g.closed || g.hard != nil {
+		g.mu.Unlock()
+		return ErrClosed
+	}
+	g.hard = hard
+	for _, n := range g.stages {
+		g.wg.Go(func() { n.run(hard) })
+	}
+	for _, o := range g.outputs {
+		o.start(hard)
+	}
+	sources := g.sources
+	g.mu.Unlock()
+
+	soft, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var wg sync.WaitGroup
+	for _, s := range sources {
+		wg.Go(func() {
+			if err := s.run(soft); err != nil {
+				stop(err)
+			}
+		})
+	}
+	wg.Wait()
+
+	timer := time.AfterFunc(g.cfg.Grace, cancel)
+	defer timer.Stop()
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.wg.Wait()
+	if err := context.Cause(soft); err != nil && !errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	return nil
+}
+
+// Close frees the output pools. It is called after Run has returned, or instead of it, and returns an error that
+// wraps ErrLeaked when a frame was never released.
+func (g *Graph) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	var errs []error
+	for _, n := range g.stages {
+		for _, p := range n.ports() {
+			errs = append(errs, p.pool.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,482 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// heap makes slots of ordinary memory.
+type heap struct{ open atomic.Int32 }
+
+func (h *heap) AllocSlot(f Format) (Slot, error) {
+	h.open.Add(1)
+	return Slot{Bytes: make([]byte, f.Size()), Close: func() error { h.open.Add(-1); return nil }}, nil
+}
+
+// camera emits frames at a fixed period; a frame for which no slot is free is lost, as on hardware.
+type camera struct {
+	format Format
+	pool   *Pool
+	period time.Duration
+	frames int // 0: until ctx ends
+}
+
+func newCamera(t testing.TB, slots, frames int, period time.Duration) *camera {
+	f, err := NewFormat(RGGB10, 16, 4, Rate{100, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &camera{format: f, frames: frames, period: period}
+	var ss []Slot
+	for range slots {
+		ss = append(ss, Slot{Bytes: make([]byte, f.Size())})
+	}
+	c.pool = NewPool("camera", f, ss, nil)
+	t.Cleanup(func() {
+		if err := c.pool.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func (c *camera) Format() Format { return c.format }
+
+func (c *camera) Slots() int { return c.pool.Len() }
+
+func (c *camera) Run(ctx context.Context, emit func(*Frame)) error {
+	for i := 0; c.frames == 0 || i < c.frames; i++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(c.period):
+		}
+		if f := c.pool.Get(); f != nil {
+			f.Sequence = uint64(i)
+			f.Bytes[0] = byte(i)
+			f.Times.Captured = time.Now()
+			emit(f)
+		}
+	}
+	return nil
+}
+
+// copier is a stage that makes UYVY and I420 of which the first byte is the input's.
+type copier struct {
+	planned []Format
+	took    time.Duration
+	fail    func(seq uint64) error
+	fence   Fence
+}
+
+var errPlan = errors.New("cannot make that")
+
+func (c *copier) Plan(_ Format, want []Format) error {
+	for _, w := range want {
+		if w.Pixel != UYVY && w.Pixel != I420 {
+			return fmt.Errorf("%w: %s", errPlan, w)
+		}
+	}
+	c.planned = append(c.planned[:0], want...)
+	return nil
+}
+
+func (c *copier) Process(_ context.Context, in *Frame, outs []*Frame) error {
+	if len(outs) != len(c.planned) {
+		return fmt.Errorf("%d outs, %d planned", len(outs), len(c.planned))
+	}
+	time.Sleep(c.took)
+	if c.fail != nil {
+		if err := c.fail(in.Sequence); err != nil {
+			return err
+		}
+	}
+	for i, o := range outs {
+		if o == nil {
+			continue
+		}
+		if o.Format != c.planned[i] {
+			return fmt.Errorf("out %d is %s", i, o.Format)
+		}
+		o.Sequence, o.Times, o.Bytes[0], o.Ready = in.Sequence, in.Times, in.Bytes[0], c.fence
+	}
+	return nil
+}
+
+// viewer is a sink that takes its time and checks what it sees.
+type viewer struct {
+	took  time.Duration
+	mu    sync.Mutex
+	seen  []uint64
+	wrong int
+	fail  error // returned after the first frame
+}
+
+func (v *viewer) Accepts(f Format) bool { return f.Pixel != 0 }
+
+func (v *viewer) Run(ctx context.Context, q *Queue) error {
+	for {
+		f, err := q.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if v.took > 0 {
+			select {
+			case <-time.After(v.took):
+			case <-ctx.Done():
+			}
+		}
+		v.mu.Lock()
+		v.seen = append(v.seen, f.Sequence)
+		if f.Bytes[0] != byte(f.Sequence) {
+			v.wrong++
+		}
+		v.mu.Unlock()
+		q.Done(f)
+		if v.fail != nil {
+			return v.fail
+		}
+	}
+}
+
+func (v *viewer) check(t *testing.T, name string, want int) {
+	t.Helper()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.seen) != want || v.wrong != 0 {
+		t.Errorf("%s saw %d frames, %d of them wrong, want %d right ones", name, len(v.seen), v.wrong, want)
+	}
+	for i := 1; i < len(v.seen); i++ {
+		if v.seen[i] <= v.seen[i-1] {
+			t.Errorf("%s saw frame %d after frame %d", name, v.seen[i], v.seen[i-1])
+		}
+	}
+}
+
+// rig is a graph of one camera and one stage.
+type rig struct {
+	*Graph
+	heap   *heap
+	stage  *copier
+	source *camera
+}
+
+func newRig(t testing.TB, cam *camera, st *copier) *rig {
+	r := &rig{heap: &heap{}, stage: st, source: cam}
+	r.Graph = NewGraph(GraphConfig{Allocator: r.heap, Recorder: NewRecorder(64)})
+	if err := r.AddSource("cam", cam); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.AddStage("isp", st, "cam", 3); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := r.heap.open.Load(); n != 0 {
+			t.Errorf("%d slots were not freed", n)
+		}
+	})
+	return r
+}
+
+func (r *rig) attach(t testing.TB, cfg OutputConfig) *Output {
+	t.Helper()
+	o, err := r.Attach(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func uyvy() Format {
+	f, _ := NewFormat(UYVY, 16, 4, Rate{})
+	return f
+}
+
+func i420() Format {
+	f, _ := NewFormat(I420, 8, 2, Rate{})
+	return f
+}
+
+// balance checks that an output that has ended accounts for every frame.
+func balance(t *testing.T, s OutputStats) {
+	t.Helper()
+	sum := s.Delivered
+	for _, n := range s.Dropped {
+		sum += n
+	}
+	if sum != s.Captured || s.Waiting != 0 {
+		t.Errorf("%s: captured %d, but delivered %d + dropped %v = %d, waiting %d", s.Name, s.Captured, s.Delivered, s.Dropped, sum, s.Waiting)
+	}
+}
+
+// A stalled output and a slow one lose their own frames; the others lose nothing, and every sum adds up.
+func TestSlowOutputsDisturbNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newCamera(t, 12, 300, 10*time.Millisecond), &copier{took: 4 * time.Millisecond})
+		quick, slow, raw, stalled := &viewer{}, &viewer{took: 100 * time.Millisecond}, &viewer{}, &viewer{took: time.Hour}
+		outs := []*Output{
+			r.attach(t, OutputConfig{Name: "quick", Sink: quick, Format: uyvy()}),
+			r.attach(t, OutputConfig{Name: "slow", Sink: slow, Format: uyvy()}),
+			r.attach(t, OutputConfig{Name: "third", Sink: &viewer{}, Format: i420(), Rate: Rate{100, 3}}),
+			r.attach(t, OutputConfig{Name: "raw", Sink: raw, From: "cam"}),
+			r.attach(t, OutputConfig{Name: "stalled", Sink: stalled, Format: i420(), Policy: Block}),
+		}
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		quick.check(t, "quick", 300)
+		raw.check(t, "raw", 300)
+		for _, o := range outs {
+			s := o.Stats()
+			balance(t, s)
+			if s.Captured != 300 {
+				t.Errorf("%s: captured %d, want 300", s.Name, s.Captured)
+			}
+		}
+		if s := outs[1].Stats(); s.Delivered < 25 || s.Delivered > 40 || s.Dropped["slow/queue"] != 300-s.Delivered {
+			t.Errorf("slow: %+v", s)
+		}
+		if s := outs[2].Stats(); s.Delivered != 100 || s.Dropped["third/rate"] != 200 || s.Drops() != 0 {
+			t.Errorf("third: %+v", s)
+		}
+		if s := outs[4].Stats(); s.Delivered != 1 || s.Dropped["stalled/detached"] != 2 {
+			t.Errorf("stalled: %+v", s)
+		}
+	})
+}
+
+func TestAttachAndDetachUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newCamera(t, 9, 1000, 10*time.Millisecond), &copier{})
+		steady := &viewer{}
+		o := r.attach(t, OutputConfig{Name: "steady", Sink: steady, Format: uyvy()})
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(t.Context()) }()
+		for i := range 60 {
+			time.Sleep(35 * time.Millisecond)
+			from, format := "", i420()
+			if i%3 == 0 {
+				from, format = "cam", Format{}
+			}
+			guest := r.attach(t, OutputConfig{Name: "guest", Sink: &viewer{took: time.Duration(i%5) * 9 * time.Millisecond}, From: from, Format: format})
+			time.Sleep(95 * time.Millisecond)
+			s := guest.Detach(t.Context())
+			balance(t, s)
+			if s.Captured < 8 || s.Captured > 11 {
+				t.Errorf("guest %d was attached for 95 ms and saw %d frames of 10 ms", i, s.Captured)
+			}
+		}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		balance(t, o.Stats())
+		steady.check(t, "steady", 1000)
+		if n := r.heap.open.Load(); n > 12 {
+			t.Errorf("%d slots after 60 guests: the pools grow", n)
+		}
+	})
+}
+
+func TestStageFailureIsCountedForEveryOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &copier{fail: func(seq uint64) error {
+			if seq%10 == 3 {
+				return errors.New("bad frame")
+			}
+			return nil
+		}}
+		r := newRig(t, newCamera(t, 8, 100, time.Millisecond), st)
+		a, b := &viewer{}, &viewer{fail: errors.New("cable pulled")}
+		oa := r.attach(t, OutputConfig{Name: "a", Sink: a, Format: uyvy()})
+		ob := r.attach(t, OutputConfig{Name: "b", Sink: b, Format: i420()})
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a.check(t, "a", 90)
+		balance(t, oa.Stats())
+		balance(t, ob.Stats())
+		if s := oa.Stats(); s.Dropped["isp/stage"] != 10 {
+			t.Errorf("a: %+v", s)
+		}
+		if s := ob.Stats(); s.Error != "cable pulled" || s.Delivered != 1 {
+			t.Errorf("b: %+v", s)
+		}
+	})
+}
+
+// late is a fence that opens after a while, and fails now and then.
+type late struct {
+	d   time.Duration
+	err error
+}
+
+func (l late) Wait(ctx context.Context) error {
+	select {
+	case <-time.After(l.d):
+		return l.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestFenceHoldsLeasesAndDropsFailedFrames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, l := range []late{{d: 5 * time.Millisecond}, {d: time.Millisecond, err: errors.New("kernel failed")}} {
+			r := newRig(t, newCamera(t, 8, 50, 10*time.Millisecond), &copier{fence: l})
+			v := &viewer{}
+			o := r.attach(t, OutputConfig{Name: "v", Sink: v, Format: uyvy()})
+			if err := r.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s := o.Stats()
+			balance(t, s)
+			want := 50
+			if l.err != nil {
+				want = 0
+			}
+			v.check(t, "v", want)
+			if s.Dropped["v/fence"] != uint64(50-want) {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+}
+
+func TestLostFramesAreSeenInTheSequence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cam := newCamera(t, 5, 40, 10*time.Millisecond)
+		r := NewGraph(GraphConfig{})
+		if err := r.AddSource("cam", cam); err != nil {
+			t.Fatal(err)
+		}
+		hog := &viewer{took: 25 * time.Millisecond}
+		o, err := r.Attach(OutputConfig{Name: "hog", Sink: hog, From: "cam", Depth: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := []*Frame{cam.pool.Get(), cam.pool.Get(), cam.pool.Get()} // somebody outside sits on three of five slots
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s := r.Stats().Sources[0]
+		if s.Captured+s.Lost < 38 || s.Lost == 0 {
+			t.Errorf("%+v: the sum must be the sensor's count up to the last frame seen", s)
+		}
+		balance(t, o.Stats())
+		if err := cam.pool.Close(); !errors.Is(err, ErrLeaked) || !strings.Contains(err.Error(), "TestLostFramesAreSeenInTheSequence") {
+			t.Errorf("Close with leases out: %v, want ErrLeaked and the place that leased", err)
+		}
+		for _, f := range held {
+			f.Release()
+		}
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	cam := newCamera(t, 8, 1, time.Millisecond)
+	r := newRig(t, cam, &copier{})
+	r.attach(t, OutputConfig{Name: "a", Sink: &viewer{}, Format: uyvy()})
+	rgb := uyvy()
+	rgb.Pixel = fourCC('R', 'G', 'B', '3')
+	wc := newCamera(t, 8, 1, time.Millisecond)
+	wc.format.Memory = MemoryWriteCombined
+	if err := r.AddSource("wc", wc); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		cfg  OutputConfig
+		is   error
+		says []string
+	}{
+		{OutputConfig{Name: "b", Format: rgb}, ErrNegotiation, []string{"output b", "source cam delivers RG10", "stage isp: cannot make that: RGB3"}},
+		{OutputConfig{Name: "a", Format: uyvy()}, ErrName, []string{`"a"`}},
+		{OutputConfig{Name: "c", From: "nowhere"}, ErrName, []string{`"nowhere"`}},
+		{OutputConfig{Name: "d", From: "wc"}, ErrMemory, []string{"d reads", "wc keeps", "write-combined"}},
+		{OutputConfig{Name: "e", From: "cam", Depth: 9}, nil, []string{"source cam has 8 slots", "needs 16"}},
+	} {
+		c.cfg.Sink = &viewer{}
+		_, err := r.Attach(c.cfg)
+		if err == nil {
+			t.Errorf("%s was attached", c.cfg.Name)
+			continue
+		}
+		if c.is != nil && !errors.Is(err, c.is) {
+			t.Errorf("%v is not %v", err, c.is)
+		}
+		for _, s := range c.says {
+			if !strings.Contains(err.Error(), s) {
+				t.Errorf("%q does not say %q", err, s)
+			}
+		}
+	}
+	if len(r.stage.planned) != 1 {
+		t.Errorf("after a refused plan the stage is planned for %v", r.stage.planned)
+	}
+	if err := r.AddStage("second", &copier{}, "wc", 1); !errors.Is(err, ErrMemory) {
+		t.Errorf("stage on write-combined memory: %v", err)
+	}
+}
+
+func TestNoAllocationPerFrame(t *testing.T) {
+	cam := newCamera(t, 8, 0, 0)
+	r := newRig(t, cam, &copier{})
+	done := make(chan uint64, 1)
+	r.attach(t, OutputConfig{Name: "a", Sink: &signaller{done}, Format: uyvy()})
+	ended := make(chan error, 1)
+	feed := make(chan struct{})
+	r.sources[0].source = &steps{cam, feed}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { ended <- r.Run(ctx) }()
+	if n := testing.AllocsPerRun(200, func() { feed <- struct{}{}; <-done }); n > 0 {
+		t.Errorf("%v allocations a frame, want none", n)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// steps emits a frame for each signal.
+type steps struct {
+	*camera
+	feed chan struct{}
+}
+
+func (s *steps) Run(ctx context.Context, emit func(*Frame)) error {
+	for i := uint64(0); ; i++ {
+		select {
+		case <-s.feed:
+			f := s.pool.Get()
+			f.Sequence = i
+			emit(f)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+type signaller struct{ done chan uint64 }
+
+func (s *signaller) Accepts(Format) bool { return true }
+
+func (s *signaller) Run(ctx context.Context, q *Queue) error {
+	for {
+		f, err := q.Next(ctx)
+		if err != nil {
+			return err
+		}
+		n := f.Sequence
+		q.Done(f)
+		s.done <- n
+	}
+}

@@ -1,0 +1,80 @@
+package pipeline
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// Buckets are spaced 16 to the power of two, so a percentile is at most 1/16 too high.
+const (
+	subBuckets = 16
+	subShift   = 4
+	buckets    = (40 - subShift + 1) * subBuckets // up to 2^40 ns, 18 minutes
+)
+
+// A Histogram counts durations without lock or allocation. The zero Histogram is ready for use.
+type Histogram struct {
+	counts [buckets]atomic.Uint64
+	max    atomic.Int64
+}
+
+func bucketOf(ns uint64) int {
+	if ns < subBuckets {
+		return int(ns)
+	}
+	shift := bits.Len64(ns) - 1 - subShift
+	return min((shift+1)*subBuckets+int(ns>>shift)-subBuckets, buckets-1)
+}
+
+// upperBound is the largest value in nanoseconds that bucketOf puts into b.
+func upperBound(b int) int64 {
+	if b < subBuckets {
+		return int64(b)
+	}
+	shift := b/subBuckets - 1
+	return int64(b%subBuckets+subBuckets+1)<<shift - 1
+}
+
+// Observe counts one duration; a negative one, from clocks that disagree, counts as zero.
+func (h *Histogram) Observe(d time.Duration) {
+	d = max(d, 0)
+	h.counts[bucketOf(uint64(d))].Add(1)
+	for {
+		old := h.max.Load()
+		if int64(d) <= old || h.max.CompareAndSwap(old, int64(d)) {
+			return
+		}
+	}
+}
+
+// Percentiles summarises a Histogram, in nanoseconds when encoded.
+type Percentiles struct {
+	Count uint64        `json:"count"`
+	P50   time.Duration `json:"p50_ns"`
+	P99   time.Duration `json:"p99_ns"`
+	P999  time.Duration `json:"p999_ns"`
+	Max   time.Duration `json:"max_ns"`
+}
+
+// Percentiles reads the histogram.
+func (h *Histogram) Percentiles() Percentiles {
+	var snap [buckets]uint64
+	var p Percentiles
+	for i := range snap {
+		snap[i] = h.counts[i].Load()
+		p.Count += snap[i]
+	}
+	p.Max = time.Duration(h.max.Load())
+	at := func(q float64) time.Duration {
+		rank, sum := uint64(q*float64(p.Count)), uint64(0)
+		for i, n := range snap {
+			if sum += n; n > 0 && sum > rank {
+				return min(time.Duration(upperBound(i)), p.Max)
+			}
+		}
+		return p.Max
+	}
+	p.P50, p.P99, p.P999 = at(0.50), at(0.99), at(0.999)
+	return p
+}

@@ -1,0 +1,205 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// OutputConfig describes an output.
+type OutputConfig struct {
+	Name string
+	Sink Sink
+	// From names the source or stage to tap; empty: the first one that has or can make Format.
+	From string
+	// Format is what the sink wants. A zero Pixel takes From as it is. Rate and Memory are the graph's.
+	Format Format
+	Rate   Rate   // at most so many frames a second; zero: all
+	Depth  int    // frames that may wait; zero: 2
+	Policy Policy // which frame is lost when the output cannot keep up
+}
+
+// An Output is a sink that is attached to a graph.
+type Output struct {
+	cfg      OutputConfig
+	graph    *Graph
+	point    *point
+	stage    *stageNode // nil when the output taps a source
+	consumer *consumer
+	base     Counts // the stage's books when the output was attached
+
+	cancel context.CancelFunc
+	done   chan struct{}
+	once   sync.Once
+	mu     sync.Mutex
+	err    error
+}
+
+// Attach adds an output, before Run or while the graph runs. It returns an error that wraps ErrNegotiation and says
+// what each part of the graph answered when nobody can make the format.
+func (g *Graph) Attach(cfg OutputConfig) (*Output, error) {
+	if cfg.Depth == 0 {
+		cfg.Depth = 2
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.claim(cfg.Name); err != nil {
+		return nil, err
+	}
+	o := &Output{cfg: cfg, graph: g, done: make(chan struct{})}
+	if err := o.connect(); err != nil {
+		delete(g.names, cfg.Name)
+		return nil, fmt.Errorf("output %s: %w", cfg.Name, err)
+	}
+	g.outputs = append(g.outputs, o)
+	if g.hard != nil {
+		o.start(g.hard)
+	}
+	return o, nil
+}
+
+// connect finds the point, and joins it.
+func (o *Output) connect() error {
+	p, stage, err := o.graph.negotiate(o.cfg)
+	if err != nil {
+		return err
+	}
+	if err := readable(p.format, o.cfg.Name, p.node, o.cfg.Sink); err != nil {
+		return err
+	}
+	account := NewAccount(o.cfg.Name, o.graph.cfg.Recorder)
+	o.point, o.stage = p, stage
+	o.consumer = &consumer{queue: NewQueue(o.cfg.Depth, o.cfg.Policy, account), account: account, rate: newLimiter(p.format.Rate, o.cfg.Rate)}
+	if stage == nil {
+		return o.graph.tap(p, o.consumer)
+	}
+	// Between two frames of the stage, so that its books and the output's begin at the same frame.
+	stage.mu.Lock()
+	defer stage.mu.Unlock()
+	p.add(o.consumer)
+	if err := stage.provision(p); err != nil {
+		p.remove(o.consumer)
+		return err
+	}
+	o.base = stage.consumer.account.Counts()
+	return nil
+}
+
+// tap joins a consumer to a source, whose slots must suffice for all that its consumers may hold and two to fill.
+func (g *Graph) tap(p *point, c *consumer) error {
+	p.add(c)
+	s, ok := g.source(p.node).source.(Slotted)
+	if need := p.depth + 2; ok && s.Slots() < need {
+		have := s.Slots()
+		p.remove(c)
+		return fmt.Errorf("source %s has %d slots, and its consumers could hold so many that it needs %d: give it more slots or them shorter queues",
+			p.node, have, need)
+	}
+	return nil
+}
+
+// negotiate finds the point that has the wanted format or the stage that can make it.
+func (g *Graph) negotiate(cfg OutputConfig) (*point, *stageNode, error) {
+	answers := []error{ErrNegotiation}
+	known := cfg.From == ""
+	for _, s := range g.sources {
+		if cfg.From != "" && cfg.From != s.name {
+			continue
+		}
+		known = true
+		have := s.out.format
+		want := completed(cfg.Format, have)
+		if want == have && cfg.Sink.Accepts(have) {
+			return s.out, nil, nil
+		}
+		answers = append(answers, fmt.Errorf("source %s delivers %s", s.name, have))
+	}
+	for _, n := range g.stages {
+		if cfg.From != "" && cfg.From != n.name {
+			continue
+		}
+		known = true
+		want := completed(cfg.Format, n.from.format)
+		if want.Pixel == 0 || !cfg.Sink.Accepts(want) {
+			answers = append(answers, fmt.Errorf("the output itself does not accept %s", want))
+			continue
+		}
+		p, err := n.port(want)
+		if err == nil {
+			return p, n, nil
+		}
+		answers = append(answers, err)
+	}
+	if !known {
+		return nil, nil, fmt.Errorf("%w: it reads from %q, which is no source and no stage", ErrName, cfg.From)
+	}
+	return nil, nil, errors.Join(answers...)
+}
+
+// completed fills in what the point decides.
+func completed(want, have Format) Format {
+	if want.Pixel == 0 && want.Width == 0 {
+		return have
+	}
+	want.Rate = have.Rate
+	return want
+}
+
+func (o *Output) start(hard context.Context) {
+	ctx, cancel := context.WithCancel(hard)
+	o.cancel = cancel
+	o.graph.wg.Go(func() {
+		defer close(o.done)
+		defer cancel()
+		err := o.cfg.Sink.Run(ctx, o.consumer.queue)
+		o.consumer.queue.drain()
+		if err != nil && !errors.Is(err, ErrDetached) && ctx.Err() == nil {
+			o.mu.Lock()
+			o.err = err
+			o.mu.Unlock()
+			o.graph.cfg.Logger.Error("output ended", "output", o.cfg.Name, "error", err)
+		}
+	})
+}
+
+// Err is the error that ended the output, or nil.
+func (o *Output) Err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// Detach takes the output off the graph: frames that wait are dropped and counted, the sink finishes the one in
+// hand. When ctx ends first the sink is cancelled. Detach returns the output's final books.
+func (o *Output) Detach(ctx context.Context) OutputStats {
+	o.once.Do(func() {
+		o.graph.mu.Lock()
+		if o.stage != nil {
+			o.stage.mu.Lock()
+		}
+		o.point.remove(o.consumer)
+		o.consumer.queue.drain()
+		running := o.cancel != nil
+		if o.stage != nil {
+			o.stage.mu.Unlock()
+		}
+		for i, x := range o.graph.outputs {
+			if x == o {
+				o.graph.outputs = append(o.graph.outputs[:i:i], o.graph.outputs[i+1:]...)
+			}
+		}
+		delete(o.graph.names, o.cfg.Name)
+		o.graph.mu.Unlock()
+		if !running {
+			return
+		}
+		select {
+		case <-o.done:
+		case <-ctx.Done():
+			o.cancel()
+			<-o.done
+		}
+	})
+	return o.Stats()
+}

@@ -1,0 +1,191 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// A Slot is the memory of one frame.
+type Slot struct {
+	Bytes  []byte
+	Device uintptr
+	Close  func() error // frees the memory; may be nil
+}
+
+// An Allocator makes the slots of the graph's output pools.
+type Allocator interface {
+	AllocSlot(f Format) (Slot, error)
+}
+
+// ErrLeaked is returned by Pool.Close when frames are still held.
+var ErrLeaked = errors.New("frames were never released")
+
+// A Pool owns a fixed set of slots of one format. Every slot is free or leased.
+type Pool struct {
+	name   string
+	format Format
+	onFree func(slot int)
+
+	mu     sync.Mutex
+	frames []*Frame
+	slots  []Slot
+	free   []int // slots, the most recently freed last
+	freed  chan struct{}
+}
+
+type lease struct {
+	holders atomic.Int32
+	stack   [16]uintptr // of the last Retain or Lease, for the leak report
+}
+
+// NewPool makes a pool over slots, which it owns from then on. onFree, when not nil, is called outside any lock with
+// the index of each
+// slot whose last lease was released.
+func NewPool(name string, f Format, slots []Slot, onFree func(slot int)) *Pool {
+	p := &Pool{name: name, format: f, onFree: onFree, freed: make(chan struct{}, 1)}
+	p.grow(slots)
+	return p
+}
+
+func (p *Pool) grow(slots []Slot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range slots {
+		i := len(p.slots)
+		p.slots = append(p.slots, s)
+		p.frames = append(p.frames, &Frame{Format: p.format, Bytes: s.Bytes, Device: s.Device, slot: i, pool: p})
+		p.free = append(p.free, i)
+	}
+}
+
+// Len is the number of slots.
+func (p *Pool) Len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.slots)
+}
+
+// Get leases a free slot's frame, or returns nil when there is none.
+func (p *Pool) Get() *Frame {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.free)
+	if n == 0 {
+		return nil
+	}
+	i := p.free[n-1]
+	p.free = p.free[:n-1]
+	return p.take(i)
+}
+
+// Wait leases a free slot's frame and waits for one when there is none.
+func (p *Pool) Wait(ctx context.Context) (*Frame, error) {
+	for {
+		if f := p.Get(); f != nil {
+			return f, nil
+		}
+		select {
+		case <-p.freed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Lease leases slot i, which must be free: for sources whose hardware chooses the slot.
+func (p *Pool) Lease(i int) (*Frame, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k, v := range p.free {
+		if v == i {
+			p.free = append(p.free[:k], p.free[k+1:]...)
+			return p.take(i), nil
+		}
+	}
+	return nil, fmt.Errorf("pool %s: slot %d of %d is not free", p.name, i, len(p.slots))
+}
+
+func (p *Pool) take(i int) *Frame {
+	f := p.frames[i]
+	f.Sequence, f.Times, f.Flags, f.Ready, f.Results = 0, Times{}, 0, nil, f.Results[:0]
+	f.lease.holders.Store(1)
+	runtime.Callers(3, f.lease.stack[:])
+	return f
+}
+
+// Slot is the index of the frame's slot in its pool.
+func (f *Frame) Slot() int { return f.slot }
+
+// Retain adds a holder: the frame's bytes stay until it, too, has called Release.
+func (f *Frame) Retain() {
+	if f.lease.holders.Add(1) < 2 {
+		panic("pipeline: Retain of a frame that was released")
+	}
+}
+
+// Release gives up one lease. The last one frees the slot. The frame must not be used afterwards.
+func (f *Frame) Release() {
+	switch n := f.lease.holders.Add(-1); {
+	case n > 0:
+		return
+	case n < 0:
+		panic("pipeline: frame released more often than retained")
+	}
+	p := f.pool
+	p.mu.Lock()
+	p.free = append(p.free, f.slot)
+	p.mu.Unlock()
+	select {
+	case p.freed <- struct{}{}:
+	default:
+	}
+	if p.onFree != nil {
+		p.onFree(f.slot)
+	}
+}
+
+// Leased is the number of slots that are held by somebody.
+func (p *Pool) Leased() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.slots) - len(p.free)
+}
+
+// Close frees the slots' memory. While frames are held it frees nothing and returns an error that wraps ErrLeaked and
+// names each with the stack that leased it.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var leaks strings.Builder
+	for _, f := range p.frames {
+		if n := f.lease.holders.Load(); n > 0 {
+			fmt.Fprintf(&leaks, "\n  slot %d, sequence %d, %d holders, leased at", f.slot, f.Sequence, n)
+			frames := runtime.CallersFrames(f.lease.stack[:])
+			for {
+				c, more := frames.Next()
+				if c.Function != "" {
+					fmt.Fprintf(&leaks, "\n    %s %s:%d", c.Function, c.File, c.Line)
+				}
+				if !more {
+					break
+				}
+			}
+		}
+	}
+	if leaks.Len() > 0 {
+		return fmt.Errorf("pool %s: %w:%s", p.name, ErrLeaked, leaks.String())
+	}
+	var errs []error
+	for _, s := range p.slots {
+		if s.Close != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	p.slots, p.frames, p.free = nil, nil, nil
+	return errors.Join(errs...)
+}

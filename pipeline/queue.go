@@ -1,0 +1,173 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Policy says which frame an output loses when it cannot keep up.
+type Policy uint8
+
+const (
+	// Latest drops the oldest waiting frame for the newest: least latency. The default.
+	Latest Policy = iota
+	// Block keeps what it has accepted and turns the newcomer away: no hole inside what is kept. For recording.
+	Block
+)
+
+func (p Policy) String() string { return [...]string{"latest", "block"}[p] }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Policy) UnmarshalText(b []byte) error {
+	switch string(b) {
+	case "latest":
+		*p = Latest
+	case "block":
+		*p = Block
+	default:
+		return fmt.Errorf("policy %q: must be latest or block", b)
+	}
+	return nil
+}
+
+// ErrDetached is returned by Queue.Next when the output was detached or the graph has stopped, and nothing is left.
+var ErrDetached = errors.New("output is detached")
+
+// A Queue is the bounded queue in front of one output or stage. Its lock is held for a few instructions only, so a
+// slow consumer holds nobody up.
+type Queue struct {
+	policy  Policy
+	account *Account
+
+	mu     sync.Mutex
+	ring   []*Frame
+	head   int
+	count  int
+	closed bool
+	wake   chan struct{}
+}
+
+// NewQueue makes a queue of the given depth in frames (at least 1) that counts into account.
+func NewQueue(depth int, policy Policy, account *Account) *Queue {
+	return &Queue{ring: make([]*Frame, max(depth, 1)), policy: policy, account: account, wake: make(chan struct{}, 1)}
+}
+
+// put takes over one lease of f, and accounts for it. It never waits.
+func (q *Queue) put(f *Frame) {
+	q.account.offered.Add(1)
+	var victim *Frame
+	reason := DropQueue
+	q.mu.Lock()
+	switch {
+	case q.closed:
+		victim, reason = f, DropDetached
+	case q.count < len(q.ring):
+		q.push(f)
+	case q.policy == Block:
+		victim = f
+	default:
+		victim = q.pop()
+		q.push(f)
+	}
+	q.mu.Unlock()
+	if victim != nil {
+		q.account.Drop(victim, reason)
+		victim.Release()
+	}
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *Queue) push(f *Frame) {
+	q.ring[(q.head+q.count)%len(q.ring)] = f
+	q.count++
+}
+
+func (q *Queue) pop() *Frame {
+	f := q.ring[q.head]
+	q.ring[q.head] = nil
+	q.head = (q.head + 1) % len(q.ring)
+	q.count--
+	return f
+}
+
+// Next waits for the next frame whose bytes are final and hands its lease to the caller, who must call
+// Queue.Done with it. It returns ErrDetached when the queue was closed and is empty, or ctx.Err().
+func (q *Queue) Next(ctx context.Context) (*Frame, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		q.mu.Lock()
+		if q.count > 0 {
+			f := q.pop()
+			q.mu.Unlock()
+			if f.Ready != nil {
+				if err := f.Ready.Wait(ctx); err != nil {
+					q.Fail(f, DropFence)
+					continue
+				}
+			}
+			return f, nil
+		}
+		closed := q.closed
+		q.mu.Unlock()
+		if closed {
+			return nil, ErrDetached
+		}
+		select {
+		case <-q.wake:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Done counts a frame from Next as delivered and releases it.
+func (q *Queue) Done(f *Frame) {
+	q.account.deliver(f)
+	f.Release()
+}
+
+// Fail counts a frame from Next as dropped for the given reason and releases it.
+func (q *Queue) Fail(f *Frame, reason DropReason) {
+	q.account.Drop(f, reason)
+	f.Release()
+}
+
+// Len is the number of waiting frames.
+func (q *Queue) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.count
+}
+
+// close makes Next return ErrDetached once the waiting frames are taken. Frames put later count as dropped.
+func (q *Queue) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// drain drops what is left after the consumer has gone.
+func (q *Queue) drain() {
+	q.close()
+	for {
+		q.mu.Lock()
+		if q.count == 0 {
+			q.mu.Unlock()
+			return
+		}
+		f := q.pop()
+		q.mu.Unlock()
+		q.Fail(f, DropDetached)
+	}
+}

@@ -1,0 +1,177 @@
+package rtp
+
+import (
+	"errors"
+
+	"tegracast/pipeline"
+)
+
+// errMalformed is a payload that breaks its RFC, or that the SDP does not allow.
+var errMalformed = errors.New("rtp: malformed payload")
+
+// An assembly is a frame that is being put together from packets, in whatever order they come.
+type assembly struct {
+	open      bool
+	joined    bool // its beginning may have passed before we listened
+	timestamp uint32
+	got       coverage
+	total     int // bytes; -1: not known yet
+	mem       []byte
+	jpeg      jpegMain
+	quant     [128]byte
+	hasQuant  bool
+}
+
+func (a *assembly) begin(timestamp uint32, joined bool, total int) {
+	a.open, a.joined, a.timestamp, a.total = true, joined, timestamp, total
+	a.hasQuant, a.jpeg = false, jpegMain{}
+	a.got.reset()
+}
+
+// A depacketizer knows one payload format.
+type depacketizer interface {
+	// sequence is the extended sequence number of a packet.
+	sequence(low uint16, payload []byte) (uint32, error)
+	// begin starts a frame.
+	begin(a *assembly, timestamp uint32, joined bool)
+	// add places a payload. It takes nothing from a payload that it refuses with errMalformed.
+	add(a *assembly, payload []byte, marker bool) error
+	whole(a *assembly) bool
+	// frame returns the picture of a whole frame, and the bytes that the sender's checksum covers. Both are valid
+	// until the assembly begins again.
+	frame(a *assembly) (picture, checked []byte)
+}
+
+func newDepacketizer(m Media) depacketizer {
+	if m.Payload == JPEG {
+		return &jpegDepacketizer{media: m, huffman: huffmanTables()}
+	}
+	return &rawDepacketizer{line: 2 * m.Width, height: m.Height}
+}
+
+// rawDepacketizer reads RFC 4175 with 8-bit 4:2:2.
+type rawDepacketizer struct{ line, height int }
+
+func (d *rawDepacketizer) sequence(low uint16, payload []byte) (uint32, error) {
+	if len(payload) < 2 {
+		return 0, errMalformed
+	}
+	return uint32(be.Uint16(payload))<<16 | uint32(low), nil
+}
+
+func (d *rawDepacketizer) begin(a *assembly, timestamp uint32, joined bool) {
+	a.begin(timestamp, joined, d.line*d.height)
+	if len(a.mem) != a.total {
+		a.mem = make([]byte, a.total)
+	}
+}
+
+// add walks the line headers (RFC 4175 §4.2) first and copies when all of them are right.
+func (d *rawDepacketizer) add(a *assembly, payload []byte, _ bool) error {
+	headers := 2
+	for more := true; more; headers += 6 {
+		if len(payload) < headers+6 {
+			return errMalformed
+		}
+		more = payload[headers+4]&0x80 != 0
+	}
+	data := payload[headers:]
+	for pass, rest := range [2][]byte{data, data} {
+		for h := payload[2:headers]; len(h) > 0; h = h[6:] {
+			n, y, x := int(be.Uint16(h)), int(be.Uint16(h[2:])), 2*int(be.Uint16(h[4:])&0x7fff)
+			// y has the field bit on top: the second field of interlaced video is out of range here.
+			if n > len(rest) || n%pixelGroup != 0 || x%pixelGroup != 0 || y >= d.height || x+n > d.line {
+				return errMalformed
+			}
+			if at := y*d.line + x; pass == 1 && a.got.add(at, at+n) {
+				copy(a.mem[at:], rest[:n])
+			}
+			rest = rest[n:]
+		}
+	}
+	return nil
+}
+
+func (d *rawDepacketizer) whole(a *assembly) bool { return a.got.whole(a.total) }
+
+func (d *rawDepacketizer) frame(a *assembly) (picture, checked []byte) { return a.mem, a.mem }
+
+// jpegMain is what all headers of a frame have in common (RFC 2435 §3.1).
+type jpegMain struct{ kind, q, width, height byte }
+
+// jpegDepacketizer reads RFC 2435 type 1 with quantization tables in-band.
+type jpegDepacketizer struct {
+	media   Media
+	huffman [4][]byte
+}
+
+func (d *jpegDepacketizer) sequence(low uint16, _ []byte) (uint32, error) { return uint32(low), nil }
+
+func (d *jpegDepacketizer) begin(a *assembly, timestamp uint32, joined bool) {
+	a.begin(timestamp, joined, -1)
+}
+
+func (d *jpegDepacketizer) add(a *assembly, payload []byte, marker bool) error {
+	if len(payload) < 8 {
+		return errMalformed
+	}
+	off := int(be.Uint32(payload) & 0xffffff)
+	main, data := jpegMain{payload[4], payload[5], payload[6], payload[7]}, payload[8:]
+	if main.kind != jpegType || main.q < 128 || main.width == 0 || main.height == 0 {
+		return errMalformed
+	}
+	if a.jpeg != (jpegMain{}) && a.jpeg != main {
+		return errMalformed
+	}
+	var quant []byte
+	if off == 0 { // the quantization table header, RFC 2435 §3.1.8: two tables of 8 bits
+		if len(data) < tableHeader || data[1] != 0 || be.Uint16(data[2:]) != 2*64 {
+			return errMalformed
+		}
+		quant, data = data[4:tableHeader], data[tableHeader:]
+	}
+	end := off + len(data)
+	if end > maxFragment || len(data) == 0 || (a.total >= 0 && (end > a.total || marker && end != a.total)) {
+		return errMalformed
+	}
+	a.jpeg = main
+	if quant != nil {
+		a.hasQuant = true
+		copy(a.quant[:], quant)
+	}
+	if marker {
+		a.total = end
+	}
+	if need := jfifHeader + end + 2; need > len(a.mem) {
+		a.mem = append(a.mem, make([]byte, max(need, 2*len(a.mem), 1<<18)-len(a.mem))...)
+	}
+	if a.got.add(off, end) {
+		copy(a.mem[jfifHeader+off:], data)
+	}
+	return nil
+}
+
+func (d *jpegDepacketizer) whole(a *assembly) bool { return a.hasQuant && a.got.whole(a.total) }
+
+// frame puts a JFIF header before the scan and EOI behind it, unless the sender has sent that.
+func (d *jpegDepacketizer) frame(a *assembly) (picture, checked []byte) {
+	w, h := 8*int(a.jpeg.width), 8*int(a.jpeg.height)
+	if (d.media.Width+7)&^7 == w && (d.media.Height+7)&^7 == h {
+		w, h = d.media.Width, d.media.Height
+	}
+	appendJFIF(a.mem[:0], w, h, a.quant[:], &d.huffman)
+	end := jfifHeader + a.total
+	checked = a.mem[jfifHeader:end]
+	if n := len(checked); n < 2 || checked[n-2] != 0xff || checked[n-1] != markEOI {
+		a.mem[end], a.mem[end+1] = 0xff, markEOI
+		end += 2
+	}
+	return a.mem[:end], checked
+}
+
+// FrameInfo tells about a received frame.
+type FrameInfo struct {
+	Format    pipeline.Format // of raw frames
+	Timestamp uint32          // RTP
+	CRC       uint32          // CRC-32C of the bytes that the sender's checksum covers
+}

@@ -1,0 +1,222 @@
+package rtp
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+
+	"tegracast/pipeline"
+)
+
+// Errors that callers tell apart. They come wrapped with what, where and what to do.
+var (
+	ErrConfig      = errors.New("rtp: impossible configuration")
+	ErrFormat      = errors.New("rtp: format cannot be sent")
+	ErrDestination = errors.New("rtp: destination cannot be used")
+	ErrSDP         = errors.New("sdp")
+	ErrJPEG        = errors.New("rtp: JPEG cannot be sent")
+)
+
+// Payload is the RTP payload format.
+type Payload uint8
+
+const (
+	Raw  Payload = iota // uncompressed video, RFC 4175
+	JPEG                // RFC 2435
+)
+
+func (p Payload) String() string { return [...]string{"raw", "jpeg"}[p] }
+
+// MarshalText implements encoding.TextMarshaler.
+func (p Payload) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Payload) UnmarshalText(b []byte) error {
+	switch string(b) {
+	case "raw":
+		*p = Raw
+	case "jpeg":
+		*p = JPEG
+	default:
+		return fmt.Errorf("payload %q: must be raw or jpeg", b)
+	}
+	return nil
+}
+
+// Payload types: 26 is JPEG's static one (RFC 3551 §6), 96 the first dynamic one.
+const (
+	typeRaw  = 96
+	typeJPEG = 26
+)
+
+func (p Payload) payloadType() uint8 {
+	if p == JPEG {
+		return typeJPEG
+	}
+	return typeRaw
+}
+
+// Pacing says how the packets of a frame are spread in time.
+type Pacing uint8
+
+const (
+	PaceFrame Pacing = iota // in bursts of at most Config.Burst packets over nine tenths of the frame period
+	PaceBurst               // as fast as the socket takes them
+)
+
+func (p Pacing) String() string { return [...]string{"frame", "burst"}[p] }
+
+// MarshalText implements encoding.TextMarshaler.
+func (p Pacing) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Pacing) UnmarshalText(b []byte) error {
+	switch string(b) {
+	case "frame":
+		*p = PaceFrame
+	case "burst":
+		*p = PaceBurst
+	default:
+		return fmt.Errorf("pacing %q: must be frame or burst", b)
+	}
+	return nil
+}
+
+// Start is where an RTP stream begins; RFC 3550 §5.1 wants all three random.
+type Start struct {
+	SSRC      uint32
+	Sequence  uint32 // the extended sequence number of the first packet
+	Timestamp uint32 // added to the 90 kHz clock
+}
+
+func randomStart() Start {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // never fails, crypto/rand says
+	be := binary.BigEndian
+	return Start{be.Uint32(b[0:]), be.Uint32(b[4:]), be.Uint32(b[8:])}
+}
+
+// Config describes one RTP output. Zero values mean the defaults.
+type Config struct {
+	Payload      Payload
+	Destinations []string     // "host:port", "[v6]:port"; the port is even, RTCP goes to the next one (RFC 3550 §11)
+	Interface    string       // by which multicast leaves, such as "eth0"; empty: as the route says
+	TTL          int          // of multicast and unicast packets; 0: 1 for multicast, the system's for unicast
+	DSCP         int          // RFC 2474, 0 to 63
+	MTU          int          // of the path, IP packet in bytes; 0: 1500
+	Pacing       Pacing       // over the frame period, or none
+	Burst        int          // most packets sent to a destination without a pause; 0: 16
+	Checksum     bool         // an RTCP APP packet with each frame's CRC-32C (docs/rtp.md)
+	Quality      int          // of JPEG, 1 to 100; 0: 90
+	Encoder      JPEGEncoder  // nil: image/jpeg at Quality
+	Name         string       // of the session in the SDP; empty: "tegracast"
+	Start        *Start       // nil: random
+	Logger       *slog.Logger // nil: slog.Default
+}
+
+const (
+	defaultMTU     = 1500
+	minMTU         = 576
+	maxMTU         = 9000
+	defaultBurst   = 16
+	maxBurst       = 1024 // UIO_MAXIOV, sendmmsg's limit
+	defaultQuality = 90
+)
+
+func (c Config) withDefaults() Config {
+	if c.MTU == 0 {
+		c.MTU = defaultMTU
+	}
+	if c.Burst == 0 {
+		c.Burst = defaultBurst
+	}
+	if c.Quality == 0 {
+		c.Quality = defaultQuality
+	}
+	if c.Name == "" {
+		c.Name = "tegracast"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// Validate returns an error that wraps ErrConfig and names the field, its value and the rule.
+func (c Config) Validate() error {
+	bad := func(format string, a ...any) error {
+		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, a...))
+	}
+	c = c.withDefaults()
+	switch {
+	case c.Payload > JPEG:
+		return bad("payload %d: must be raw or jpeg", uint8(c.Payload))
+	case c.Pacing > PaceBurst:
+		return bad("pacing %d: must be frame or burst", uint8(c.Pacing))
+	case c.TTL < 0 || c.TTL > 255:
+		return bad("ttl %d: must be from 0 to 255", c.TTL)
+	case c.DSCP < 0 || c.DSCP > 63:
+		return bad("dscp %d: must be from 0 to 63 (46 is expedited forwarding)", c.DSCP)
+	case c.MTU < minMTU || c.MTU > maxMTU:
+		return bad("mtu %d: must be from %d to %d", c.MTU, minMTU, maxMTU)
+	case c.Burst < 1 || c.Burst > maxBurst:
+		return bad("burst %d: must be from 1 to %d packets", c.Burst, maxBurst)
+	case c.Quality < 1 || c.Quality > 100:
+		return bad("quality %d: must be from 1 to 100", c.Quality)
+	}
+	for i, d := range c.Destinations {
+		if err := checkDestination(d); err != nil {
+			return bad("destination %d: %v", i+1, err)
+		}
+	}
+	return nil
+}
+
+// checkDestination checks "host:port" without resolving the host.
+func checkDestination(dest string) error {
+	host, port, err := net.SplitHostPort(dest)
+	if err != nil || host == "" {
+		return fmt.Errorf("%q: must be host:port, such as 127.0.0.1:5004 or [ff15::1]:5004", dest)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return fmt.Errorf("%q: port must be from 2 to 65534", dest)
+	}
+	if n%2 != 0 {
+		return fmt.Errorf("%q: RTP's port must be even, RTCP takes the next one: use %d", dest, n-1)
+	}
+	return nil
+}
+
+// checkFormat says whether frames of format f can be sent as payload p.
+func (c Config) checkFormat(f pipeline.Format) error {
+	bad := func(format string, a ...any) error {
+		return fmt.Errorf("%w: %s %dx%d as %s: %s", ErrFormat, f.Pixel, f.Width, f.Height, c.Payload, fmt.Sprintf(format, a...))
+	}
+	if err := f.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	want, color := pipeline.UYVY, pipeline.BT709Limited
+	if c.Payload == JPEG {
+		want, color = pipeline.I420, pipeline.BT601Full
+	}
+	switch {
+	case f.Pixel != want:
+		return bad("pixels must be %s: let a stage convert them", want)
+	case f.Color != color:
+		return bad("colours are %s, must be %s", f.Color, color)
+	case f.Memory != pipeline.MemoryHost:
+		return bad("memory is %s, but packets are copied by the CPU: use host memory", f.Memory)
+	case f.PacketPitch != 0 || f.HeaderGap != 0:
+		return bad("packet-ready memory is not supported")
+	case c.Payload == JPEG && (f.Width > maxJPEG || f.Height > maxJPEG):
+		return bad("RFC 2435 §3.1.5 allows at most %d pixels in width and height: halve the picture or send it raw", maxJPEG)
+	case c.Pacing == PaceFrame && f.Rate.Num == 0:
+		return bad("pacing over the frame period needs a frame rate: give the format one, or set pacing to burst")
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package rtp
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A destination is where one copy of the stream goes: a connected RTP socket and an RTCP socket on the next port.
+type destination struct {
+	name string // as configured
+	addr netip.AddrPort
+	rtcp netip.AddrPort
+	fd   int
+	conn *net.UDPConn // RTCP, both ways
+	log  *slog.Logger
+
+	next  int        // packet of the train being sent
+	stale bool       // a refusal before the train's first packet has been seen
+	why   unix.Errno // for which the rest of the train was given up
+	told  unix.Errno // the why that was logged last
+
+	packets, bytes, frames, cut, dropped, refused, errors atomic.Uint64
+
+	buffer int // bytes granted
+	mu     sync.Mutex
+	last   string // error
+	heard  []Report
+}
+
+// sendmmsg hands packets to the kernel without waiting and returns how many it took. The thread does not block, so the
+// runtime need not know.
+func sendmmsg(fd int, msgs []mmsghdr) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&msgs[0])), uintptr(len(msgs)), unix.MSG_DONTWAIT, 0, 0)
+	return int(n), errno
+}
+
+// newDestination opens the sockets. The RTCP socket's local port follows the RTP socket's.
+func newDestination(name string, c Config, buffer int) (*destination, error) {
+	addr, err := resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	d := &destination{name: name, addr: addr, rtcp: netip.AddrPortFrom(addr.Addr(), addr.Port()+1), log: c.Logger}
+	for range 16 { // the port after a free one may be taken
+		if d.fd, d.buffer, err = dial(addr, c, buffer); err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrDestination, name, err)
+		}
+		if d.conn, err = listenAfter(d.fd, c, addr.Addr()); err == nil {
+			return d, nil
+		}
+		_ = unix.Close(d.fd)
+		if !errors.Is(err, unix.EADDRINUSE) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("%w: %s: RTCP socket: %w", ErrDestination, name, err)
+}
+
+// listenAfter opens a UDP socket on the local address of fd and the port after it, with the options of an RTP socket.
+func listenAfter(fd int, c Config, dest netip.Addr) (*net.UDPConn, error) {
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		return nil, err
+	}
+	local := addrOf(sa)
+	if local.Port() == 65535 {
+		return nil, unix.EADDRINUSE
+	}
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local.Addr(), local.Port()+1)))
+	if err != nil {
+		return nil, err
+	}
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		var oerr error
+		err = errors.Join(raw.Control(func(fd uintptr) { oerr = setOptions(int(fd), c, dest) }), oerr)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// begin starts a new train.
+func (d *destination) begin() { d.next, d.stale, d.why = 0, false, 0 }
+
+// open says whether packets before to are still to be sent.
+func (d *destination) open(to int) bool { return d.why == 0 && d.next < to }
+
+// push sends up to packet to, at most burst packets in a call of the kernel, until the socket buffer is full.
+func (d *destination) push(t *Train, to, burst int) {
+	for d.open(to) {
+		msgs := t.msgs[d.next:min(to, d.next+burst)]
+		n, errno := sendmmsg(d.fd, msgs)
+		switch errno {
+		case 0:
+			d.sent(msgs[:n])
+			if n < len(msgs) {
+				burst = 1 // sendmmsg swallows the error that stopped it; a call for one packet tells the next one
+			}
+		case unix.EINTR:
+		case unix.EAGAIN:
+			return
+		case unix.ECONNREFUSED: // the answer to an earlier packet; at a train's start that may be long ago
+			d.refused.Add(1)
+			if d.next > 0 || d.stale {
+				d.giveUp(t, errno)
+			}
+			d.stale = true
+		default:
+			d.errors.Add(1)
+			d.giveUp(t, errno)
+		}
+	}
+}
+
+func (d *destination) sent(msgs []mmsghdr) {
+	var bytes uint64
+	for i := range msgs {
+		bytes += uint64(msgs[i].len)
+	}
+	d.next += len(msgs)
+	d.packets.Add(uint64(len(msgs)))
+	d.bytes.Add(bytes)
+}
+
+// giveUp drops the rest of the train.
+func (d *destination) giveUp(t *Train, why unix.Errno) {
+	d.why = why
+	d.cut.Add(1)
+	d.dropped.Add(uint64(t.count - d.next))
+}
+
+// end ends a train and says whether it failed. Nobody listening is no failure of the stream.
+func (d *destination) end() (failed bool) {
+	if d.why == 0 {
+		d.frames.Add(1)
+	}
+	if d.why != d.told {
+		d.tell()
+	}
+	return d.why != 0 && d.why != unix.ECONNREFUSED
+}
+
+// tell logs and notes that the state of the destination has changed.
+func (d *destination) tell() {
+	d.told = d.why
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = ""
+	switch d.why {
+	case 0:
+		d.log.Info("rtp: destination takes whole frames again", "destination", d.name)
+		return
+	case unix.ECONNREFUSED:
+		d.last = "nobody listens: start the receiver"
+	case unix.EAGAIN:
+		d.last = "the network takes packets too slowly: the rest of the frame was dropped"
+	case unix.EMSGSIZE:
+		d.last = "packets are longer than the path takes: lower mtu"
+	default:
+		d.last = d.why.Error()
+	}
+	d.log.Warn("rtp: destination loses frames", "destination", d.name, "error", d.last)
+}
+
+// report sends an RTCP compound. A failure is counted and does no harm: the next one comes.
+func (d *destination) report(b []byte) {
+	if _, err := d.conn.WriteToUDPAddrPort(b, d.rtcp); err != nil {
+		d.errors.Add(1)
+	}
+}
+
+// octets is the payload sent, as sender reports count it (RFC 3550 §6.4.1).
+func (d *destination) octets() uint64 { return d.bytes.Load() - rtpHeader*d.packets.Load() }
+
+// local is the address that packets come from.
+func (d *destination) local() netip.Addr {
+	return d.conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+}
+
+func (d *destination) close() error {
+	return errors.Join(d.conn.Close(), unix.Close(d.fd))
+}

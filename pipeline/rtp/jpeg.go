@@ -1,0 +1,113 @@
+package rtp
+
+import (
+	"fmt"
+	"hash/crc32"
+
+	"tegracast/pipeline"
+)
+
+const (
+	maxJPEG     = 2040          // pixels: width and height are sent in units of 8, in 8 bits (RFC 2435 §3.1.5)
+	maxFragment = 1 << 24       // the fragment offset has 24 bits (RFC 2435 §3.1.2)
+	jpegHeader  = rtpHeader + 8 // RFC 2435 §3.1
+	tableHeader = 4 + 2*64      // RFC 2435 §3.1.8
+	jpegType    = 1             // 4:2:0, no restart markers (RFC 2435 §4.1)
+	jpegQ       = 255           // quantization tables in every frame (RFC 2435 §4.2)
+)
+
+// jpegPacketizer makes RFC 2435 packets of I420 frames. All packets of a frame but the last have one size.
+//
+// The width and height in the header are rounded up to multiples of 8. The scan covers them: an encoder pads to whole
+// MCUs of 16 pixels. The SDP gives the exact size (a=framesize, RFC 6064 §4.2.1).
+type jpegPacketizer struct {
+	stream
+	format   pipeline.Format
+	checksum bool
+	encoder  JPEGEncoder
+	parser   *jpegParser
+	size     int // of a packet without the RTP header's and JPEG header's bytes
+}
+
+func newJPEGPacketizer(c Config, f pipeline.Format, s Start) *jpegPacketizer {
+	p := &jpegPacketizer{stream: newStream(JPEG, s), format: f, checksum: c.Checksum, encoder: c.Encoder, parser: newJPEGParser()}
+	if p.encoder == nil {
+		p.encoder = newGoEncoder(c.Quality)
+	}
+	p.size = c.MTU - ipUDPHeader - jpegHeader
+	return p
+}
+
+// NewTrain implements Packetizer. The encoder's room is four times the picture, which a scan exceeds only when made to
+// (each coefficient in the longest code, each byte stuffed).
+func (p *jpegPacketizer) NewTrain() (*Train, error) {
+	room := min(4*p.format.Size(), maxFragment)
+	n := (room+tableHeader)/p.size + 1
+	t, err := newTrain(n, tableHeader+n*jpegHeader, room)
+	if err != nil {
+		return nil, err
+	}
+	for i := range n {
+		h := t.headers[i*jpegHeader:][:jpegHeader]
+		if i > 0 {
+			h = t.headers[tableHeader+i*jpegHeader:][:jpegHeader]
+		}
+		p.header(h, false)
+		h[16], h[17] = jpegType, jpegQ
+		h[18], h[19] = byte((p.format.Width+7)/8), byte((p.format.Height+7)/8)
+		t.iov[2*i] = iovec{address(h), jpegHeader}
+	}
+	first := t.headers[jpegHeader:]
+	be.PutUint32(first, 2*64) // reserved, precision 0: 8 bits, length
+	t.iov[0].len += tableHeader
+	return t, nil
+}
+
+// Packetize implements Packetizer: it encodes f and cuts the scan.
+func (p *jpegPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
+	file, err := p.encoder.Encode(t.scratch[:0], f)
+	if err != nil {
+		return fmt.Errorf("%w: frame %d: %w", ErrJPEG, f.Sequence, err)
+	}
+	if address(file) != address(t.scratch) || len(file) > len(t.scratch) {
+		return fmt.Errorf("%w: frame %d: the file outgrew the %d bytes given to the encoder", ErrJPEG, f.Sequence, len(t.scratch))
+	}
+	img, err := p.parser.parse(file)
+	if err != nil {
+		return fmt.Errorf("frame %d: %w", f.Sequence, err)
+	}
+	if img.width != p.format.Width || img.height != p.format.Height {
+		return fmt.Errorf("%w: frame %d: the encoder made %dx%d pixels of %dx%d", ErrJPEG, f.Sequence,
+			img.width, img.height, p.format.Width, p.format.Height)
+	}
+	copy(t.headers[jpegHeader+4:], img.quant[0])
+	copy(t.headers[jpegHeader+4+64:], img.quant[1])
+	t.payload, t.info = img.scan, p.info(f)
+	t.info.pixels = len(img.scan)
+	if p.checksum {
+		t.info.crc = crc32.Checksum(img.scan, castagnoli)
+	}
+	p.cut(t, img.scan)
+	return nil
+}
+
+// cut lays the scan out over packets.
+func (p *jpegPacketizer) cut(t *Train, scan []byte) {
+	base, i, room := address(scan), 0, p.size-tableHeader
+	h := t.headers
+	for off := 0; off < len(scan); i++ {
+		n := min(room, len(scan)-off)
+		be.PutUint16(h[2:], uint16(p.next))
+		be.PutUint32(h[4:], t.info.timestamp)
+		be.PutUint32(h[12:], uint32(off)) // type-specific 0, fragment offset in 24 bits
+		h[1] = p.pt
+		if off += n; off == len(scan) {
+			h[1] |= 1 << 7
+		}
+		t.iov[2*i+1] = iovec{base, uint64(n)}
+		base += uintptr(n)
+		p.next, room = p.next+1, p.size
+		h = t.headers[tableHeader+(i+1)*jpegHeader:]
+	}
+	t.count, t.bytes = i, len(scan)+i*jpegHeader+tableHeader
+}

@@ -1,0 +1,196 @@
+package rtp
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// JPEG markers (ITU-T T.81 Table B.1).
+const (
+	markSOF0 = 0xc0
+	markDHT  = 0xc4
+	markSOI  = 0xd8
+	markEOI  = 0xd9
+	markSOS  = 0xda
+	markDQT  = 0xdb
+	markAPP0 = 0xe0
+	markAPPF = 0xef
+	markCOM  = 0xfe
+)
+
+// jpegImage is what RFC 2435 needs of a JPEG file. The slices are parts of the file.
+type jpegImage struct {
+	width, height int
+	quant         [2][]byte // luminance and chrominance, 64 bytes each, in zigzag order
+	scan          []byte    // the entropy-coded segment, without EOI
+}
+
+// jpegParser reads JPEG files that RFC 2435 type 1 can carry: baseline, 8 bits, Y'CbCr 4:2:0 in one interleaved scan,
+// 8-bit quantization tables, the standard Huffman tables, no restart intervals. It refuses all else.
+type jpegParser struct {
+	huffman [4][]byte
+
+	b    []byte
+	pos  int
+	img  jpegImage
+	dqt  [4][]byte
+	dht  int     // set of standard Huffman tables seen
+	comp [3]byte // component identifiers
+	tq   [3]byte // and their quantization tables
+}
+
+func newJPEGParser() *jpegParser { return &jpegParser{huffman: huffmanTables()} }
+
+func (p *jpegParser) bad(format string, a ...any) error {
+	return fmt.Errorf("%w: byte %d: %s", ErrJPEG, p.pos, fmt.Sprintf(format, a...))
+}
+
+// parse reads the file b. It does not allocate but for errors.
+func (p *jpegParser) parse(b []byte) (jpegImage, error) {
+	*p = jpegParser{huffman: p.huffman, b: b}
+	if len(b) < 4 || b[0] != 0xff || b[1] != markSOI {
+		return jpegImage{}, p.bad("no SOI marker")
+	}
+	for p.pos = 2; ; {
+		if len(b)-p.pos < 4 || b[p.pos] != 0xff {
+			return jpegImage{}, p.bad("no marker segment")
+		}
+		mark, size := b[p.pos+1], int(be.Uint16(b[p.pos+2:]))
+		if size < 2 || size > len(b)-p.pos-2 {
+			return jpegImage{}, p.bad("segment %#02x of %d bytes ends beyond the file", mark, size)
+		}
+		if err := p.segment(mark, b[p.pos+4:p.pos+2+size]); err != nil {
+			return jpegImage{}, err
+		}
+		p.pos += 2 + size
+		if mark == markSOS {
+			err := p.scan()
+			return p.img, err
+		}
+	}
+}
+
+func (p *jpegParser) segment(mark byte, s []byte) error {
+	switch {
+	case mark == markSOF0:
+		return p.frame(s)
+	case mark == markDQT:
+		return p.quantization(s)
+	case mark == markDHT:
+		return p.huffmanTable(s)
+	case mark == markSOS:
+		return p.scanHeader(s)
+	case mark >= markAPP0 && mark <= markAPPF, mark == markCOM:
+		return nil
+	case mark > markSOF0 && mark < 0xd0:
+		return p.bad("SOF%d: must be baseline, SOF0", mark-markSOF0)
+	}
+	return p.bad("marker %#02x: RFC 2435 type 1 has no place for it", mark)
+}
+
+func (p *jpegParser) quantization(s []byte) error {
+	for ; len(s) > 0; s = s[65:] {
+		if s[0] > 3 || len(s) < 65 {
+			return p.bad("DQT: tables must be of 8 bits, 64 entries, numbers 0 to 3")
+		}
+		p.dqt[s[0]] = s[1:65]
+	}
+	return nil
+}
+
+func (p *jpegParser) huffmanTable(s []byte) error {
+next:
+	for len(s) > 0 {
+		for i, std := range p.huffman {
+			if bytes.HasPrefix(s, std) {
+				p.dht |= 1 << i
+				s = s[len(std):]
+				continue next
+			}
+		}
+		return p.bad("DHT: table %#02x is not the standard one of T.81 Annex K.3: switch off optimised Huffman tables", s[0])
+	}
+	return nil
+}
+
+func (p *jpegParser) frame(s []byte) error {
+	if p.img.width != 0 {
+		return p.bad("second SOF0")
+	}
+	if len(s) != 15 || s[0] != 8 || s[5] != 3 {
+		return p.bad("SOF0: must be of 8 bits and 3 components")
+	}
+	p.img.height, p.img.width = int(be.Uint16(s[1:])), int(be.Uint16(s[3:]))
+	if p.img.width == 0 || p.img.height == 0 {
+		return p.bad("SOF0: %dx%d pixels", p.img.width, p.img.height)
+	}
+	for i := range 3 {
+		c := s[6+3*i:]
+		p.comp[i], p.tq[i] = c[0], c[2]
+		if want := [3]byte{0x22, 0x11, 0x11}[i]; c[1] != want {
+			return p.bad("SOF0: component %d has sampling factors %#02x, must have %#02x (4:2:0)", i, c[1], want)
+		}
+	}
+	return nil
+}
+
+func (p *jpegParser) scanHeader(s []byte) error {
+	if p.img.width == 0 || p.dht != 0xf {
+		return p.bad("SOS before SOF0 and all four Huffman tables")
+	}
+	if p.tq[0] > 3 || p.tq[1] > 3 || p.tq[2] != p.tq[1] || p.dqt[p.tq[0]] == nil || p.dqt[p.tq[1]] == nil {
+		return p.bad("quantization tables %d: must be defined, the same one for both chroma components", p.tq)
+	}
+	p.img.quant = [2][]byte{p.dqt[p.tq[0]], p.dqt[p.tq[1]]}
+	want := [10]byte{3, p.comp[0], 0x00, p.comp[1], 0x11, p.comp[2], 0x11, 0, 63, 0}
+	if !bytes.Equal(s, want[:]) {
+		return p.bad("SOS % x: must be one sequential scan of all components with tables 0 and 1", s)
+	}
+	return nil
+}
+
+// scan takes the rest of the file, in which only stuffed 0xff and a final EOI may stand.
+func (p *jpegParser) scan() error {
+	rest := p.b[p.pos:]
+	for at := 0; ; at += 2 {
+		i := bytes.IndexByte(rest[at:], 0xff)
+		if i < 0 || at+i+1 == len(rest) {
+			p.pos = len(p.b)
+			return p.bad("no EOI marker")
+		}
+		at += i
+		switch mark := rest[at+1]; {
+		case mark == 0:
+		case mark == markEOI && at+2 == len(rest) && at > 0:
+			p.img.scan = rest[:at]
+			return nil
+		default:
+			p.pos += at
+			return p.bad("marker %#02x in the scan", mark)
+		}
+	}
+}
+
+// jfifHeader is the length of a header that appendJFIF makes.
+const jfifHeader = 2 + 18 + 2*69 + 19 + 4 + 2*(17+12+17+162) + 14
+
+// appendJFIF appends a JFIF header for a scan of RFC 2435 type 1 (RFC 2435 Appendix B).
+func appendJFIF(b []byte, width, height int, quant []byte, huffman *[4][]byte) []byte {
+	b = append(b, 0xff, markSOI)
+	b = append(b, 0xff, markAPP0, 0, 16, 'J', 'F', 'I', 'F', 0, 1, 2, 0, 0, 1, 0, 1, 0, 0)
+	for i := range 2 {
+		b = append(b, 0xff, markDQT, 0, 67, byte(i))
+		b = append(b, quant[64*i:64*i+64]...)
+	}
+	b = append(b, 0xff, markSOF0, 0, 17, 8, byte(height>>8), byte(height), byte(width>>8), byte(width), 3,
+		1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1)
+	n := 2
+	for _, h := range huffman {
+		n += len(h)
+	}
+	b = append(b, 0xff, markDHT, byte(n>>8), byte(n))
+	for _, h := range huffman {
+		b = append(b, h...)
+	}
+	return append(b, 0xff, markSOS, 0, 12, 3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0)
+}

@@ -1,0 +1,159 @@
+package rtp
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"tegracast/pipeline"
+)
+
+// peerFrames is how many frames each peer is asked for.
+const peerFrames = 10
+
+// A peer is another implementation that writes the frames of an SDP file to another file and ends by itself.
+type peer struct {
+	program string
+	debian  string // packages that have it
+	args    func(sdp, out string, m Media) []string
+}
+
+func ffmpeg(pixels string) peer {
+	return peer{"ffmpeg", "ffmpeg", func(sdp, out string, _ Media) []string {
+		return []string{
+			"-hide_banner", "-loglevel", "warning", "-protocol_whitelist", "file,udp,rtp", "-buffer_size", "4194304",
+			"-reorder_queue_size", "0", "-fflags", "nobuffer", "-fpsprobesize", "0", "-analyzeduration", "200000",
+			"-i", sdp, "-fps_mode", "passthrough", "-frames:v", fmt.Sprint(peerFrames), "-f", "rawvideo", "-pix_fmt", pixels, "-y", out,
+		}
+	}}
+}
+
+const gstPackages = "gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad"
+
+// gstreamer takes the SDP by sdpdemux, which makes the RTCP session, too.
+func gstreamer(chain ...string) peer {
+	return peer{"gst-launch-1.0", gstPackages, func(sdp, out string, _ Media) []string {
+		a := append([]string{"-q", "filesrc", "location=" + sdp, "!", "sdpdemux", "latency=50", "!"}, chain...)
+		return append(a, "!", "identity", fmt.Sprintf("eos-after=%d", peerFrames+1), "!", "filesink", "location="+out)
+	}}
+}
+
+// udpsrc takes the parameters of the SDP as caps.
+func udpsrc(caps string, chain ...string) peer {
+	return peer{"gst-launch-1.0", gstPackages, func(_, out string, m Media) []string {
+		a := []string{
+			"-q", "udpsrc", "address=127.0.0.1", fmt.Sprintf("port=%d", m.Port), "buffer-size=4194304",
+			"caps=application/x-rtp,media=video,clock-rate=90000," + caps, "!",
+		}
+		a = append(a, chain...)
+		return append(a, "!", "identity", fmt.Sprintf("eos-after=%d", peerFrames+1), "!", "filesink", "location="+out)
+	}}
+}
+
+// play streams src to the peer until it has enough, and returns what it has written.
+func (p peer) play(t *testing.T, c Config, src *source) []byte {
+	t.Helper()
+	if _, err := exec.LookPath(p.program); err != nil {
+		t.Fatalf("%s is missing: apt-get install %s", p.program, p.debian)
+	}
+	c.Destinations, c.Checksum = []string{fmt.Sprintf("127.0.0.1:%d", evenPort(t))}, true
+	s := testSink(t, c, src.format)
+	text, err := s.SDP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	sdp, out := filepath.Join(dir, "stream.sdp"), filepath.Join(dir, "out")
+	if err := os.WriteFile(sdp, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	media, err := ParseSDP(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var log bytes.Buffer
+	cmd := exec.CommandContext(ctx, p.program, p.args(sdp, out, media[0])...)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		err = cmd.Wait()
+		cancel()
+	}()
+	close(src.ready)
+	runGraph(t, ctx, src, s)
+	<-ctx.Done()
+	b, rerr := os.ReadFile(out)
+	if rerr != nil || context.Cause(ctx) != context.Canceled {
+		t.Fatalf("%s: %v, %v, %v\n%s", cmd, context.Cause(ctx), err, rerr, &log)
+	}
+	return b
+}
+
+func TestPeersReceiveRawByteForByte(t *testing.T) {
+	caps := "encoding-name=RAW,sampling=YCbCr-4:2:2,depth=(string)8,width=(string)320,height=(string)240,colorimetry=BT709"
+	for name, p := range map[string]peer{
+		"ffmpeg": ffmpeg("uyvy422"), "sdpdemux": gstreamer("rtpvrawdepay"), "udpsrc": udpsrc(caps, "rtpvrawdepay"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := testFormat(t, pipeline.UYVY, 320, 240, 30)
+			src := newSource(t, f, 0)
+			got := p.play(t, Config{}, src)
+			right := 0
+			for n := 0; n+f.Size() <= len(got); n += f.Size() {
+				for _, want := range src.fill {
+					if bytes.Equal(got[n:n+f.Size()], want.Bytes) {
+						right++
+					}
+				}
+			}
+			// The first frame may have begun before the peer listened.
+			if all := len(got) / f.Size(); all < peerFrames || right < all-1 || len(got)%f.Size() != 0 {
+				t.Errorf("%d bytes, %d frames, %d of them right", len(got), all, right)
+			}
+		})
+	}
+}
+
+func TestPeersReceiveJPEG(t *testing.T) {
+	const w, h = 320, 180 // no multiple of 8: the size comes from the SDP, or rounded up
+	for name, tt := range map[string]struct {
+		p      peer
+		height int
+	}{
+		"ffmpeg":   {ffmpeg("yuvj420p"), 184},
+		"sdpdemux": {gstreamer("rtpjpegdepay", "!", "jpegdec", "!", "video/x-raw,format=I420"), h},
+		"udpsrc":   {udpsrc("encoding-name=JPEG,payload=26", "rtpjpegdepay", "!", "jpegdec"), 184},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := testFormat(t, pipeline.I420, w, h, 30)
+			src := newSource(t, f, 0)
+			got := tt.p.play(t, Config{Payload: JPEG}, src)
+			size := w * tt.height * 3 / 2
+			right, worst := 0, 100.0
+			for n := 0; n+size <= len(got); n += size {
+				best := 0.0
+				for _, want := range src.fill {
+					best = max(best, psnr(want.Bytes[:w*h], got[n:n+w*h]))
+				}
+				if worst = min(worst, best); best > 35 {
+					right++
+				}
+			}
+			if all := len(got) / size; all < peerFrames || right < all-1 || len(got)%size != 0 {
+				t.Errorf("%d bytes, %d frames, %d of them above 35 dB, worst %.1f dB", len(got), all, right, worst)
+			}
+			t.Logf("worst %.1f dB", worst)
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package rtp
+
+import (
+	"fmt"
+	"hash/crc32"
+
+	"tegracast/pipeline"
+)
+
+const (
+	pixelGroup = 4                 // bytes of 8-bit 4:2:2 that belong together, two pixels (RFC 4175 §4.3)
+	rawHeader  = rtpHeader + 2 + 6 // with the extended sequence number and one line header (RFC 4175 §4.2)
+)
+
+// rawPacketizer makes RFC 4175 packets of UYVY frames. No packet holds parts of two lines, so that every header has
+// the same length and the packets of a frame can be of one size.
+type rawPacketizer struct {
+	stream
+	format   pipeline.Format
+	checksum bool
+	perLine  int // packets
+	size     int // payload bytes of a packet; the last of a line may be shorter
+}
+
+func newRawPacketizer(c Config, f pipeline.Format, s Start) *rawPacketizer {
+	p := &rawPacketizer{stream: newStream(Raw, s), format: f, checksum: c.Checksum}
+	p.perLine, p.size = cutLine(2*f.Width, c.MTU-ipUDPHeader-rawHeader)
+	return p
+}
+
+// cutLine cuts a line of the given bytes into the fewest packets of at most limit bytes, all multiples of a pixel group
+// and as equal as can be: only the last may be shorter.
+func cutLine(line, limit int) (packets, size int) {
+	groups, most := line/pixelGroup, limit/pixelGroup
+	packets = (groups + most - 1) / most
+	each := (groups + packets - 1) / packets
+	return (groups + each - 1) / each, each * pixelGroup
+}
+
+// NewTrain implements Packetizer.
+func (p *rawPacketizer) NewTrain() (*Train, error) {
+	n := p.perLine * p.format.Height
+	t, err := newTrain(n, n*rawHeader, 0)
+	if err != nil {
+		return nil, err
+	}
+	line := 2 * p.format.Width
+	for i := range n {
+		y, off := i/p.perLine, i%p.perLine*p.size
+		size := min(p.size, line-off)
+		h := t.headers[i*rawHeader:][:rawHeader]
+		p.header(h, i == n-1)
+		be.PutUint16(h[14:], uint16(size))
+		be.PutUint16(h[16:], uint16(y))     // field bit 0: progressive
+		be.PutUint16(h[18:], uint16(off/2)) // in pixels; continuation bit 0: no other line header follows
+		t.iov[2*i] = iovec{address(h), rawHeader}
+		t.iov[2*i+1].len = uint64(size)
+	}
+	t.count, t.bytes = n, n*rawHeader+line*p.format.Height
+	return t, nil
+}
+
+// Packetize implements Packetizer.
+func (p *rawPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
+	if len(f.Bytes) < p.format.Size() {
+		return fmt.Errorf("%w: frame %d has %d bytes, its format %d", ErrFormat, f.Sequence, len(f.Bytes), p.format.Size())
+	}
+	t.payload, t.info = f.Bytes, p.info(f)
+	base, seq, h, iov := address(f.Bytes), p.next, t.headers, t.iov
+	for range p.format.Height {
+		at := base
+		for range p.perLine {
+			be.PutUint16(h[2:], uint16(seq))
+			be.PutUint32(h[4:], t.info.timestamp)
+			be.PutUint16(h[12:], uint16(seq>>16))
+			iov[1].base = at
+			seq, h, iov, at = seq+1, h[rawHeader:], iov[2:], at+uintptr(p.size)
+		}
+		base += uintptr(p.format.Stride)
+	}
+	p.next = seq
+	t.info.pixels = 2 * p.format.Width * p.format.Height
+	if p.checksum {
+		t.info.crc = p.crc(f.Bytes)
+	}
+	return nil
+}
+
+// crc is the CRC-32C of the lines without their padding.
+func (p *rawPacketizer) crc(b []byte) uint32 {
+	line := 2 * p.format.Width
+	if p.format.Stride == line {
+		return crc32.Checksum(b[:line*p.format.Height], castagnoli)
+	}
+	var crc uint32
+	for y := range p.format.Height {
+		crc = crc32.Update(crc, castagnoli, b[y*p.format.Stride:][:line])
+	}
+	return crc
+}

@@ -1,0 +1,175 @@
+package rtp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"testing"
+
+	pion "github.com/pion/rtp"
+
+	"tegracast/pipeline"
+)
+
+// rfc4175 puts a picture together straight from RFC 4175 §4, from packets in order, and checks all header fields.
+func rfc4175(t *testing.T, wire [][]byte, start Start, first uint32, timestamp uint32, w, h int) []byte {
+	t.Helper()
+	picture, got := make([]byte, 2*w*h), 0
+	for i, b := range wire {
+		var p pion.Packet
+		if err := p.Unmarshal(b); err != nil {
+			t.Fatal(err)
+		}
+		if p.Version != 2 || p.Padding || p.Extension || len(p.CSRC) != 0 || p.PayloadType != 96 || p.SSRC != start.SSRC {
+			t.Fatalf("packet %d: header %v", i, p.Header)
+		}
+		if p.Marker != (i == len(wire)-1) || p.Timestamp != timestamp {
+			t.Fatalf("packet %d of %d: marker %v, timestamp %d, want %d", i, len(wire), p.Marker, p.Timestamp, timestamp)
+		}
+		ext := uint32(binary.BigEndian.Uint16(p.Payload))<<16 | uint32(p.SequenceNumber)
+		if ext != first+uint32(i) {
+			t.Fatalf("packet %d: extended sequence %#x, want %#x", i, ext, first+uint32(i))
+		}
+		headers := p.Payload[2:]
+		length, line, off := binary.BigEndian.Uint16(headers), binary.BigEndian.Uint16(headers[2:]), binary.BigEndian.Uint16(headers[4:])
+		if line>>15 != 0 || off>>15 != 0 {
+			t.Fatalf("packet %d: field or continuation bit set", i)
+		}
+		data := headers[6:]
+		if int(length) != len(data) || length%4 != 0 || off%2 != 0 {
+			t.Fatalf("packet %d: length %d of %d bytes, offset %d", i, length, len(data), off)
+		}
+		got += copy(picture[2*w*int(line)+2*int(off):], data)
+	}
+	if got != len(picture) {
+		t.Fatalf("%d bytes of %d", got, len(picture))
+	}
+	return picture
+}
+
+func TestRawPacketsByTheRFC(t *testing.T) {
+	for _, tt := range []struct {
+		width, height, stride, mtu int
+		perLine, size, last        int
+	}{
+		{1920, 4, 3840, 0, 3, 1280, 1280},
+		{1280, 6, 2560, 0, 2, 1280, 1280},
+		{1936, 4, 4096, 0, 3, 1292, 1288}, // 968 pixel groups in three: 323, 323, 322
+		{3840, 2, 7680, 0, 6, 1280, 1280},
+		{3840, 2, 7680, 9000, 1, 7680, 7680},
+		{320, 240, 640, 0, 1, 640, 640},
+		{2, 2, 32, 576, 1, 4, 4},
+		{714, 3, 1428, 0, 1, 1428, 1428},
+		{718, 3, 1436, 0, 2, 720, 716},
+	} {
+		t.Run(fmt.Sprintf("%dx%d mtu %d", tt.width, tt.height, tt.mtu), func(t *testing.T) {
+			f := testFormat(t, pipeline.UYVY, tt.width, tt.height, 30)
+			f.Stride = tt.stride
+			s := testSink(t, Config{Start: testStart(), MTU: tt.mtu, Checksum: true}, f)
+			next := testStart().Sequence
+			for n := range 3 {
+				frame := testFrame(f, n)
+				wire := packets(t, s, frame)
+				if len(wire) != tt.perLine*tt.height {
+					t.Fatalf("%d packets, want %d", len(wire), tt.perLine*tt.height)
+				}
+				for i, b := range wire {
+					want := 20 + tt.size
+					if i%tt.perLine == tt.perLine-1 {
+						want = 20 + tt.last
+					}
+					if mtu := max(tt.mtu, 576); tt.mtu == 0 && len(b)+48 > 1500 || tt.mtu != 0 && len(b)+48 > mtu || len(b) != want {
+						t.Fatalf("packet %d has %d bytes, want %d", i, len(b), want)
+					}
+				}
+				at := frame.Times.ExposureStart
+				stamp := testStart().Timestamp + uint32((at.Unix()%(1<<32)*90000+int64(at.Nanosecond())*9/100000)%(1<<32))
+				got := rfc4175(t, wire, *testStart(), next, stamp, tt.width, tt.height)
+				if !bytes.Equal(got, lines(frame)) {
+					t.Fatalf("frame %d: picture differs", n)
+				}
+				if crc := crc32.Checksum(got, crc32.MakeTable(crc32.Castagnoli)); s.trains[0].info.crc != crc {
+					t.Fatalf("frame %d: CRC %#x, want %#x", n, s.trains[0].info.crc, crc)
+				}
+				next += uint32(len(wire))
+			}
+		})
+	}
+}
+
+func TestRawRefusesAShortFrame(t *testing.T) {
+	f := testFormat(t, pipeline.UYVY, 320, 240, 30)
+	s := testSink(t, Config{}, f)
+	frame := testFrame(f, 0)
+	frame.Bytes = frame.Bytes[:len(frame.Bytes)-1]
+	if err := s.packer.Packetize(s.trains[0], frame); !errors.Is(err, ErrFormat) {
+		t.Fatal(err)
+	}
+}
+
+func TestPacketizeAllocatesNothing(t *testing.T) {
+	f := testFormat(t, pipeline.UYVY, 640, 480, 30)
+	s := testSink(t, Config{Checksum: true}, f)
+	frame := testFrame(f, 0)
+	if n := testing.AllocsPerRun(20, func() {
+		if err := s.packer.Packetize(s.trains[0], frame); err != nil {
+			t.Error(err)
+		}
+	}); n != 0 {
+		t.Fatalf("%v allocations a frame", n)
+	}
+}
+
+func TestRefusedFormats(t *testing.T) {
+	raw, i420 := testFormat(t, pipeline.UYVY, 320, 240, 30), testFormat(t, pipeline.I420, 320, 240, 10)
+	with := func(f pipeline.Format, change func(*pipeline.Format)) pipeline.Format { change(&f); return f }
+	for name, tt := range map[string]struct {
+		c Config
+		f pipeline.Format
+	}{
+		"raw of I420":       {Config{}, i420},
+		"JPEG of UYVY":      {Config{Payload: JPEG}, raw},
+		"odd width":         {Config{}, with(raw, func(f *pipeline.Format) { f.Width = 321 })},
+		"JPEG beyond 2040":  {Config{Payload: JPEG}, testFormat(t, pipeline.I420, 2048, 16, 10)},
+		"wrong colours":     {Config{}, with(raw, func(f *pipeline.Format) { f.Color = pipeline.BT601Full })},
+		"write-combined":    {Config{}, with(raw, func(f *pipeline.Format) { f.Memory = pipeline.MemoryWriteCombined })},
+		"no rate to pace":   {Config{}, with(raw, func(f *pipeline.Format) { f.Rate = pipeline.Rate{} })},
+		"packet-ready":      {Config{}, with(raw, func(f *pipeline.Format) { f.PacketPitch, f.HeaderGap = 1300, 20 })},
+		"stride below line": {Config{}, with(raw, func(f *pipeline.Format) { f.Stride = 100 })},
+	} {
+		if _, err := NewSink(tt.c, tt.f); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s := testSink(t, Config{}, raw)
+	if !s.Accepts(with(raw, func(f *pipeline.Format) { f.Rate.Num = 60 })) || s.Accepts(i420) {
+		t.Error("a sink must accept its format at any rate, and no other")
+	}
+}
+
+func TestRefusedConfigurations(t *testing.T) {
+	for name, c := range map[string]Config{
+		"odd port":  {Destinations: []string{"127.0.0.1:5005"}},
+		"no port":   {Destinations: []string{"127.0.0.1"}},
+		"port 0":    {Destinations: []string{"127.0.0.1:0"}},
+		"port text": {Destinations: []string{"127.0.0.1:rtp"}},
+		"no host":   {Destinations: []string{":5004"}},
+		"dscp":      {DSCP: 64},
+		"ttl":       {TTL: 256},
+		"mtu":       {MTU: 100},
+		"jumbo":     {MTU: 65000},
+		"quality":   {Quality: 101},
+		"burst":     {Burst: -1},
+		"payload":   {Payload: 2},
+		"pacing":    {Pacing: 9},
+	} {
+		if err := c.Validate(); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := (Config{Destinations: []string{"[ff15::1]:5004", "239.1.2.3:65534"}, DSCP: 46}).Validate(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,209 @@
+package rtp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/pipeline"
+)
+
+// ReceiverConfig describes a Receiver.
+type ReceiverConfig struct {
+	Media     Media  // one of ParseSDP's
+	Interface string // on which multicast is received; empty: as the route says
+	Buffer    int    // bytes wanted of the socket's receive buffer; 0: 8 MiB
+	// OnFrame is called with each complete frame: UYVY lines without padding, or a JFIF file. The bytes are valid
+	// until it returns; it holds up reception. nil: none.
+	OnFrame func(picture []byte, info FrameInfo)
+	Logger  *slog.Logger // nil: slog.Default
+}
+
+const defaultReceiveBuffer = 8 << 20
+
+// ErrReceive is wrapped by the errors of NewReceiver.
+var ErrReceive = errors.New("rtp: cannot receive")
+
+// A Receiver receives one RTP stream, checks it and counts.
+type Receiver struct {
+	session *session
+	rtp     int // descriptors
+	rtcp    int
+	batch   *batch
+	buffer  int
+	told    time.Time // last receiver report
+
+	closing sync.Once
+	closed  error
+	mu      sync.Mutex
+	stats   ReceiverStats
+}
+
+// ReceiverStats are the counters of a Receiver.
+type ReceiverStats struct {
+	Packets    uint64               `json:"packets"`        // RTP, without duplicates
+	Bytes      uint64               `json:"bytes"`          // RTP headers and payload
+	Lost       uint64               `json:"lost"`           // RFC 3550 A.3
+	Reordered  uint64               `json:"reordered"`      // came after a later one
+	Duplicates uint64               `json:"duplicates"`     // came twice
+	Late       uint64               `json:"late"`           // came after their frame had been given up
+	Malformed  uint64               `json:"malformed"`      // RTP and RTCP that break the format
+	Foreign    uint64               `json:"foreign"`        // of another SSRC, payload type or sequence
+	Byes       uint64               `json:"byes"`           // ends of the stream
+	Jitter     float64              `json:"jitter_ms"`      // RFC 3550 A.8
+	Frames     uint64               `json:"frames"`         // complete
+	Damaged    uint64               `json:"damaged"`        // incomplete
+	Matched    uint64               `json:"crc_matched"`    // complete, and the sender's checksum is the same
+	Mismatched uint64               `json:"crc_mismatched"` // complete, and it is another one
+	Unverified uint64               `json:"crc_unverified"` // complete, without a checksum from the sender
+	Latency    pipeline.Percentiles `json:"latency"`        // from the sender's capture to the complete frame
+	Buffer     int                  `json:"receive_buffer"` // bytes that the kernel granted
+}
+
+// NewReceiver opens the sockets and joins the group. Run, or Close when it is never run, gives them back.
+func NewReceiver(c ReceiverConfig) (*Receiver, error) {
+	if c.Buffer == 0 {
+		c.Buffer = defaultReceiveBuffer
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	m := c.Media
+	if m.Payload == Raw {
+		if _, err := pipeline.NewFormat(pipeline.UYVY, m.Width, m.Height, m.Rate); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrReceive, err)
+		}
+	}
+	r := &Receiver{session: newSession(m, c.OnFrame), rtp: -1, rtcp: -1}
+	var err error
+	if r.rtp, err = listen(m, m.Port, c.Interface); err == nil {
+		r.rtcp, err = listen(m, m.RTCPPort, c.Interface)
+	}
+	if err == nil {
+		r.buffer, err = receiveBuffer(r.rtp, c.Buffer)
+	}
+	if err == nil {
+		r.batch, err = newBatch()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrReceive, err), r.Close())
+	}
+	if r.buffer < c.Buffer {
+		c.Logger.Warn("rtp: socket receive buffer is small: bursts may be lost here", "bytes", r.buffer, "wanted", c.Buffer,
+			"remedy", fmt.Sprintf("sysctl -w net.core.rmem_max=%d", c.Buffer))
+	}
+	return r, nil
+}
+
+// receiveBuffer asks beyond the limit first, which needs CAP_NET_ADMIN.
+func receiveBuffer(fd, want int) (granted int, err error) {
+	if n, err := setBuffer(fd, unix.SO_RCVBUFFORCE, want); err == nil && n > 0 {
+		if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err == nil {
+			return got / 2, nil
+		}
+	}
+	return setBuffer(fd, unix.SO_RCVBUF, want)
+}
+
+// tick is how often Run looks whether its context has ended.
+const tick = 50 * time.Millisecond
+
+// Run receives until ctx ends; then it returns nil. Stats keeps the last counts.
+func (r *Receiver) Run(ctx context.Context) error {
+	var err error
+	for ctx.Err() == nil && err == nil {
+		fds := [2]unix.PollFd{{Fd: int32(r.rtp), Events: unix.POLLIN}, {Fd: int32(r.rtcp), Events: unix.POLLIN}}
+		if _, err = unix.Poll(fds[:], int(tick/time.Millisecond)); errors.Is(err, unix.EINTR) {
+			err = nil
+		}
+		if err == nil {
+			err = r.drain()
+		}
+		r.tell()
+		r.publish()
+	}
+	r.session.finish()
+	r.publish()
+	return errors.Join(err, r.Close())
+}
+
+// drain takes what has come, at most a few milliseconds' worth of it.
+func (r *Receiver) drain() error {
+	for range 16 {
+		n, err := r.batch.receive(r.rtp)
+		if err != nil {
+			return os.NewSyscallError("recvmmsg", err)
+		}
+		now := time.Now()
+		for i := range n {
+			b, whole := r.batch.packet(i)
+			if !whole {
+				r.session.stats.Malformed++
+				continue
+			}
+			r.session.packet(b, now)
+		}
+		if n < batchSize {
+			break
+		}
+	}
+	for range 16 {
+		b := r.batch.spare()
+		n, from, err := unix.Recvfrom(r.rtcp, b, unix.MSG_DONTWAIT)
+		if err != nil || n == 0 {
+			break // nothing there, or the answer to a report of ours
+		}
+		r.session.control(b[:n], addrOf(from), time.Now())
+	}
+	return nil
+}
+
+// tell sends a receiver report to where the sender's came from.
+func (r *Receiver) tell() {
+	now := time.Now()
+	if now.Sub(r.told) < reportInterval {
+		return
+	}
+	if b := r.session.report(now); b != nil {
+		r.told = now
+		_ = unix.Sendto(r.rtcp, b, unix.MSG_DONTWAIT, sockaddr(r.session.sr.from)) // best effort
+	}
+}
+
+func (r *Receiver) publish() {
+	st := r.session.snapshot()
+	st.Buffer = r.buffer
+	r.mu.Lock()
+	r.stats = st
+	r.mu.Unlock()
+}
+
+// Stats reads the counters.
+func (r *Receiver) Stats() ReceiverStats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stats
+}
+
+// Close frees a Receiver that is not running. A second Close does nothing.
+func (r *Receiver) Close() error {
+	r.closing.Do(func() {
+		var errs []error
+		for _, fd := range []int{r.rtp, r.rtcp} {
+			if fd >= 0 {
+				errs = append(errs, unix.Close(fd))
+			}
+		}
+		if r.batch != nil {
+			errs = append(errs, r.batch.close())
+		}
+		r.closed = errors.Join(errs...)
+	})
+	return r.closed
+}

@@ -1,0 +1,272 @@
+package rtp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/pipeline"
+)
+
+// source emits frames of a pool at its format's rate.
+type source struct {
+	format pipeline.Format
+	pool   *pipeline.Pool
+	frames int
+	fill   []*pipeline.Frame
+	ready  chan struct{} // closed when the emission may begin
+}
+
+func newSource(t testing.TB, f pipeline.Format, frames int) *source {
+	t.Helper()
+	s := &source{format: f, frames: frames, ready: make(chan struct{})}
+	slots := make([]pipeline.Slot, 8)
+	for i := range slots {
+		slots[i].Bytes = make([]byte, f.Size())
+	}
+	s.pool = pipeline.NewPool("source", f, slots, nil)
+	for n := range 5 {
+		s.fill = append(s.fill, testFrame(f, n))
+	}
+	t.Cleanup(func() {
+		if err := s.pool.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func (s *source) Format() pipeline.Format { return s.format }
+
+func (s *source) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
+	select {
+	case <-s.ready:
+	case <-ctx.Done():
+		return nil
+	}
+	tick := time.NewTicker(time.Second * time.Duration(s.format.Rate.Den) / time.Duration(s.format.Rate.Num))
+	defer tick.Stop()
+	for n := 0; s.frames == 0 || n < s.frames; n++ {
+		f, err := s.pool.Wait(ctx)
+		if err != nil {
+			return nil
+		}
+		copy(f.Bytes, s.fill[n%len(s.fill)].Bytes)
+		f.Sequence, f.Times.Captured = uint64(n), time.Now()
+		emit(f)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// runGraph runs a graph with one source and the sink until the source ends, and returns the output's books.
+func runGraph(t testing.TB, ctx context.Context, src *source, s *Sink) pipeline.OutputStats {
+	t.Helper()
+	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: slog.New(slog.DiscardHandler)})
+	if err := g.AddSource("source", src); err != nil {
+		t.Fatal(err)
+	}
+	o, err := g.Attach(pipeline.OutputConfig{Name: "rtp", Sink: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Run(ctx); err != nil && ctx.Err() == nil {
+		t.Error(err)
+	}
+	return o.Stats()
+}
+
+// receive runs a receiver of the sink's SDP until stop is called.
+func receive(t testing.TB, s *Sink, onFrame func([]byte, FrameInfo), iface string) (stop func() ReceiverStats) {
+	t.Helper()
+	text, err := s.SDP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	media, err := ParseSDP(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewReceiver(ReceiverConfig{Media: media[0], Interface: iface, OnFrame: onFrame, Buffer: 2 << 20, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := r.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return func() ReceiverStats {
+		time.Sleep(2 * tick) // what is in the socket
+		cancel()
+		wg.Wait()
+		return r.Stats()
+	}
+}
+
+func TestLoopbackEveryChecksumMatches(t *testing.T) {
+	multicast := func(port int) string { return fmt.Sprintf("239.255.77.%d:%d", port%250+1, port) }
+	unicast := func(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+	for name, tt := range map[string]struct {
+		p     Payload
+		dest  func(int) string
+		iface string
+	}{
+		"raw":       {Raw, unicast, ""},
+		"jpeg":      {JPEG, unicast, ""},
+		"multicast": {Raw, multicast, "lo"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := testFormat(t, pipeline.UYVY, 640, 480, 50)
+			if tt.p == JPEG {
+				f = testFormat(t, pipeline.I420, 320, 180, 50)
+			}
+			src := newSource(t, f, 60)
+			s := testSink(t, Config{
+				Payload: tt.p, Destinations: []string{tt.dest(evenPort(t))}, Interface: tt.iface, TTL: 1, Checksum: true,
+			}, f)
+			var got, wrong int
+			stop := receive(t, s, func(b []byte, _ FrameInfo) {
+				if tt.p == Raw && !bytes.Equal(b, src.fill[got%len(src.fill)].Bytes) {
+					wrong++
+				}
+				got++
+			}, tt.iface)
+			close(src.ready)
+			counts := runGraph(t, context.Background(), src, s)
+			st := stop()
+			if st.Frames != 60 || st.Matched != 60 || st.Lost+st.Damaged+st.Malformed+st.Mismatched+st.Unverified+st.Foreign != 0 || st.Byes != 1 {
+				t.Errorf("received %+v\nsent %+v", st, counts)
+			}
+			if got != 60 || wrong != 0 {
+				t.Errorf("%d frames, %d wrong", got, wrong)
+			}
+			if st.Latency.Count < 55 || st.Latency.P50 <= 0 || st.Latency.Max > 5*time.Second {
+				t.Errorf("latency %+v", st.Latency)
+			}
+		})
+	}
+}
+
+// TestReportsComeBack lets sender and receiver talk for long enough that both have reported.
+func TestReportsComeBack(t *testing.T) {
+	t.Parallel()
+	f := testFormat(t, pipeline.UYVY, 320, 240, 30)
+	src := newSource(t, f, 40)
+	s := testSink(t, Config{Destinations: []string{fmt.Sprintf("127.0.0.1:%d", evenPort(t))}}, f)
+	stop := receive(t, s, nil, "")
+	var reports []Report
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && len(reports) == 0; time.Sleep(10 * time.Millisecond) {
+			if d := s.Stats().Destinations; len(d) == 1 {
+				reports = d[0].Reports
+			}
+		}
+	}()
+	close(src.ready)
+	runGraph(t, context.Background(), src, s)
+	<-done
+	st := stop()
+	if len(reports) != 1 || reports[0].FractionLost != 0 || reports[0].Receiver == 0 || reports[0].Highest == 0 {
+		t.Errorf("reports %+v", reports)
+	}
+	if st.Frames != 40 || st.Matched != 0 || st.Unverified != 39 || st.Latency.Count == 0 {
+		t.Errorf("without checksums: %+v", st)
+	}
+}
+
+func TestTheBooksAddUp(t *testing.T) {
+	f := testFormat(t, pipeline.UYVY, 320, 240, 100)
+	src := newSource(t, f, 20)
+	s := testSink(t, Config{Destinations: []string{"127.0.0.1:5998"}}, f) // nobody listens
+	close(src.ready)
+	st := runGraph(t, context.Background(), src, s)
+	if st.Captured != 20 || st.Delivered+st.Drops() != 20 || st.Dropped["rtp/sink"] != 0 {
+		t.Errorf("%+v", st)
+	}
+	if err := s.Add("127.0.0.1:5996"); !errors.Is(err, ErrDestination) {
+		t.Errorf("added to a sink that has ended: %v", err)
+	}
+}
+
+func TestASinkEndsWithItsContext(t *testing.T) {
+	f := testFormat(t, pipeline.I420, 320, 240, 100)
+	src := newSource(t, f, 0)
+	_, addr := listener(t)
+	s := testSink(t, Config{Payload: JPEG, Destinations: []string{addr}}, f)
+	close(src.ready)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	st := runGraph(t, ctx, src, s)
+	if st.Delivered == 0 || st.Captured != st.Delivered+st.Drops() {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestReceiverErrors(t *testing.T) {
+	port := evenPort(t)
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port + 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	media := func(sdp string) Media {
+		m, err := ParseSDP([]byte(sdp))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m[0]
+	}
+	f := testFormat(t, pipeline.UYVY, 64, 48, 30)
+	sdp := func(dest string) Media { return media(describe(t, Config{}, f, dest, "127.0.0.1")) }
+	for _, tt := range []struct {
+		c    ReceiverConfig
+		is   error
+		want string
+	}{
+		{ReceiverConfig{Media: sdp(fmt.Sprintf("127.0.0.1:%d", port))}, unix.EADDRINUSE, fmt.Sprintf("port %d is in use", port+1)},
+		{ReceiverConfig{Media: sdp("192.0.2.77:5004")}, unix.EADDRNOTAVAIL, "another machine"},
+		{ReceiverConfig{Media: sdp("239.1.1.1:5004"), Interface: "none0"}, nil, "interface none0"},
+		{ReceiverConfig{Media: Media{}}, pipeline.ErrFormat, "width"},
+	} {
+		_, err := NewReceiver(tt.c)
+		if !errors.Is(err, ErrReceive) || (tt.is != nil && !errors.Is(err, tt.is)) || !strings.Contains(fmt.Sprint(err), tt.want) {
+			t.Errorf("%v, want %s", err, tt.want)
+		}
+	}
+}
+
+func TestSourceSpecificMulticast(t *testing.T) {
+	f := testFormat(t, pipeline.UYVY, 64, 48, 30)
+	text := describe(t, Config{}, f, fmt.Sprintf("232.1.77.1:%d", evenPort(t)), "127.0.0.1")
+	m, err := ParseSDP([]byte(text))
+	if err != nil || !m[0].Source.IsValid() {
+		t.Fatalf("%+v %v", m, err)
+	}
+	r, err := NewReceiver(ReceiverConfig{Media: m[0], Interface: "lo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}

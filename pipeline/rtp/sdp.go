@@ -1,0 +1,100 @@
+package rtp
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"github.com/pion/sdp/v3"
+
+	"tegracast/pipeline"
+)
+
+const defaultPort = 5004 // RFC 3551 §8
+
+// Describe makes the SDP (RFC 8866) of a stream of frames of format f to dest, sent from origin.
+func Describe(c Config, f pipeline.Format, dest netip.AddrPort, origin netip.Addr) ([]byte, error) {
+	c = c.withDefaults()
+	if err := c.checkFormat(f); err != nil {
+		return nil, err
+	}
+	var session uint64
+	if c.Start != nil {
+		session = uint64(c.Start.SSRC)
+	}
+	m := &sdp.MediaDescription{
+		MediaName: sdp.MediaName{
+			Media: "video", Port: sdp.RangedPort{Value: int(dest.Port())}, Protos: []string{"RTP", "AVP"},
+			Formats: []string{strconv.Itoa(int(c.Payload.payloadType()))},
+		},
+		ConnectionInformation: connection(dest.Addr(), c.TTL),
+	}
+	if sourceSpecific(dest.Addr()) { // receivers must name the source in these ranges (RFC 4607 §1)
+		m.WithValueAttribute("source-filter", fmt.Sprintf(" incl IN %s %s %s", ipVersion(dest.Addr()), dest.Addr(), origin))
+	}
+	if c.Payload == JPEG {
+		describeJPEG(m, f)
+	} else {
+		describeRaw(m, f)
+	}
+	d := &sdp.SessionDescription{
+		Origin: sdp.Origin{
+			Username: "-", SessionID: session, SessionVersion: session, NetworkType: "IN",
+			AddressType: ipVersion(origin), UnicastAddress: origin.WithZone("").String(),
+		},
+		SessionName:       sdp.SessionName(c.Name),
+		TimeDescriptions:  []sdp.TimeDescription{{}},
+		MediaDescriptions: []*sdp.MediaDescription{m.WithPropertyAttribute("recvonly")},
+	}
+	return d.Marshal()
+}
+
+// describeRaw adds the media type parameters of RFC 4175 §6 and SMPTE ST 2110-20:2017 §7. TP is left out: no
+// conformity to a sender type of ST 2110-21 is claimed.
+func describeRaw(m *sdp.MediaDescription, f pipeline.Format) {
+	fmtp := fmt.Sprintf("%d sampling=YCbCr-4:2:2; width=%d; height=%d; ", typeRaw, f.Width, f.Height)
+	if f.Rate.Num > 0 {
+		fmtp += fmt.Sprintf("exactframerate=%s; ", f.Rate)
+	}
+	fmtp += "depth=8; TCS=SDR; colorimetry=BT709; PM=2110GPM; SSN=ST2110-20:2017; RANGE=NARROW"
+	m.WithValueAttribute("rtpmap", fmt.Sprintf("%d raw/%d", typeRaw, clockRate)).WithValueAttribute("fmtp", fmtp)
+}
+
+// describeJPEG adds the exact size, which the payload header has in units of 8 only: framesize is RFC 6064 §4.2.1,
+// x-dimensions is GStreamer's.
+func describeJPEG(m *sdp.MediaDescription, f pipeline.Format) {
+	m.WithValueAttribute("rtpmap", fmt.Sprintf("%d JPEG/%d", typeJPEG, clockRate))
+	m.WithValueAttribute("framesize", fmt.Sprintf("%d %d-%d", typeJPEG, f.Width, f.Height))
+	m.WithValueAttribute("x-dimensions", fmt.Sprintf("%d,%d", f.Width, f.Height))
+	if f.Rate.Num > 0 {
+		m.WithValueAttribute("framerate", strconv.FormatFloat(float64(f.Rate.Num)/float64(f.Rate.Den), 'f', -1, 64))
+	}
+}
+
+// connection is the c= line. An IPv4 group has its TTL there (RFC 8866 §5.7).
+func connection(a netip.Addr, ttl int) *sdp.ConnectionInformation {
+	c := &sdp.ConnectionInformation{
+		NetworkType: "IN", AddressType: ipVersion(a), Address: &sdp.Address{Address: a.WithZone("").String()},
+	}
+	if a.Is4() && a.IsMulticast() {
+		ttl = max(ttl, 1)
+		c.Address.TTL = &ttl
+	}
+	return c
+}
+
+func ipVersion(a netip.Addr) string {
+	if a.Is4() {
+		return "IP4"
+	}
+	return "IP6"
+}
+
+// sourceSpecific says whether a is in 232/8 or ff3x::/32 (RFC 4607 §1).
+func sourceSpecific(a netip.Addr) bool {
+	if a.Is4() {
+		return a.As4()[0] == 232
+	}
+	b := a.As16()
+	return b[0] == 0xff && b[1]>>4 == 3
+}

@@ -1,0 +1,290 @@
+package rtp
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/pion/sdp/v3"
+
+	"tegracast/pipeline"
+)
+
+// Media is one stream of an SDP.
+type Media struct {
+	Payload     Payload
+	PayloadType uint8
+	Address     netip.Addr    // where the stream is sent to
+	Port        int           // RTP
+	RTCPPort    int           // RTP's port + 1 unless a=rtcp says otherwise (RFC 3605)
+	Source      netip.Addr    // the only sender, from a=source-filter (RFC 4570); invalid: any
+	Width       int           // pixels; 0: as the JPEG headers say
+	Height      int           // lines; 0: as the JPEG headers say
+	Rate        pipeline.Rate // zero: not given
+}
+
+// maxSDP is the largest SDP in bytes: an honest one has a thousand.
+const maxSDP = 32 << 10
+
+// sdpText is an SDP as text, to tell where something stands.
+type sdpText []byte
+
+// at makes an error that wraps ErrSDP and names the first line that begins with prefix, in or after media section m
+// (0: the session).
+func (t sdpText) at(m int, prefix, format string, a ...any) error {
+	section, first := 0, 0
+	for i, line := range strings.Split(string(t), "\n") {
+		if strings.HasPrefix(line, "m=") {
+			section++
+		}
+		if first == 0 && section == m && m > 0 {
+			first = i + 1
+		}
+		if section == m && strings.HasPrefix(line, prefix) {
+			first = i + 1
+			break
+		}
+	}
+	return fmt.Errorf("%w: line %d: %s", ErrSDP, max(first, 1), fmt.Sprintf(format, a...))
+}
+
+// ParseSDP reads the video streams of an SDP (RFC 8866) that a Receiver can receive: raw 8-bit YCbCr-4:2:2 (RFC 4175)
+// and JPEG (RFC 2435). Media of other kinds are passed over. Errors wrap ErrSDP and name line, value and remedy.
+func ParseSDP(b []byte) ([]Media, error) {
+	if len(b) > maxSDP {
+		return nil, fmt.Errorf("%w: %d bytes: more than %d cannot be a session description", ErrSDP, len(b), maxSDP)
+	}
+	text := sdpText(b)
+	d, err := grammar(b)
+	if err != nil {
+		return nil, err
+	}
+	var out []Media
+	for i, m := range d.MediaDescriptions {
+		if m.MediaName.Media != "video" {
+			continue
+		}
+		p := mediaParser{text: text, section: i + 1, desc: m, session: d}
+		media, err := p.parse()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, media)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%w: no m=video line: give the file that the sender has written", ErrSDP)
+	}
+	return out, nil
+}
+
+// grammar parses b, and finds the line of a mistake by parsing longer and longer beginnings.
+func grammar(b []byte) (*sdp.SessionDescription, error) {
+	d := &sdp.SessionDescription{}
+	if len(b) < 2 || b[0] != 'v' || b[1] != '=' {
+		return nil, fmt.Errorf("%w: line 1: must be v=0: this is no session description", ErrSDP)
+	}
+	err := d.Unmarshal(b)
+	if err == nil {
+		return d, nil
+	}
+	lines := strings.SplitAfter(string(b), "\n")
+	for i := range lines {
+		if (&sdp.SessionDescription{}).UnmarshalString(strings.Join(lines[:i+1], "")) != nil {
+			return nil, fmt.Errorf("%w: line %d: %q: breaks RFC 8866: %w", ErrSDP, i+1, strings.TrimSpace(lines[i]), err)
+		}
+	}
+	return nil, fmt.Errorf("%w: %w", ErrSDP, err)
+}
+
+// mediaParser reads one media section.
+type mediaParser struct {
+	text    sdpText
+	section int
+	desc    *sdp.MediaDescription
+	session *sdp.SessionDescription
+	media   Media
+}
+
+func (p *mediaParser) bad(prefix, format string, a ...any) error {
+	return p.text.at(p.section, prefix, format, a...)
+}
+
+func (p *mediaParser) parse() (Media, error) {
+	for _, step := range []func() error{p.name, p.address, p.control, p.encoding, p.rate} {
+		if err := step(); err != nil {
+			return Media{}, err
+		}
+	}
+	return p.media, nil
+}
+
+func (p *mediaParser) name() error {
+	n := p.desc.MediaName
+	if proto := strings.Join(n.Protos, "/"); proto != "RTP/AVP" {
+		return p.bad("m=", "protocol %q: only RTP/AVP is received", proto)
+	}
+	if n.Port.Value < 1 || n.Port.Value > 65534 {
+		return p.bad("m=", "port %d: must be from 1 to 65534", n.Port.Value)
+	}
+	if len(n.Formats) == 0 {
+		return p.bad("m=", "no payload type")
+	}
+	pt, err := strconv.ParseUint(n.Formats[0], 10, 7)
+	if err != nil {
+		return p.bad("m=", "payload type %q: must be from 0 to 127", n.Formats[0])
+	}
+	p.media.PayloadType, p.media.Port, p.media.RTCPPort = uint8(pt), n.Port.Value, n.Port.Value+1
+	return nil
+}
+
+// address reads c= of the medium, else of the session, and a=source-filter.
+func (p *mediaParser) address() error {
+	c := p.desc.ConnectionInformation
+	if c == nil {
+		c = p.session.ConnectionInformation
+	}
+	if c == nil || c.Address == nil {
+		return p.bad("m=", "no c= line for this medium: add c=IN IP4 ADDRESS")
+	}
+	host, _, _ := strings.Cut(c.Address.Address, "/") // a group's TTL follows
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		return p.text.at(p.connectionSection(), "c=", "address %q: must be an IP address", host)
+	}
+	p.media.Address = a.Unmap()
+	filter, ok := p.desc.Attribute("source-filter")
+	if !ok {
+		return nil
+	}
+	f := strings.Fields(filter) // incl IN IP4 group source
+	if len(f) != 5 || f[0] != "incl" {
+		return p.bad("a=source-filter", "source filter %q: only incl with one source is supported", filter)
+	}
+	if p.media.Source, err = netip.ParseAddr(f[4]); err != nil || p.media.Source.Is4() != p.media.Address.Is4() {
+		return p.bad("a=source-filter", "source %q: must be an address of the group's IP version", f[4])
+	}
+	return nil
+}
+
+func (p *mediaParser) connectionSection() int {
+	if p.desc.ConnectionInformation == nil {
+		return 0
+	}
+	return p.section
+}
+
+func (p *mediaParser) control() error {
+	v, ok := p.desc.Attribute("rtcp")
+	if !ok {
+		return nil
+	}
+	port, _, _ := strings.Cut(v, " ")
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return p.bad("a=rtcp:", "port %q: must be from 1 to 65535", port)
+	}
+	p.media.RTCPPort = int(n)
+	return nil
+}
+
+// encoding finds the payload format: static type 26 needs no rtpmap (RFC 3551 §6).
+func (p *mediaParser) encoding() error {
+	name := p.attribute("rtpmap")
+	switch {
+	case strings.EqualFold(name, "raw/90000"):
+		p.media.Payload = Raw
+		return p.raw()
+	case strings.EqualFold(name, "jpeg/90000"), name == "" && p.media.PayloadType == typeJPEG:
+		p.media.Payload = JPEG
+		return p.jpeg()
+	case name == "":
+		return p.bad("m=", "payload type %d has no a=rtpmap line", p.media.PayloadType)
+	}
+	return p.bad("a=rtpmap:", "encoding %q: only raw/90000 and JPEG/90000 are received", name)
+}
+
+// attribute returns the value of an attribute that begins with the payload type.
+func (p *mediaParser) attribute(key string) string {
+	for _, a := range p.desc.Attributes {
+		pt, value, _ := strings.Cut(a.Value, " ")
+		if a.Key == key && pt == strconv.Itoa(int(p.media.PayloadType)) {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// raw reads the media type parameters of RFC 4175 §6.
+func (p *mediaParser) raw() error {
+	params := map[string]string{}
+	for f := range strings.SplitSeq(p.attribute("fmtp"), ";") {
+		k, v, _ := strings.Cut(strings.TrimSpace(f), "=")
+		params[strings.ToLower(k)] = v
+	}
+	if s := params["sampling"]; s != "YCbCr-4:2:2" {
+		return p.bad("a=fmtp:", "sampling %q: only YCbCr-4:2:2 is received", s)
+	}
+	if s := params["depth"]; s != "8" {
+		return p.bad("a=fmtp:", "depth %q: only 8 is received", s)
+	}
+	if _, ok := params["interlace"]; ok {
+		return p.bad("a=fmtp:", "interlace: only progressive video is received")
+	}
+	w, werr := strconv.ParseUint(params["width"], 10, 16)
+	h, herr := strconv.ParseUint(params["height"], 10, 16)
+	if werr != nil || herr != nil {
+		return p.bad("a=fmtp:", "width %q, height %q: must be numbers", params["width"], params["height"])
+	}
+	if _, err := pipeline.NewFormat(pipeline.UYVY, int(w), int(h), pipeline.Rate{}); err != nil {
+		return p.bad("a=fmtp:", "%v", err)
+	}
+	p.media.Width, p.media.Height = int(w), int(h)
+	if r := params["exactframerate"]; r != "" {
+		num, den, fraction := strings.Cut(r, "/")
+		if !fraction {
+			den = "1"
+		}
+		return p.setRate("a=fmtp:", r, num, den)
+	}
+	return nil
+}
+
+// jpeg reads the exact size (RFC 6064 §4.2.1).
+func (p *mediaParser) jpeg() error {
+	size := p.attribute("framesize")
+	if size == "" {
+		return nil
+	}
+	ws, hs, _ := strings.Cut(size, "-")
+	w, werr := strconv.ParseUint(ws, 10, 16)
+	h, herr := strconv.ParseUint(hs, 10, 16)
+	if werr != nil || herr != nil || w < 1 || h < 1 || w > maxJPEG || h > maxJPEG {
+		return p.bad("a=framesize:", "frame size %q: must be width-height, up to %d each", size, maxJPEG)
+	}
+	p.media.Width, p.media.Height = int(w), int(h)
+	return nil
+}
+
+// rate reads a=framerate (RFC 8866 §6.13), a decimal number.
+func (p *mediaParser) rate() error {
+	v, ok := p.desc.Attribute("framerate")
+	if !ok || p.media.Rate.Num != 0 {
+		return nil
+	}
+	whole, fraction, _ := strings.Cut(v, ".")
+	if len(fraction) > 4 {
+		fraction = fraction[:4]
+	}
+	return p.setRate("a=framerate:", v, whole+fraction, "1"+strings.Repeat("0", len(fraction)))
+}
+
+func (p *mediaParser) setRate(prefix, value, num, den string) error {
+	n, nerr := strconv.ParseUint(num, 10, 31)
+	d, derr := strconv.ParseUint(den, 10, 31)
+	if nerr != nil || derr != nil || n == 0 || d == 0 {
+		return p.bad(prefix, "frame rate %q: must be a positive number or fraction", value)
+	}
+	p.media.Rate = pipeline.Rate{Num: int(n), Den: int(d)}
+	return nil
+}

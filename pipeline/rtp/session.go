@@ -1,0 +1,258 @@
+package rtp
+
+import (
+	"hash/crc32"
+	"net/netip"
+	"time"
+
+	"github.com/pion/rtcp"
+	"github.com/pion/rtp"
+
+	"tegracast/pipeline"
+)
+
+// A session is the state of one received stream (RFC 3550 §6.4, A.1, A.3, A.8). It knows no sockets: packets are fed.
+type session struct {
+	media   Media
+	depack  depacketizer
+	onFrame func([]byte, FrameInfo)
+	format  pipeline.Format
+
+	locked  bool // to ssrc
+	ssrc    uint32
+	heard   time.Time // from ssrc
+	header  rtp.Header
+	seq     sequence
+	joined  bool // the first frame has begun
+	open    [2]assembly
+	closed  bool   // any frame
+	newest  uint32 // timestamp among the closed ones
+	jitter  uint32 // in 1/16 of a clock tick (RFC 3550 A.8)
+	transit uint32
+	timed   bool
+	sr      senderReport
+	rr      reporter
+	verify  verifier
+	latency pipeline.Histogram
+	stats   ReceiverStats
+}
+
+// senderReport is the last one.
+type senderReport struct {
+	at   time.Time // when it came; zero: none
+	ntp  uint64
+	rtp  uint32
+	from netip.AddrPort
+}
+
+// silence is how long an SSRC must be silent before another one takes its place.
+const silence = 500 * time.Millisecond
+
+// staleFrames is how far back a timestamp is late; further back the sender's clock has jumped.
+const staleFrames = 10 * clockRate
+
+func newSession(m Media, onFrame func([]byte, FrameInfo)) *session {
+	s := &session{media: m, depack: newDepacketizer(m), onFrame: onFrame, rr: newReporter()}
+	if m.Payload == Raw {
+		s.format, _ = pipeline.NewFormat(pipeline.UYVY, m.Width, m.Height, m.Rate) // checked by NewReceiver
+	}
+	return s
+}
+
+// packet takes an RTP packet that came at now.
+func (s *session) packet(b []byte, now time.Time) {
+	n, err := s.header.Unmarshal(b)
+	if err != nil || s.header.Version != 2 {
+		s.stats.Malformed++
+		return
+	}
+	payload := b[n:]
+	if s.header.Padding { // its last byte is its length (RFC 3550 §5.1)
+		if len(payload) == 0 || payload[len(payload)-1] == 0 || int(payload[len(payload)-1]) > len(payload) {
+			s.stats.Malformed++
+			return
+		}
+		payload = payload[:len(payload)-int(payload[len(payload)-1])]
+	}
+	if s.header.PayloadType != s.media.PayloadType || !s.accept(s.header.SSRC, now) {
+		s.stats.Foreign++
+		return
+	}
+	number, err := s.depack.sequence(s.header.SequenceNumber, payload)
+	if err != nil {
+		s.stats.Malformed++
+		return
+	}
+	switch s.seq.update(number) {
+	case duplicate:
+		s.stats.Duplicates++
+		return
+	case jumped:
+		s.stats.Foreign++
+		return
+	case reordered:
+		s.stats.Reordered++
+	}
+	s.heard = now
+	s.stats.Packets++
+	s.stats.Bytes += uint64(len(b))
+	s.time(now)
+	s.place(payload, now)
+}
+
+// accept says whether the stream is ssrc's. A new sender takes over when the old one has gone silent or said BYE.
+func (s *session) accept(ssrc uint32, now time.Time) bool {
+	if s.locked && s.ssrc == ssrc {
+		return true
+	}
+	if s.locked && now.Sub(s.heard) < silence {
+		return false
+	}
+	bits := uint(16)
+	if s.media.Payload == Raw {
+		bits = 32
+	}
+	before := s.seq.lost()
+	s.locked, s.ssrc, s.seq = true, ssrc, newSequence(bits)
+	s.seq.before = before
+	s.joined, s.closed, s.timed, s.sr = false, false, false, senderReport{}
+	for i := range s.open {
+		s.open[i].open = false
+	}
+	return true
+}
+
+// time follows the interarrival jitter (RFC 3550 A.8).
+func (s *session) time(now time.Time) {
+	transit := mediaClock(now) - s.header.Timestamp
+	d := int32(transit - s.transit)
+	if s.transit = transit; !s.timed {
+		s.timed = true
+		return
+	}
+	if d < 0 {
+		d = -d
+	}
+	s.jitter += uint32(d) - (s.jitter+8)>>4
+}
+
+// place puts a payload into its frame.
+func (s *session) place(payload []byte, now time.Time) {
+	a := s.find(s.header.Timestamp)
+	if a == nil {
+		s.stats.Late++
+		return
+	}
+	if s.depack.add(a, payload, s.header.Marker) != nil {
+		s.stats.Malformed++
+		return
+	}
+	if s.depack.whole(a) {
+		s.complete(a, now)
+	}
+}
+
+// find returns the frame of that timestamp and begins it when it is new; nil when it has been closed already. Two
+// frames are open at most: the older one is given up when a third begins.
+func (s *session) find(ts uint32) *assembly {
+	victim := &s.open[0]
+	for i := range s.open {
+		a := &s.open[i]
+		if a.open && a.timestamp == ts {
+			return a
+		}
+		if !a.open || (victim.open && int32(a.timestamp-victim.timestamp) < 0) {
+			victim = a
+		}
+	}
+	if late := int32(s.newest - ts); s.closed && late >= 0 && late < staleFrames {
+		return nil
+	}
+	if victim.open {
+		s.giveUp(victim)
+	}
+	s.depack.begin(victim, ts, !s.joined)
+	s.joined = true
+	return victim
+}
+
+func (s *session) close(a *assembly) {
+	a.open = false
+	if age := int32(s.newest - a.timestamp); !s.closed || age < 0 || age >= staleFrames {
+		s.newest = a.timestamp
+	}
+	s.closed = true
+}
+
+func (s *session) giveUp(a *assembly) {
+	s.close(a)
+	if !a.joined {
+		s.stats.Damaged++
+	}
+}
+
+func (s *session) complete(a *assembly, now time.Time) {
+	s.close(a)
+	s.stats.Frames++
+	picture, checked := s.depack.frame(a)
+	crc := crc32.Checksum(checked, castagnoli)
+	s.verify.frame(check{timestamp: a.timestamp, crc: crc, bytes: uint32(len(checked))})
+	if !s.sr.at.IsZero() {
+		ticks := int64(int32(a.timestamp - s.sr.rtp))
+		s.latency.Observe(now.Sub(fromNTP(s.sr.ntp).Add(time.Duration(ticks * 1e5 / 9))))
+	}
+	if s.onFrame != nil {
+		s.onFrame(picture, FrameInfo{Format: s.format, Timestamp: a.timestamp, CRC: crc})
+	}
+}
+
+// finish closes the books: a frame that a later one has overtaken is damaged, the newest may be under way.
+func (s *session) finish() {
+	for i := range s.open {
+		a, other := &s.open[i], &s.open[1-i]
+		overtaken := other.open && int32(other.timestamp-a.timestamp) > 0 || s.closed && int32(s.newest-a.timestamp) > 0
+		if a.open && overtaken {
+			s.giveUp(a)
+		}
+	}
+	s.verify.finish()
+}
+
+// control takes an RTCP compound.
+func (s *session) control(b []byte, from netip.AddrPort, now time.Time) {
+	packets, err := rtcp.Unmarshal(b)
+	if err != nil {
+		s.stats.Malformed++
+		return
+	}
+	for _, p := range packets {
+		switch p := p.(type) {
+		case *rtcp.SenderReport:
+			if s.locked && p.SSRC == s.ssrc {
+				s.sr = senderReport{now, p.NTPTime, p.RTPTime, from}
+			}
+		case *rtcp.ApplicationDefined:
+			c, err := parseChecksum(p.SubType, p.Name, p.Data)
+			if err == nil && s.locked && p.SSRC == s.ssrc {
+				s.verify.checksum(check{timestamp: c.Timestamp, crc: c.CRC, bytes: c.Bytes})
+			}
+		case *rtcp.Goodbye:
+			for _, ssrc := range p.Sources {
+				if s.locked && ssrc == s.ssrc {
+					s.stats.Byes++
+					s.heard = time.Time{} // the next sender is welcome at once
+				}
+			}
+		}
+	}
+}
+
+// snapshot reads the counters.
+func (s *session) snapshot() ReceiverStats {
+	st := s.stats
+	st.Lost = s.seq.lost()
+	st.Jitter = float64(s.jitter>>4) * 1000 / clockRate
+	st.Matched, st.Mismatched, st.Unverified = s.verify.matched, s.verify.mismatched, s.verify.unverified
+	st.Latency = s.latency.Percentiles()
+	return st
+}

@@ -1,0 +1,376 @@
+package rtp
+
+import (
+	"bytes"
+	"image/jpeg"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pion/rtcp"
+
+	"tegracast/pipeline"
+)
+
+// feed is a stream of frames as datagrams, and what is fed to a session.
+type feed struct {
+	t      testing.TB
+	sink   *Sink
+	frames []*pipeline.Frame
+	media  Media
+	now    time.Time
+	got    [][]byte
+	s      *session
+}
+
+func newFeed(t testing.TB, p Payload, frames int) *feed {
+	t.Helper()
+	f := testFormat(t, pipeline.UYVY, 320, 24, 30)
+	if p == JPEG {
+		f = testFormat(t, pipeline.I420, 200, 92, 30)
+	}
+	x := &feed{t: t, now: time.Unix(1700000000, 0)}
+	x.sink = testSink(t, Config{Payload: p, Start: testStart(), Checksum: true, Quality: 100}, f)
+	x.media = Media{Payload: p, PayloadType: p.payloadType(), Width: f.Width, Height: f.Height}
+	x.s = newSession(x.media, func(b []byte, _ FrameInfo) { x.got = append(x.got, bytes.Clone(b)) })
+	for n := range frames {
+		x.frames = append(x.frames, testFrame(f, n))
+	}
+	return x
+}
+
+// send feeds frame n after change has been at its packets, and its RTCP compound.
+func (x *feed) send(n int, change func([][]byte) [][]byte) {
+	x.t.Helper()
+	wire := packets(x.t, x.sink, x.frames[n])
+	if change != nil {
+		wire = change(wire)
+	}
+	for _, b := range wire {
+		x.s.packet(b, x.now)
+	}
+	x.checksum(x.now)
+	x.now = x.now.Add(time.Second / 30)
+}
+
+func (x *feed) checksum(now time.Time) {
+	c := x.sink.sender.control
+	x.s.control(c.checksum(c.report(now, 0, 0), x.sink.trains[0]), netip.AddrPort{}, now)
+}
+
+func (x *feed) expect(want ReceiverStats) {
+	x.t.Helper()
+	x.s.finish()
+	got := x.s.snapshot()
+	got.Packets, got.Bytes, got.Latency, got.Jitter = 0, 0, pipeline.Percentiles{}, 0
+	if got != want {
+		x.t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func shuffle(p [][]byte) [][]byte {
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(p), func(i, j int) { p[i], p[j] = p[j], p[i] })
+	return p
+}
+
+func TestReceptionInOrder(t *testing.T) {
+	for _, p := range []Payload{Raw, JPEG} {
+		x := newFeed(t, p, 40)
+		for n := range x.frames {
+			x.send(n, nil)
+		}
+		x.expect(ReceiverStats{Frames: 40, Matched: 40})
+		for n, b := range x.got {
+			x.same(n, b)
+		}
+	}
+}
+
+// same checks a received picture against the frame.
+func (x *feed) same(n int, b []byte) {
+	x.t.Helper()
+	if x.media.Payload == Raw {
+		if !bytes.Equal(b, lines(x.frames[n])) {
+			x.t.Errorf("frame %d differs", n)
+		}
+		return
+	}
+	img, err := jpeg.Decode(bytes.NewReader(b))
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	if img.Bounds().Dx() != x.media.Width || img.Bounds().Dy() != x.media.Height {
+		x.t.Errorf("frame %d is %v", n, img.Bounds())
+	}
+}
+
+func TestDisturbedReception(t *testing.T) {
+	reverse := func(p [][]byte) [][]byte { slices.Reverse(p); return p }
+	for _, p := range []Payload{Raw, JPEG} {
+		t.Run(p.String(), func(t *testing.T) {
+			x := newFeed(t, p, 4)
+			count := uint64(len(packets(t, newFeed(t, p, 1).sink, x.frames[1])))
+			x.send(0, nil)
+			x.send(1, reverse)
+			x.send(2, nil)
+			x.send(3, nil)
+			x.expect(ReceiverStats{Frames: 4, Matched: 4, Reordered: count - 1})
+			x.same(1, x.got[1])
+
+			x = newFeed(t, p, 4)
+			x.send(0, nil)
+			x.send(1, func(p [][]byte) [][]byte { return append(slices.Clone(p), p...) })
+			x.send(2, nil)
+			x.send(3, nil)
+			x.expect(ReceiverStats{Frames: 4, Matched: 4, Duplicates: count})
+
+			x = newFeed(t, p, 5)
+			x.send(0, nil)
+			x.send(1, func(p [][]byte) [][]byte { return append(slices.Clone(p[:3]), p[5:]...) })
+			x.send(2, nil)
+			x.send(3, nil)
+			x.send(4, nil)
+			x.expect(ReceiverStats{Frames: 4, Matched: 4, Damaged: 1, Lost: 2})
+
+			x = newFeed(t, p, 3) // the last packet, with the marker, is lost
+			for n := range 3 {
+				x.send(n, func(p [][]byte) [][]byte {
+					if n == 1 {
+						p = p[:len(p)-1]
+					}
+					return p
+				})
+			}
+			x.expect(ReceiverStats{Frames: 2, Matched: 2, Damaged: 1, Lost: 1})
+
+			x = newFeed(t, p, 3) // a packet comes after two later frames
+			var late []byte
+			x.send(0, nil)
+			x.send(1, func(p [][]byte) [][]byte { late = p[1]; return append(slices.Clone(p[:1]), p[2:]...) })
+			x.send(2, nil)
+			x.s.packet(late, x.now)
+			x.expect(ReceiverStats{Frames: 3, Matched: 3, Reordered: 1})
+
+			x = newFeed(t, p, 3) // joined in the middle of a frame
+			x.send(0, func(p [][]byte) [][]byte { return p[2:] })
+			x.send(1, shuffle)
+			x.send(2, nil)
+			if x.s.finish(); x.s.stats.Frames != 2 || x.s.stats.Damaged != 0 || x.s.seq.lost() != 0 {
+				t.Errorf("joined in the middle: %+v", x.s.snapshot())
+			}
+		})
+	}
+}
+
+func TestChecksumsTell(t *testing.T) {
+	x := newFeed(t, Raw, 3)
+	x.send(0, nil)
+	x.send(1, func(p [][]byte) [][]byte { p[3][100] ^= 1; return p })
+	x.send(2, nil)
+	x.expect(ReceiverStats{Frames: 3, Matched: 2, Mismatched: 1})
+
+	x = newFeed(t, Raw, 3) // the checksum comes before the frame
+	wire := packets(t, x.sink, x.frames[0])
+	x.s.packet(wire[0], x.now)
+	x.checksum(x.now)
+	for _, b := range wire[1:] {
+		x.s.packet(b, x.now)
+	}
+	x.expect(ReceiverStats{Frames: 1, Matched: 1})
+
+	x = newFeed(t, Raw, 40) // none at all; the newest frame's may be under way
+	for n := range x.frames {
+		for _, b := range packets(t, x.sink, x.frames[n]) {
+			x.s.packet(b, x.now)
+		}
+	}
+	x.expect(ReceiverStats{Frames: 40, Unverified: 39})
+}
+
+func TestSenderRestarts(t *testing.T) {
+	x := newFeed(t, Raw, 3)
+	x.send(0, nil)
+	old := x.sink
+	x.sink = testSink(t, Config{Start: &Start{SSRC: 99}, Checksum: true}, old.format)
+	x.send(1, nil) // too early: another sender may not take over
+	foreign := x.s.stats.Foreign
+	if x.s.stats.Frames != 1 || foreign == 0 {
+		t.Fatalf("%+v", x.s.snapshot())
+	}
+	c := old.sender.control
+	x.s.control(c.bye(c.report(x.now, 0, 0)), netip.AddrPort{}, x.now)
+	x.send(2, nil)
+	x.expect(ReceiverStats{Frames: 2, Matched: 2, Foreign: foreign, Byes: 1})
+}
+
+func TestLatencyFromSenderReports(t *testing.T) {
+	x := newFeed(t, Raw, 10)
+	for n, f := range x.frames {
+		f.Times.ExposureStart = x.now.Add(-25 * time.Millisecond)
+		x.send(n, nil)
+	}
+	p := x.s.snapshot().Latency
+	if p.Count != 9 || p.P50 < 24900*time.Microsecond || p.P50 > 27*time.Millisecond { // the first came before a report
+		t.Errorf("latency %+v, want 25 ms nine times", p)
+	}
+}
+
+// TestJitter is RFC 3550 A.8 by hand: transit times 0, 160, 0 and 0 ticks give J = 160, 160+160-10, 310-19.
+func TestJitter(t *testing.T) {
+	s := newSession(Media{Payload: JPEG, PayloadType: 26}, nil)
+	base := time.Unix(1700000000, 0)
+	for i, late := range []time.Duration{0, 160, 0, 0} {
+		s.header.Timestamp = mediaClock(base) + uint32(3000*i)
+		s.time(base.Add((time.Duration(3000*i) + late) * time.Second / clockRate).Add(time.Microsecond))
+		if want := [4]uint32{0, 160, 310, 291}[i]; s.jitter != want {
+			t.Fatalf("packet %d: jitter %d/16, want %d/16", i, s.jitter, want)
+		}
+	}
+}
+
+func TestReceiverReports(t *testing.T) {
+	x := newFeed(t, Raw, 6)
+	if x.s.report(x.now) != nil {
+		t.Fatal("report before a sender report")
+	}
+	x.send(0, nil)
+	x.send(1, func(p [][]byte) [][]byte { return p[:len(p)/2] }) // 12 of 24 packets
+	x.send(2, nil)
+	b := x.s.report(x.now)
+	all, err := rtcp.Unmarshal(b)
+	if err != nil || (*rtcp.CompoundPacket)(&all).Validate() != nil {
+		t.Fatalf("%v: %v", all, err)
+	}
+	r := all[0].(*rtcp.ReceiverReport).Reports[0]
+	if r.SSRC != testStart().SSRC || r.FractionLost != 12*256/72 || r.TotalLost != 12 ||
+		r.LastSequenceNumber != testStart().Sequence+71 || r.Delay != 65536/30 {
+		t.Errorf("%+v", r)
+	}
+	x.send(3, nil)
+	all, _ = rtcp.Unmarshal(x.s.report(x.now))
+	if r := all[0].(*rtcp.ReceiverReport).Reports[0]; r.FractionLost != 0 || r.TotalLost != 12 {
+		t.Errorf("second report %+v", r)
+	}
+}
+
+func TestSequence(t *testing.T) {
+	for _, bits := range []uint{16, 32} {
+		s := newSequence(bits)
+		mask := uint32(1)<<bits - 1
+		for i, step := range []struct {
+			n    uint32
+			want verdict
+			lost uint64
+		}{
+			{mask - 1, inOrder, 0},
+			{mask, inOrder, 0},
+			{1, inOrder, 1}, // over the wrap, 0 is missing
+			{0, reordered, 0},
+			{0, duplicate, 0},
+			{mask, duplicate, 0},
+			{mask - 3, reordered, 0}, // before the first one: not counted
+			{mask - 3, duplicate, 0},
+			{5, inOrder, 3},
+			{4, reordered, 2},
+			{5 + 2999, inOrder, 3000},
+			{1 << (bits - 1), jumped, 3000},
+			{3005, inOrder, 3000},
+			{1 << (bits - 1), jumped, 3000},
+			{1<<(bits-1) + 1, inOrder, 3000}, // two in a row: believed
+		} {
+			if got := s.update(step.n & mask); got != step.want || s.lost() != step.lost {
+				t.Fatalf("%d bits, step %d, number %#x: verdict %d, lost %d; want %d, %d", bits, i, step.n, got, s.lost(), step.want, step.lost)
+			}
+		}
+	}
+}
+
+func TestCoverage(t *testing.T) {
+	var c coverage
+	for i, step := range []struct{ from, to, bytes, spans int }{
+		{10, 20, 10, 1},
+		{20, 30, 20, 1},
+		{40, 50, 30, 2},
+		{0, 5, 35, 3},
+		{12, 18, 35, 3},
+		{28, 42, 45, 2},
+		{5, 10, 50, 1},
+		{7, 7, 50, 1},
+		{0, 60, 60, 1},
+	} {
+		if c.add(step.from, step.to); c.bytes != step.bytes || len(c.spans) != step.spans {
+			t.Fatalf("step %d: %d bytes in %v", i, c.bytes, c.spans)
+		}
+	}
+	if !c.whole(60) || c.whole(59) || c.whole(61) {
+		t.Error("whole")
+	}
+	c.reset()
+	refused := 0
+	for i := range maxSpans + 10 {
+		if !c.add(2*i, 2*i+1) {
+			refused++
+		}
+	}
+	if refused != 10 {
+		t.Errorf("%d of too many holes refused", refused)
+	}
+}
+
+// fuzzSession feeds datagrams, each with a two-byte length before it, and checks that the counters hold together.
+func fuzzSession(f *testing.F, p Payload) {
+	x := newFeed(f, p, 2)
+	var seed []byte
+	for _, b := range packets(f, x.sink, x.frames[0]) {
+		seed = append(be.AppendUint16(seed, uint16(len(b))), b...)
+	}
+	f.Add(seed)
+	f.Add(seed[:len(seed)/2])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := newSession(x.media, func(b []byte, _ FrameInfo) {
+			if p == Raw && len(b) != 320*24*2 {
+				t.Fatalf("picture of %d bytes", len(b))
+			}
+		})
+		now := time.Unix(1700000000, 0)
+		for len(b) > 2 {
+			n := min(int(be.Uint16(b)), len(b)-2)
+			s.packet(b[2:2+n], now)
+			b, now = b[2+n:], now.Add(time.Millisecond)
+		}
+		s.finish()
+		s.report(now)
+		if st := s.snapshot(); st.Lost > 1<<32 || st.Matched+st.Mismatched != 0 {
+			t.Fatalf("%+v", st)
+		}
+	})
+}
+
+func FuzzRaw(f *testing.F)         { fuzzSession(f, Raw) }
+func FuzzJPEGPackets(f *testing.F) { fuzzSession(f, JPEG) }
+
+func FuzzRTCP(f *testing.F) {
+	x := newFeed(f, Raw, 1)
+	wire := packets(f, x.sink, x.frames[0])
+	c := x.sink.sender.control
+	f.Add(c.checksum(c.report(x.now, 1, 2), x.sink.trains[0]))
+	f.Add(c.bye(c.report(x.now, 1, 2)))
+	x.send(0, nil)
+	f.Add(x.s.report(x.now))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := newSession(x.media, nil)
+		for _, w := range wire {
+			s.packet(w, x.now)
+		}
+		s.control(b, netip.AddrPort{}, x.now)
+		s.packet(wire[0], x.now)
+		s.report(x.now)
+		s.finish()
+		if st := s.snapshot(); st.Frames != 1 || st.Matched+st.Mismatched > 1 {
+			t.Fatalf("%+v", st)
+		}
+		parseReports(b, x.sink.config.Start.SSRC, x.now)
+	})
+}

@@ -1,0 +1,169 @@
+package rtp
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"tegracast/pipeline"
+)
+
+// A Sink sends the frames of one output as an RTP stream. It implements pipeline.Sink.
+type Sink struct {
+	config Config
+	format pipeline.Format
+	packer Packetizer
+	trains []*Train
+	sender *Transmitter
+
+	frames, failed atomic.Uint64
+	complained     bool
+	closing        sync.Once
+	closed         error
+}
+
+// NewSink opens the sockets for frames of format f. f.Rate is the output's own frame rate. Run, or Close when it is
+// never run, gives everything back.
+func NewSink(c Config, f pipeline.Format) (*Sink, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c = c.withDefaults(); c.Start == nil {
+		start := randomStart()
+		c.Start = &start
+	}
+	if err := c.checkFormat(f); err != nil {
+		return nil, err
+	}
+	s := &Sink{config: c, format: f}
+	trains := 1
+	if s.packer = Packetizer(newRawPacketizer(c, f, *c.Start)); c.Payload == JPEG {
+		s.packer = newJPEGPacketizer(c, f, *c.Start)
+		trains = 2 // the next frame is encoded while one is sent
+	}
+	for range trains {
+		t, err := s.packer.NewTrain()
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.trains = append(s.trains, t)
+	}
+	s.sender = newTransmitter(c, f, *c.Start, s.trains[0])
+	for _, d := range c.Destinations {
+		if err := s.sender.Add(d); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// Accepts implements pipeline.Sink: the format of NewSink at any rate.
+func (s *Sink) Accepts(f pipeline.Format) bool {
+	f.Rate = s.format.Rate
+	return f == s.format
+}
+
+// job is a train with the frame that it points into.
+type job struct {
+	train *Train
+	frame *pipeline.Frame
+}
+
+// Run implements pipeline.Sink. It holds up to two frames, for JPEG three: waiting for a train, and being sent. It
+// returns nil when ctx ends or the output is detached, after the last frame has been sent and RTCP has said BYE.
+func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
+	free := make(chan *Train, len(s.trains))
+	for _, t := range s.trains {
+		free <- t
+	}
+	ready := make(chan job, len(s.trains))
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for j := range ready {
+			if s.sender.Send(j.train) {
+				q.Fail(j.frame, pipeline.DropSink)
+			} else {
+				q.Done(j.frame)
+			}
+			free <- j.train
+		}
+	})
+	err := s.packetize(ctx, q, free, ready)
+	close(ready)
+	sending.Wait()
+	if errors.Is(err, pipeline.ErrDetached) || ctx.Err() != nil {
+		err = nil
+	}
+	return errors.Join(err, s.Close())
+}
+
+// packetize takes a frame only when there is a train for it: until then the queue's policy rules.
+func (s *Sink) packetize(ctx context.Context, q *pipeline.Queue, free chan *Train, ready chan<- job) error {
+	for {
+		t := <-free
+		f, err := q.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.packer.Packetize(t, f); err != nil {
+			s.failed.Add(1)
+			s.complain(err)
+			q.Fail(f, pipeline.DropSink)
+			free <- t
+			continue
+		}
+		s.complained = false
+		s.frames.Add(1)
+		ready <- job{t, f}
+	}
+}
+
+// complain logs the first of a row of failures.
+func (s *Sink) complain(err error) {
+	if !s.complained {
+		s.config.Logger.Error("rtp: frame cannot be packetized", "error", err)
+	}
+	s.complained = true
+}
+
+// Close frees a Sink that is not running. A second Close does nothing.
+func (s *Sink) Close() error {
+	s.closing.Do(func() {
+		var errs []error
+		if s.sender != nil {
+			errs = append(errs, s.sender.Close())
+		}
+		for _, t := range s.trains {
+			errs = append(errs, t.Close())
+		}
+		s.closed = errors.Join(errs...)
+	})
+	return s.closed
+}
+
+// Add adds a destination while the sink runs.
+func (s *Sink) Add(dest string) error { return s.sender.Add(dest) }
+
+// Remove removes a destination while the sink runs. It waits for the end of the frame that is being sent.
+func (s *Sink) Remove(dest string) error { return s.sender.Remove(dest) }
+
+// SDP describes the stream as it is sent to the first destination, or to nobody in particular when there is none.
+func (s *Sink) SDP() ([]byte, error) {
+	to, from := netip.AddrPortFrom(netip.IPv4Unspecified(), defaultPort), netip.IPv4Unspecified()
+	if dests := *s.sender.dests.Load(); len(dests) > 0 {
+		to, from = dests[0].addr, dests[0].local()
+	}
+	return Describe(s.config, s.format, to, from)
+}
+
+// Stats reads the counters.
+func (s *Sink) Stats() Stats {
+	st := Stats{Frames: s.frames.Load(), Failed: s.failed.Load(), Destinations: s.sender.Stats()}
+	for _, d := range st.Destinations {
+		st.Packets += d.Packets
+		st.Bytes += d.Bytes
+	}
+	return st
+}

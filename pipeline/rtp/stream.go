@@ -1,0 +1,78 @@
+package rtp
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"time"
+
+	"tegracast/pipeline"
+)
+
+const (
+	clockRate   = 90000 // RFC 4175 §6.1, RFC 3551 §4.5
+	rtpHeader   = 12    // RFC 3550 §5.1
+	ipUDPHeader = 48    // IPv6 and UDP; IPv4 is smaller, and one train serves both
+)
+
+var (
+	be         = binary.BigEndian
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// stream is what the packets of one SSRC have in common.
+type stream struct {
+	ssrc   uint32
+	offset uint32 // of the timestamps
+	next   uint32 // extended sequence number
+	pt     uint8
+}
+
+func newStream(p Payload, s Start) stream {
+	return stream{ssrc: s.SSRC, offset: s.Timestamp, next: s.Sequence, pt: p.payloadType()}
+}
+
+// header writes what stays the same in an RTP header (RFC 3550 §5.1).
+func (s *stream) header(h []byte, marker bool) {
+	h[0], h[1] = 2<<6, s.pt
+	if marker {
+		h[1] |= 1 << 7
+	}
+	be.PutUint32(h[8:], s.ssrc)
+}
+
+// info says what RTCP needs to know of f, but for the pixels.
+func (s *stream) info(f *pipeline.Frame) trainInfo {
+	at := captureTime(f)
+	return trainInfo{ssrc: s.ssrc, timestamp: mediaClock(at) + s.offset, sequence: f.Sequence, captured: at}
+}
+
+// captureTime is the moment that f shows.
+func captureTime(f *pipeline.Frame) time.Time {
+	switch {
+	case !f.Times.ExposureStart.IsZero():
+		return f.Times.ExposureStart
+	case !f.Times.Captured.IsZero():
+		return f.Times.Captured
+	}
+	return time.Now()
+}
+
+// mediaClock is t in units of 1/90000 s since 1970, modulo 2^32.
+func mediaClock(t time.Time) uint32 {
+	ns := uint64(t.UnixNano())
+	return uint32(ns/1e9*clockRate + ns%1e9*(clockRate/1e4)/1e5)
+}
+
+// ntpTime is t as an NTP timestamp: seconds since 1900 in 32.32 bits (RFC 3550 §4).
+func ntpTime(t time.Time) uint64 {
+	ns := uint64(t.UnixNano())
+	return (ns/1e9+ntpEpoch)<<32 | (ns%1e9<<32)/1e9
+}
+
+// ntpEpoch is 1970 in seconds since 1900.
+const ntpEpoch = 2208988800
+
+// fromNTP is the inverse of ntpTime, up to a nanosecond, for times after 1970.
+func fromNTP(n uint64) time.Time {
+	return time.Unix(int64(n>>32)-ntpEpoch, int64((n&0xffffffff)*1e9>>32))
+}

@@ -1,0 +1,206 @@
+package rtp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/pipeline"
+)
+
+// A Transmitter sends trains to destinations, which share SSRC, sequence numbers and timestamps.
+type Transmitter struct {
+	config   Config
+	control  *control
+	span     time.Duration // over which the packets of a frame are spread; 0: not
+	patience time.Duration // for which a frame waits, after that, for full socket buffers
+	buffer   int           // bytes wanted of a socket buffer
+	bits     float64       // of the stream on the wire, a second; 0: not known
+
+	mu       sync.Mutex // held while a train is sent and while destinations change
+	closed   bool
+	dests    atomic.Pointer[[]*destination]
+	polls    []unix.PollFd
+	pacer    pacer
+	reported time.Time
+	hearing  sync.WaitGroup
+}
+
+// paced is the part of the frame period over which packets are spread; the rest makes up for what was late.
+const paced = 0.9
+
+// unpacedPatience is how long a frame without pacing or rate waits for full socket buffers.
+const unpacedPatience = 100 * time.Millisecond
+
+// newTransmitter makes a transmitter of trains like t, for frames of format f.
+func newTransmitter(c Config, f pipeline.Format, s Start, t *Train) *Transmitter {
+	x := &Transmitter{config: c, control: newControl(s), patience: unpacedPatience, buffer: f.Size()}
+	if f.Rate.Num > 0 {
+		period := time.Duration(float64(time.Second) * float64(f.Rate.Den) / float64(f.Rate.Num))
+		x.patience = period
+		x.bits = 8 * float64(t.bytes+t.count*wireOverhead) / period.Seconds()
+		if c.Pacing == PaceFrame {
+			x.span = time.Duration(paced * float64(period))
+			x.patience = period - x.span
+			x.buffer = 8 * c.Burst * c.MTU
+		}
+	}
+	x.dests.Store(&[]*destination{})
+	return x
+}
+
+// Add adds a destination "host:port". It may be called while trains are sent.
+func (x *Transmitter) Add(dest string) error {
+	d, err := newDestination(dest, x.config, x.buffer)
+	if err != nil {
+		return err
+	}
+	x.warn(d)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	old := *x.dests.Load()
+	taken := slices.ContainsFunc(old, func(o *destination) bool { return o.addr == d.addr })
+	if taken || x.closed {
+		reason := "is sent to already"
+		if x.closed {
+			reason = "the output has ended"
+		}
+		return errors.Join(fmt.Errorf("%w: %s: %s", ErrDestination, dest, reason), d.close())
+	}
+	list := append(slices.Clone(old), d)
+	x.polls = make([]unix.PollFd, 0, len(list))
+	x.dests.Store(&list)
+	x.hearing.Go(func() { d.hear(x.control.ssrc) })
+	return nil
+}
+
+// Remove removes the destination that was added by that name or address. It may be called while trains are sent.
+func (x *Transmitter) Remove(dest string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	old := *x.dests.Load()
+	i := slices.IndexFunc(old, func(d *destination) bool { return d.name == dest || d.addr.String() == dest })
+	if i < 0 {
+		return fmt.Errorf("%w: %s: is not sent to", ErrDestination, dest)
+	}
+	list := slices.Delete(slices.Clone(old), i, i+1)
+	x.dests.Store(&list)
+	x.bye(old[i])
+	return old[i].close()
+}
+
+// warn logs what will not go well with d.
+func (x *Transmitter) warn(d *destination) {
+	if d.buffer < x.buffer {
+		x.config.Logger.Warn("rtp: socket send buffer is small: packets may be dropped here",
+			"destination", d.name, "bytes", d.buffer, "wanted", x.buffer,
+			"remedy", fmt.Sprintf("sysctl -w net.core.wmem_max=%d", x.buffer))
+	}
+	name := x.config.Interface
+	if name == "" || !d.addr.Addr().IsMulticast() {
+		name = interfaceOf(d.local())
+	}
+	if w := checkLink("/sys", name, x.bits); w != "" {
+		x.config.Logger.Warn("rtp: "+w, "destination", d.name)
+	}
+}
+
+// Send sends t to all destinations, paced, and then what RTCP has to tell about it. A destination whose socket buffer
+// stays full falls behind by itself, and loses the rest of the frame when it has not caught up at its end. Send says
+// whether all destinations failed.
+func (x *Transmitter) Send(t *Train) (failed bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	dests := *x.dests.Load()
+	if len(dests) == 0 {
+		return false
+	}
+	for _, d := range dests {
+		d.begin()
+	}
+	burst := x.config.Burst
+	x.pacer.begin(x.span, (t.count+burst-1)/burst)
+	for k, from := 0, 0; from < t.count; k, from = k+1, from+burst {
+		x.pacer.wait(k)
+		for _, d := range dests {
+			d.push(t, min(from+burst, t.count), burst)
+		}
+	}
+	x.finish(t, dests)
+	failed = true
+	for _, d := range dests {
+		if !d.end() {
+			failed = false
+		}
+	}
+	x.report(t, dests)
+	return failed
+}
+
+// finish waits for the destinations that are behind, all together for no longer than the patience.
+func (x *Transmitter) finish(t *Train, dests []*destination) {
+	for until := monotonic() + x.patience; ; {
+		x.polls = x.polls[:0]
+		for _, d := range dests {
+			if d.open(t.count) {
+				x.polls = append(x.polls, unix.PollFd{Fd: int32(d.fd), Events: unix.POLLOUT})
+			}
+		}
+		if len(x.polls) == 0 {
+			return
+		}
+		left := until - monotonic()
+		if left > 0 {
+			ts := unix.NsecToTimespec(int64(left))
+			_, _ = unix.Ppoll(x.polls, &ts, nil)
+		}
+		for _, d := range dests {
+			if d.push(t, t.count, x.config.Burst); left <= 0 && d.open(t.count) {
+				d.giveUp(t, unix.EAGAIN)
+			}
+		}
+	}
+}
+
+// report sends the checksum of t, or every second a bare sender report.
+func (x *Transmitter) report(t *Train, dests []*destination) {
+	now := time.Now()
+	if !x.config.Checksum && now.Sub(x.reported) < reportInterval {
+		return
+	}
+	x.reported = now
+	for _, d := range dests {
+		b := x.control.report(now, d.packets.Load(), d.octets())
+		if x.config.Checksum {
+			b = x.control.checksum(b, t)
+		}
+		d.report(b)
+	}
+}
+
+func (x *Transmitter) bye(d *destination) {
+	d.report(x.control.bye(x.control.report(time.Now(), d.packets.Load(), d.octets())))
+}
+
+// Close says goodbye to the destinations and frees the sockets.
+func (x *Transmitter) Close() error {
+	x.mu.Lock()
+	x.closed = true
+	var errs []error
+	for _, d := range *x.dests.Load() {
+		x.bye(d)
+		errs = append(errs, d.close())
+	}
+	x.dests.Store(&[]*destination{})
+	x.mu.Unlock()
+	x.hearing.Wait()
+	return errors.Join(errs...)
+}
+
+func isClosed(err error) bool { return errors.Is(err, net.ErrClosed) }

@@ -1,0 +1,71 @@
+package rtp
+
+// A verifier compares received frames with the sender's checksums, whichever comes first.
+type verifier struct {
+	frames, checksums [pendingChecks]check
+	nextFrame         int
+	nextChecksum      int
+
+	matched, mismatched, unverified uint64
+}
+
+// pendingChecks is how many frames or checksums wait for each other.
+const pendingChecks = 32
+
+type check struct {
+	pending   bool
+	timestamp uint32
+	crc       uint32
+	bytes     uint32
+}
+
+func (v *verifier) frame(c check) {
+	if !v.match(&v.checksums, c) {
+		if v.keep(&v.frames, &v.nextFrame, c) {
+			v.unverified++
+		}
+	}
+}
+
+func (v *verifier) checksum(c check) {
+	if !v.match(&v.frames, c) {
+		v.keep(&v.checksums, &v.nextChecksum, c)
+	}
+}
+
+func (v *verifier) match(others *[pendingChecks]check, c check) bool {
+	for i := range others {
+		o := &others[i]
+		if !o.pending || o.timestamp != c.timestamp {
+			continue
+		}
+		o.pending = false
+		if o.crc == c.crc && o.bytes == c.bytes {
+			v.matched++
+		} else {
+			v.mismatched++
+		}
+		return true
+	}
+	return false
+}
+
+// keep puts c in the place of the oldest and says whether that was still pending.
+func (v *verifier) keep(ring *[pendingChecks]check, next *int, c check) (lost bool) {
+	lost = ring[*next].pending
+	c.pending = true
+	ring[*next] = c
+	*next = (*next + 1) % pendingChecks
+	return lost
+}
+
+// finish counts the frames whose checksum has not come, but for the newest: its may be under way.
+func (v *verifier) finish() {
+	newest := (v.nextFrame + pendingChecks - 1) % pendingChecks
+	for i := range v.frames {
+		if v.frames[i].pending && i != newest {
+			v.unverified++
+		}
+		v.frames[i].pending = false
+	}
+}

@@ -1,0 +1,53 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// A Reporter is a source that can say why frames were lost before it could emit them.
+type Reporter interface {
+	// Report returns running totals by reason.
+	Report() map[string]uint64
+}
+
+type sourceNode struct {
+	graph    *Graph
+	name     string
+	source   Source
+	out      *point
+	captured atomic.Uint64
+	lost     atomic.Uint64
+	started  bool
+	last     uint64
+}
+
+func (s *sourceNode) run(ctx context.Context) error {
+	defer s.out.close()
+	if err := s.source.Run(ctx, s.emit); err != nil && ctx.Err() == nil {
+		s.graph.cfg.Recorder.Record(s.name, EventFault, s.last, 0)
+		return fmt.Errorf("source %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// emit counts the frame and hands it to whoever is attached to the source.
+func (s *sourceNode) emit(f *Frame) {
+	if f.Times.Captured.IsZero() {
+		f.Times.Captured = time.Now()
+	}
+	s.captured.Add(1)
+	if s.started && f.Sequence > s.last+1 {
+		gap := f.Sequence - s.last - 1
+		s.lost.Add(gap)
+		s.graph.cfg.Recorder.Record(s.name, EventLost, f.Sequence, gap)
+	}
+	s.started, s.last = true, f.Sequence
+	s.graph.cfg.Recorder.Record(s.name, EventCaptured, f.Sequence, 0)
+	list := *s.out.consumers.Load()
+	decide(list, f)
+	hand(list, f, f, DropPool)
+	f.Release()
+}

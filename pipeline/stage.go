@@ -1,0 +1,175 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// stageNode runs one stage: a queue in front, one port behind for every format that somebody wants.
+type stageNode struct {
+	graph    *Graph
+	name     string
+	stage    Stage
+	from     *point
+	consumer *consumer
+	work     Histogram
+	portList atomic.Pointer[[]*point]
+
+	mu      sync.Mutex // held while the stage plans or works, and while outputs are attached to its ports
+	outs    []*Frame
+	retired chan retiree
+}
+
+// maxPorts bounds the formats that one stage makes in one pass.
+const maxPorts = 8
+
+// A retiree is a frame whose outputs are still being written by the device.
+type retiree struct {
+	in   *Frame
+	outs [maxPorts]*Frame
+}
+
+func newStageNode(g *Graph, name string, st Stage, from *point, depth int) *stageNode {
+	account := NewAccount(name, g.cfg.Recorder)
+	n := &stageNode{graph: g, name: name, stage: st, from: from, outs: make([]*Frame, maxPorts), retired: make(chan retiree, 2)}
+	n.consumer = &consumer{queue: NewQueue(depth, Latest, account), account: account}
+	n.portList.Store(&[]*point{})
+	return n
+}
+
+func (n *stageNode) ports() []*point { return *n.portList.Load() }
+
+// port returns the port of the given format, making it when the stage can.
+func (n *stageNode) port(want Format) (*point, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var formats []Format
+	for _, p := range n.ports() {
+		if p.format == want {
+			return p, nil
+		}
+		formats = append(formats, p.format)
+	}
+	if len(formats) == maxPorts {
+		return nil, fmt.Errorf("%w: stage %s makes %d formats already, the most there can be", ErrNegotiation, n.name, maxPorts)
+	}
+	if err := n.stage.Plan(n.from.format, append(formats, want)); err != nil {
+		// The refused plan must not stay: the stage goes back to the one that it had.
+		if len(formats) > 0 {
+			err = errors.Join(err, n.stage.Plan(n.from.format, formats))
+		}
+		return nil, fmt.Errorf("stage %s: %w", n.name, err)
+	}
+	p := newPoint(n.name, want)
+	p.pool = NewPool(n.name+"/"+want.Pixel.String(), want, nil, nil)
+	list := append(append([]*point{}, n.ports()...), p)
+	n.portList.Store(&list)
+	return p, nil
+}
+
+// provision makes sure that the port's pool has a slot for every frame that its consumers may hold and two for the
+// stage to write into, so that no output can take another one's slots.
+func (n *stageNode) provision(p *point) error {
+	for p.pool.Len() < p.depth+2 {
+		s, err := n.graph.cfg.Allocator.AllocSlot(p.format)
+		if err != nil {
+			return fmt.Errorf("stage %s: output slot of %d bytes: %w", n.name, p.format.Size(), err)
+		}
+		p.pool.grow([]Slot{s})
+	}
+	return nil
+}
+
+func (n *stageNode) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { n.retire(ctx) })
+	for {
+		f, err := n.consumer.queue.Next(ctx)
+		if err != nil {
+			break
+		}
+		n.step(ctx, f)
+	}
+	n.consumer.queue.drain()
+	close(n.retired)
+	wg.Wait()
+	for _, p := range n.ports() {
+		p.close()
+	}
+}
+
+// step makes the outputs of one frame that somebody wants and hands them on.
+func (n *stageNode) step(ctx context.Context, in *Frame) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ports := n.ports()
+	outs := n.outs[:len(ports)]
+	wanted := false
+	for i, p := range ports {
+		outs[i] = nil
+		if decide(*p.consumers.Load(), in) {
+			outs[i] = p.pool.Get()
+			wanted = wanted || outs[i] != nil
+		}
+	}
+	if wanted {
+		if err := n.process(ctx, in, outs); err != nil {
+			n.graph.cfg.Logger.Error("stage failed on a frame", "stage", n.name, "frame", in.Sequence, "error", err)
+			release(outs)
+			n.consumer.queue.Fail(in, DropStage) // in the name of every output behind the stage
+			return
+		}
+	}
+	async := false
+	retired := retiree{in: in}
+	for i, p := range ports {
+		out := outs[i]
+		if out != nil && out.Ready != nil {
+			out.Retain()
+			retired.outs[i], async = out, true
+		}
+		hand(*p.consumers.Load(), in, out, DropPool)
+	}
+	release(outs)
+	if async {
+		n.retired <- retired
+		return
+	}
+	n.consumer.queue.Done(in)
+}
+
+func (n *stageNode) process(ctx context.Context, in *Frame, outs []*Frame) error {
+	begin := time.Now()
+	err := n.stage.Process(ctx, in, outs)
+	took := time.Since(begin)
+	n.work.Observe(took)
+	n.graph.cfg.Recorder.Record(n.name, EventProcessed, in.Sequence, uint64(took))
+	return err
+}
+
+func release(frames []*Frame) {
+	for i, f := range frames {
+		if f != nil {
+			f.Release()
+			frames[i] = nil
+		}
+	}
+}
+
+// retire holds the leases that the device still works on: the input's and the outputs' until the fences have passed.
+func (n *stageNode) retire(ctx context.Context) {
+	for r := range n.retired {
+		for _, out := range r.outs {
+			if out != nil {
+				// The consumers see the fence's error themselves; a cancelled wait means that all is ending anyway.
+				_ = out.Ready.Wait(ctx)
+				out.Release()
+			}
+		}
+		n.consumer.queue.Done(r.in)
+	}
+}

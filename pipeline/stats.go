@@ -1,0 +1,92 @@
+package pipeline
+
+// Stats is a snapshot of the graph's books.
+type Stats struct {
+	Sources []SourceStats `json:"sources"`
+	Stages  []StageStats  `json:"stages"`
+	Outputs []OutputStats `json:"outputs"`
+}
+
+// SourceStats are the books of a source. Captured + Lost is what the sensor has counted since the first frame.
+type SourceStats struct {
+	Name     string            `json:"name"`
+	Captured uint64            `json:"captured"`
+	Lost     uint64            `json:"lost"`             // gaps in the sequence
+	Report   map[string]uint64 `json:"report,omitempty"` // the source's own reasons
+}
+
+// StageStats are the books of a stage and the time that its work takes.
+type StageStats struct {
+	Counts
+	Work Percentiles `json:"work"`
+}
+
+// OutputStats are the books of an output. Once it has ended,
+// Captured = Delivered + the sum of Dropped, exactly.
+type OutputStats struct {
+	Name      string            `json:"name"`
+	From      string            `json:"from"`
+	Captured  uint64            `json:"captured"` // frames since it was attached
+	Delivered uint64            `json:"delivered"`
+	Dropped   map[string]uint64 `json:"dropped,omitempty"` // by "place/reason"
+	Waiting   uint64            `json:"waiting"`           // in the queue or in the sink's hands
+	Latency   Percentiles       `json:"latency"`           // DMA done to the sink's end with the frame
+	Error     string            `json:"error,omitempty"`
+}
+
+// Drops is the sum of all drops but those that the output asked for by its rate.
+func (s OutputStats) Drops() uint64 {
+	var n uint64
+	for k, v := range s.Dropped {
+		if k != s.Name+"/"+DropRate.String() {
+			n += v
+		}
+	}
+	return n
+}
+
+// Stats reads the books.
+func (g *Graph) Stats() Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var st Stats
+	for _, s := range g.sources {
+		row := SourceStats{Name: s.name, Captured: s.captured.Load(), Lost: s.lost.Load()}
+		if r, ok := s.source.(Reporter); ok {
+			row.Report = r.Report()
+		}
+		st.Sources = append(st.Sources, row)
+	}
+	for _, n := range g.stages {
+		st.Stages = append(st.Stages, StageStats{n.consumer.account.Counts(), n.work.Percentiles()})
+	}
+	for _, o := range g.outputs {
+		st.Outputs = append(st.Outputs, o.Stats())
+	}
+	return st
+}
+
+// Stats reads the output's books.
+func (o *Output) Stats() OutputStats {
+	c := o.consumer.account.Counts()
+	s := OutputStats{Name: o.cfg.Name, From: o.point.node, Captured: c.Offered, Delivered: c.Delivered, Latency: c.Latency}
+	s.Dropped = map[string]uint64{}
+	for why, n := range c.Dropped {
+		s.Dropped[c.Name+"/"+why] = n
+	}
+	s.Waiting = c.Offered - c.Delivered - c.Drops()
+	if o.stage != nil {
+		// A frame that the stage dropped never reached the output: it is lost to it all the same.
+		up := o.stage.consumer.account.Counts()
+		for why, n := range up.Dropped {
+			if n -= o.base.Dropped[why]; n > 0 {
+				s.Dropped[up.Name+"/"+why] = n
+				s.Captured += n
+			}
+		}
+	}
+	if err := o.Err(); err != nil {
+		s.Error = err.Error()
+	}
+	return s
+}

@@ -1,0 +1,177 @@
+package tegra
+
+import (
+	"fmt"
+	"math"
+	"sync"
+)
+
+// A Reason says why the memory of a pin was taken from the device.
+type Reason int
+
+const (
+	ReasonUnpin      Reason = 1 + iota // Unpin was called
+	ReasonInvalidate                   // the memory was freed, remapped or protected
+	ReasonExit                         // the process that owned the memory has ended
+	ReasonUnplug                       // the device has gone or was closed
+)
+
+func (r Reason) String() string {
+	switch r {
+	case ReasonUnpin:
+		return "unpinned"
+	case ReasonInvalidate:
+		return "memory freed"
+	case ReasonExit:
+		return "process ended"
+	case ReasonUnplug:
+		return "device gone"
+	}
+	return fmt.Sprintf("Reason(%d)", int(r))
+}
+
+// A Request is what is asked of Pinner.Pin.
+type Request struct {
+	Addr      uintptr // virtual address, a multiple of PageSize
+	Size      int     // bytes, a multiple of PageSize
+	Direction Direction
+	Attr      CacheAttr
+}
+
+// Check checks r by the rules that hold for every back end (GPUDirect RDMA 12.9 §13.4.3: base and length are
+// multiples of 4 KiB, which the provider itself does not enforce).
+func (r Request) Check() error {
+	switch {
+	case r.Direction != ToDevice && r.Direction != FromDevice:
+		return fmt.Errorf("pin %#x: %w: %d (want to-device or from-device)", r.Addr, ErrDirection, int(r.Direction))
+	case r.Attr != WriteBack && r.Attr != WriteCombined:
+		return fmt.Errorf("pin %#x: %w: %d is neither write-back nor write-combined", r.Addr, ErrCacheAttr, int(r.Attr))
+	case r.Addr == 0:
+		return fmt.Errorf("pin: %w: address is nil", ErrRange)
+	case r.Addr%PageSize != 0:
+		return fmt.Errorf("pin: address %#x is %w: it lies %d bytes above a page; allocate page-aligned memory",
+			r.Addr, ErrAlignment, r.Addr%PageSize)
+	case r.Size <= 0 || r.Size > MaxPinSize:
+		return fmt.Errorf("pin %#x: %w: %d bytes (want %d to %d)", r.Addr, ErrSize, r.Size, PageSize, MaxPinSize)
+	case r.Size%PageSize != 0:
+		return fmt.Errorf("pin %#x: size %d is %w: round it up to %d",
+			r.Addr, r.Size, ErrAlignment, (r.Size+PageSize-1)&^(PageSize-1))
+	case uint64(r.Addr) > math.MaxUint64-uint64(r.Size):
+		return fmt.Errorf("pin %#x: %w: %d bytes go beyond the address space", r.Addr, ErrRange, r.Size)
+	}
+	return nil
+}
+
+// A Mapping is what a back end holds for one pin.
+type Mapping interface {
+	// Unmap takes the memory from the device. When it returns no access is in flight and none can begin.
+	// Unpin calls it once, and not after a revocation.
+	Unmap() error
+	// Release frees what is left of the pin. It is called once, as the last thing.
+	Release() error
+}
+
+// A Pin is memory that the device can reach. It belongs to who made it, and ends with Unpin, also after the
+// memory has been revoked. Its methods may be called concurrently.
+type Pin struct {
+	Request
+	Segments []Segment // bus addresses in the order of the memory; their lengths sum up to Size
+
+	mapping Mapping
+	revoked chan struct{} // closed after the free callbacks of a revocation
+	freed   chan struct{} // closed after the free callbacks, whoever called them
+
+	mu       sync.Mutex
+	reason   Reason // who claimed the end of the pin; 0 while it lives
+	unpinned bool   // Unpin was called
+	ran      bool   // free callbacks have been run
+	onFree   []func(Reason)
+}
+
+// NewPin makes the Pin of a back end. The back end calls revoke after it has taken the memory from the device
+// by itself: revoke runs the free callbacks and returns when they have ended. When Unpin was faster, revoke
+// waits for it and does nothing else.
+func NewPin(r Request, segments []Segment, m Mapping) (pin *Pin, revoke func(Reason)) {
+	pin = &Pin{
+		Request: r, Segments: segments, mapping: m,
+		revoked: make(chan struct{}), freed: make(chan struct{}),
+	}
+	return pin, pin.revoke
+}
+
+// OnFree registers f as a free callback (GPUDirect RDMA 12.9 §11.3, §13.4.3): it runs exactly once, after the
+// device has lost access to the memory and before Unpin, or the release of the memory that revoked the pin,
+// returns. When the pin has ended already, f runs at once. f must not call Unpin of the same pin: it would wait
+// for itself.
+func (p *Pin) OnFree(f func(Reason)) {
+	p.mu.Lock()
+	if !p.ran {
+		p.onFree = append(p.onFree, f)
+		p.mu.Unlock()
+		return
+	}
+	reason := p.reason
+	p.mu.Unlock()
+	f(reason)
+}
+
+// Revoked is closed when the memory has been taken away by somebody else than Unpin.
+func (p *Pin) Revoked() <-chan struct{} { return p.revoked }
+
+// Unpin takes the memory from the device, runs the free callbacks and releases the pin. After a revocation it
+// only releases, and returns an error that wraps ErrRevoked. A second Unpin returns ErrUnpinned.
+func (p *Pin) Unpin() error {
+	p.mu.Lock()
+	if p.unpinned {
+		p.mu.Unlock()
+		return fmt.Errorf("unpin %#x: %w", p.Addr, ErrUnpinned)
+	}
+	p.unpinned = true
+	p.mu.Unlock()
+
+	var err error
+	if p.claim(ReasonUnpin) {
+		err = p.mapping.Unmap()
+		p.runCallbacks()
+		close(p.freed)
+	} else {
+		<-p.freed
+		err = fmt.Errorf("unpin %#x (%s): %w", p.Addr, p.reason, ErrRevoked)
+	}
+	if rerr := p.mapping.Release(); rerr != nil {
+		return fmt.Errorf("unpin %#x: %w", p.Addr, rerr)
+	}
+	return err
+}
+
+func (p *Pin) revoke(reason Reason) {
+	if !p.claim(reason) {
+		<-p.freed
+		return
+	}
+	p.runCallbacks()
+	close(p.revoked)
+	close(p.freed)
+}
+
+// claim reports whether the caller is the one who ends the pin.
+func (p *Pin) claim(reason Reason) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reason != 0 {
+		return false
+	}
+	p.reason = reason
+	return true
+}
+
+func (p *Pin) runCallbacks() {
+	p.mu.Lock()
+	p.ran = true
+	callbacks := p.onFree
+	p.onFree = nil
+	p.mu.Unlock()
+	for _, f := range callbacks {
+		f(p.reason)
+	}
+}

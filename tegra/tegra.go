@@ -1,0 +1,84 @@
+// Package tegra is GPUDirect RDMA on Tegra: CUDA-visible host memory is pinned and mapped for a PCI Express
+// function, and is taken back safely when it is freed under the function's feet.
+//
+// The rules are those of the Tegra variant of nv-p2p (GPUDirect RDMA 12.9 §13.4): base and length are multiples of
+// 4 KiB, the free callback runs on every unpin as well as on revocation, and after a revocation the memory must not
+// be touched by the device again.
+package tegra
+
+import (
+	"errors"
+	"fmt"
+)
+
+// PageSize is the granule of a pin in bytes on Tegra (GPUDirect RDMA 12.9 §13.4.3; the desktop's is 64 KiB).
+const PageSize = 4096
+
+// MaxPinSize is the largest pin in bytes: nv-p2p counts pages in an int, and one pin beyond 1 GiB is refused.
+const MaxPinSize = 1 << 30
+
+// Direction says which way the device may move data through a pin. A pin is mapped once, in one direction.
+type Direction int
+
+const (
+	ToDevice   Direction = 1 + iota // the device reads
+	FromDevice                      // the device writes
+)
+
+func (d Direction) String() string {
+	switch d {
+	case ToDevice:
+		return "to-device"
+	case FromDevice:
+		return "from-device"
+	}
+	return fmt.Sprintf("Direction(%d)", int(d))
+}
+
+// CacheAttr is the cache attribute that memory was allocated with; a pin that expects another one is refused,
+// since mapping it with the wrong one is undefined (GPUDirect RDMA 12.9 §13.4.3).
+type CacheAttr int
+
+const (
+	WriteBack     CacheAttr = iota // cudaHostAllocDefault
+	WriteCombined                  // cudaHostAllocWriteCombined
+)
+
+func (a CacheAttr) String() string {
+	if a == WriteCombined {
+		return "write-combined"
+	}
+	return "write-back"
+}
+
+// Errors that callers tell apart. They come wrapped with what, where and what to do.
+var (
+	ErrAlignment  = errors.New("not a multiple of 4 KiB")
+	ErrSize       = errors.New("pin size out of range")
+	ErrRange      = errors.New("address range wraps or is not mapped")
+	ErrDirection  = errors.New("unknown direction")
+	ErrOverlap    = errors.New("range is pinned already")
+	ErrRevoked    = errors.New("pin was revoked: its memory has been freed")
+	ErrUnpinned   = errors.New("pin was unpinned already")
+	ErrCacheAttr  = errors.New("cache attribute differs from the allocation's")
+	ErrFenced     = errors.New("device is fenced after a revocation: reset its engine and resume")
+	ErrGeneration = errors.New("fence generation is not the current one: another revocation came in between")
+	ErrClosed     = errors.New("device is closed")
+)
+
+// Pinner pins memory for one PCI Express function. *Device implements it over the kernel module, *tegrasim.Sim
+// in the process.
+type Pinner interface {
+	// Pin pins size bytes at the virtual address addr and maps them for the device. Both must be multiples of
+	// PageSize.
+	Pin(addr uintptr, size int, dir Direction, attr CacheAttr) (*Pin, error)
+	// AllocCoherent allocates memory that CPU and device see alike, for descriptors, write-backs and trailers.
+	// size is rounded up to PageSize.
+	AllocCoherent(size int) (*Coherent, error)
+}
+
+// A Segment is a contiguous range of bus addresses (IOVAs).
+type Segment struct {
+	IOVA uint64
+	Len  int // bytes
+}

@@ -1,0 +1,168 @@
+package tegrasim
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"sync/atomic"
+	"unsafe"
+
+	"tegracast/tegra"
+)
+
+// firstIOVA is the lowest bus address that is handed out. Addresses only grow, so that none comes back in the life of
+// a Sim: a stale one is seen.
+const firstIOVA = 1 << 32
+
+// maxFaults is how many faults are kept; beyond they are only counted.
+const maxFaults = 64
+
+// ErrFault is wrapped by the error of every access that the SMMU refuses.
+var ErrFault = errors.New("SMMU fault")
+
+// A Fault is an access of the device that was refused as a whole.
+type Fault struct {
+	IOVA   uint64
+	Len    int // bytes
+	Write  bool
+	Reason string
+}
+
+func (f Fault) String() string {
+	kind := "read"
+	if f.Write {
+		kind = "write"
+	}
+	return fmt.Sprintf("%s of %d bytes at IOVA %#x: %s", kind, f.Len, f.IOVA, f.Reason)
+}
+
+// mapping is one contiguous range of bus addresses.
+type mapping struct {
+	iova        uint64
+	size        int
+	addr        uintptr
+	read, write bool // by the device
+	owner       *owner
+}
+
+// segmentLengths cuts a size into segments from the seed.
+func (s *Sim) segmentLengths(size int) []int {
+	if s.cfg.Contiguous {
+		return []int{size}
+	}
+	var list []int
+	mean := s.cfg.MeanSegment / tegra.PageSize
+	for size > 0 {
+		n := min((1+s.rng.IntN(2*mean-1))*tegra.PageSize, s.cfg.MaxSegment, size)
+		list = append(list, n)
+		size -= n
+	}
+	return list
+}
+
+// mapSegments gives the owner's memory bus addresses: a window of its own in which the segments lie in random order,
+// with a gap of one to four pages after each, so that no access can run from one into another.
+func (s *Sim) mapSegments(o *owner, read, write bool, lengths []int) []tegra.Segment {
+	segments := make([]tegra.Segment, len(lengths))
+	for i, n := range lengths {
+		segments[i].Len = n
+	}
+	for _, i := range s.rng.Perm(len(segments)) {
+		segments[i].IOVA = s.next
+		s.next += uint64(segments[i].Len + (1+s.rng.IntN(4))*tegra.PageSize)
+	}
+	addr := o.addr
+	begin := len(s.table)
+	for _, seg := range segments {
+		s.table = append(s.table, mapping{iova: seg.IOVA, size: seg.Len, addr: addr, read: read, write: write, owner: o})
+		addr += uintptr(seg.Len)
+	}
+	slices.SortFunc(s.table[begin:], func(a, b mapping) int {
+		if a.iova < b.iova {
+			return -1
+		}
+		return 1
+	})
+	return segments
+}
+
+// unmap takes all of the owner's bus addresses away. The caller holds mu, thus no access is in flight.
+func (s *Sim) unmap(o *owner) {
+	o.live = false
+	s.table = slices.DeleteFunc(s.table, func(m mapping) bool { return m.owner == o })
+}
+
+// Read is the device reading host memory: len(p) bytes at the bus address. It is done whole, or refused with an
+// error that wraps ErrFault.
+func (s *Sim) Read(iova uint64, p []byte) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	mem, err := s.translate(iova, len(p), false)
+	if err != nil {
+		return err
+	}
+	copy(p, mem)
+	return nil
+}
+
+// Write is the device writing host memory, as Read. A write of 4 or 8 aligned bytes is seen whole or not at all by a
+// CPU that polls for it with atomic loads, as one PCI Express write is.
+func (s *Sim) Write(iova uint64, p []byte) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	mem, err := s.translate(iova, len(p), true)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(p) == 4 && iova%4 == 0:
+		atomic.StoreUint32((*uint32)(unsafe.Pointer(&mem[0])), binary.NativeEndian.Uint32(p))
+	case len(p) == 8 && iova%8 == 0:
+		atomic.StoreUint64((*uint64)(unsafe.Pointer(&mem[0])), binary.NativeEndian.Uint64(p))
+	default:
+		copy(mem, p)
+	}
+	return nil
+}
+
+// translate returns the memory at a bus address, or records a fault.
+func (s *Sim) translate(iova uint64, n int, write bool) ([]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	i := sort.Search(len(s.table), func(i int) bool { return s.table[i].iova > iova }) - 1
+	if i < 0 || iova-s.table[i].iova >= uint64(s.table[i].size) {
+		return nil, s.fault(iova, n, write, "no mapping")
+	}
+	m := &s.table[i]
+	off := int(iova - m.iova)
+	switch {
+	case n > m.size-off:
+		return nil, s.fault(iova, n, write, fmt.Sprintf("runs %d bytes beyond its mapping", n-(m.size-off)))
+	case write && !m.write:
+		return nil, s.fault(iova, n, write, "mapped for reading by the device")
+	case !write && !m.read:
+		return nil, s.fault(iova, n, write, "mapped for writing by the device")
+	}
+	return bytesAt(m.addr+uintptr(off), n), nil
+}
+
+func (s *Sim) fault(iova uint64, n int, write bool, reason string) error {
+	f := Fault{IOVA: iova, Len: n, Write: write, Reason: reason}
+	s.faultMu.Lock()
+	defer s.faultMu.Unlock()
+	s.nfaults++
+	if len(s.faults) < maxFaults {
+		s.faults = append(s.faults, f)
+	}
+	return fmt.Errorf("%w: %v", ErrFault, f)
+}
+
+// Faults returns the first faults, up to 64 of them, and how many there were in all.
+func (s *Sim) Faults() (first []Fault, total uint64) {
+	s.faultMu.Lock()
+	defer s.faultMu.Unlock()
+	return slices.Clone(s.faults), s.nfaults
+}
