@@ -147,7 +147,8 @@ func (c *FPGACamera) pinEnded(why tegra.Reason) {
 // slotFree gives the slot's descriptor credits back to the engine.
 func (c *FPGACamera) slotFree(slot int) {
 	if err := c.ring.Free(slot); err != nil {
-		c.freeErr.CompareAndSwap(nil, &err)
+		failed := err // a variable of its own, so that only a failure allocates
+		c.freeErr.CompareAndSwap(nil, &failed)
 	}
 }
 

@@ -15,9 +15,6 @@ import (
 // ErrReplay is wrapped by every error about a file that cannot be replayed.
 var ErrReplay = errors.New("replay")
 
-// maxStride keeps a frame's size far from the end of the integers.
-const maxStride = 1 << 24
-
 // ReplayConfig says which file is replayed and how.
 type ReplayConfig struct {
 	Path string
@@ -50,8 +47,6 @@ func (c ReplayConfig) Validate() error {
 		return bad("rate %d/%d: both must be positive, or both zero", c.Rate.Num, c.Rate.Den)
 	case c.Format == pipeline.Format{}:
 		return nil
-	case c.Format.Stride > maxStride:
-		return bad("stride %d: must be at most %d bytes", c.Format.Stride, maxStride)
 	case c.Format.PacketPitch != 0 || c.Format.HeaderGap != 0 || c.Format.Memory != pipeline.MemoryHost:
 		return bad("format %s: must be plain and in host memory", c.Format)
 	}

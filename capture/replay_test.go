@@ -242,7 +242,7 @@ func TestReplayRefusesConfig(t *testing.T) {
 		"rate -1/1":               func(c *ReplayConfig) { c.Rate = pipeline.Rate{Num: -1, Den: 1} },
 		"rate 30/0":               func(c *ReplayConfig) { c.Rate = pipeline.Rate{Num: 30} },
 		"stride 4 is less":        func(c *ReplayConfig) { c.Format.Stride = 4 },
-		"stride 4611686018427387904: must be at most": func(c *ReplayConfig) { c.Format.Stride = 1 << 62 },
+		"stride 4611686018427387904 is more than 16777216 bytes": func(c *ReplayConfig) { c.Format.Stride = 1 << 62 },
 		"in device memory": func(c *ReplayConfig) { c.Format.Memory = pipeline.MemoryDevice },
 	} {
 		c := good

@@ -104,7 +104,7 @@ func TestParseY4MRefuses(t *testing.T) {
 func TestReplayY4MFromFFmpeg(t *testing.T) {
 	ffmpeg, err := exec.LookPath("ffmpeg")
 	if err != nil {
-		t.Skip("ffmpeg is not installed")
+		t.Fatal("this test needs ffmpeg: apt-get install ffmpeg")
 	}
 	for theirs, ours := range map[string]string{"yuv422p": "uyvy422", "yuv420p": "yuv420p"} {
 		path := filepath.Join(t.TempDir(), "test.y4m")

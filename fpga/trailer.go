@@ -54,7 +54,7 @@ const (
 
 // A Trailer describes the frame that it follows.
 type Trailer struct {
-	Sequence uint64 // counts every frame that the sensor began since start, dropped ones too
+	Sequence uint64 // counts every frame that the sensor completed since start, dropped ones too, from 0
 	Start    uint64 // begin of the exposure, ns of the FPGA's timestamp counter
 	End      uint64 // end of the exposure, ns of the FPGA's timestamp counter
 	Width    uint32 // samples

@@ -79,6 +79,9 @@ type Format struct {
 	HeaderGap   int
 }
 
+// maxStride keeps the size of a frame far from the end of the integers.
+const maxStride = 1 << 24
+
 // ErrFormat is wrapped by every error that says why a format cannot be.
 var ErrFormat = errors.New("impossible format")
 
@@ -123,6 +126,9 @@ func (f Format) Validate() error {
 		}
 	default:
 		return bad("unknown pixel format")
+	}
+	if f.Stride > maxStride {
+		return bad("stride %d is more than %d bytes", f.Stride, maxStride)
 	}
 	if f.Stride < line {
 		return bad("stride %d is less than a line's %d bytes", f.Stride, line)

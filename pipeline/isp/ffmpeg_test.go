@@ -17,7 +17,7 @@ import (
 func TestAgainstFFmpeg(t *testing.T) {
 	ffmpeg, err := exec.LookPath("ffmpeg")
 	if err != nil {
-		t.Skip("ffmpeg is not installed")
+		t.Fatal("this test needs ffmpeg: apt-get install ffmpeg")
 	}
 	s := newStage(t, Config{Gamma: 1})
 	in, outs := planned(t, s, testchart(t), full(pipeline.UYVY))

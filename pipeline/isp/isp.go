@@ -3,7 +3,7 @@
 //
 // A pass cuts the frame into horizontal bands, which persistent workers take one after the other; the result does not
 // depend on how many there are. Within a band every two lines of the sensor go through the same steps: linearise
-// (tables.go), demosaic into packed R'G'B' pixels (demosaic.go), and one writer for each output (uyvy.go, i420.go).
+// (tables.go), demosaic into packed R'G'B' pixels (demosaic.go), and one writer for each output (write.go).
 package isp
 
 import (

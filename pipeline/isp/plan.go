@@ -21,9 +21,6 @@ type plan struct {
 	r, g, b *[1 << 16]uint16
 }
 
-// maxStride keeps a frame's size far from the end of the integers.
-const maxStride = 1 << 24
-
 func newPlan(c Config, in pipeline.Format, want []pipeline.Format) (*plan, error) {
 	if err := checkInput(in); err != nil {
 		return nil, err
@@ -57,8 +54,6 @@ func checkInput(in pipeline.Format) error {
 		return bad("not this Bayer format")
 	case in.Width%2 != 0:
 		return bad("odd width")
-	case in.Stride > maxStride:
-		return bad(fmt.Sprintf("stride above %d", maxStride))
 	case in.Memory != pipeline.MemoryHost:
 		return bad("the CPU cannot read it")
 	case in.PacketPitch != 0 || in.HeaderGap != 0:
@@ -90,8 +85,6 @@ func newOutput(in, f pipeline.Format) (output, error) {
 	case f.Pixel == pipeline.UYVY && f.Color != pipeline.BT709Limited,
 		f.Pixel == pipeline.I420 && f.Color != pipeline.BT601Full:
 		return o, bad("other colorimetry")
-	case f.Stride > maxStride:
-		return o, bad(fmt.Sprintf("stride above %d", maxStride))
 	case f.Memory == pipeline.MemoryDevice:
 		return o, bad("the CPU cannot write it")
 	case f.PacketPitch != 0 || f.HeaderGap != 0:

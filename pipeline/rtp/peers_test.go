@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,11 +21,12 @@ const peerFrames = 10
 type peer struct {
 	program string
 	debian  string // packages that have it
+	heard   []string // of RTCP, in its log
 	args    func(sdp, out string, m Media) []string
 }
 
 func ffmpeg(pixels string) peer {
-	return peer{"ffmpeg", "ffmpeg", func(sdp, out string, _ Media) []string {
+	return peer{"ffmpeg", "ffmpeg", nil, func(sdp, out string, _ Media) []string {
 		return []string{
 			"-hide_banner", "-loglevel", "warning", "-protocol_whitelist", "file,udp,rtp", "-buffer_size", "4194304",
 			"-reorder_queue_size", "0", "-fflags", "nobuffer", "-fpsprobesize", "0", "-analyzeduration", "200000",
@@ -33,25 +35,25 @@ func ffmpeg(pixels string) peer {
 	}}
 }
 
-const gstPackages = "gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad"
+const gstPackages = "gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good"
 
-// gstreamer takes the SDP by sdpdemux, which makes the RTCP session, too.
-func gstreamer(chain ...string) peer {
-	return peer{"gst-launch-1.0", gstPackages, func(sdp, out string, _ Media) []string {
-		a := append([]string{"-q", "filesrc", "location=" + sdp, "!", "sdpdemux", "latency=50", "!"}, chain...)
-		return append(a, "!", "identity", fmt.Sprintf("eos-after=%d", peerFrames+1), "!", "filesink", "location="+out)
-	}}
-}
-
-// udpsrc takes the parameters of the SDP as caps.
-func udpsrc(caps string, chain ...string) peer {
-	return peer{"gst-launch-1.0", gstPackages, func(_, out string, m Media) []string {
-		a := []string{
-			"-q", "udpsrc", "address=127.0.0.1", fmt.Sprintf("port=%d", m.Port), "buffer-size=4194304",
-			"caps=application/x-rtp,media=video,clock-rate=90000," + caps, "!",
+// gstreamer takes the parameters of the SDP as caps: with rtpbin, which follows RTCP, or without.
+func gstreamer(rtpbin bool, caps string, chain ...string) peer {
+	var heard []string
+	if rtpbin {
+		heard = []string{"got SR packet: SSRC 1234abcd", "received APP", "got SDES packet with 1 items"}
+	}
+	return peer{"gst-launch-1.0", gstPackages, heard, func(_, out string, m Media) []string {
+		rtp := []string{
+			"udpsrc", "address=127.0.0.1", fmt.Sprintf("port=%d", m.Port), "buffer-size=4194304",
+			"caps=application/x-rtp,media=video,clock-rate=90000," + caps,
 		}
-		a = append(a, chain...)
-		return append(a, "!", "identity", fmt.Sprintf("eos-after=%d", peerFrames+1), "!", "filesink", "location="+out)
+		tail := append(chain, "!", "identity", fmt.Sprintf("eos-after=%d", peerFrames+1), "!", "filesink", "location="+out)
+		if !rtpbin {
+			return slices.Concat([]string{"-q"}, rtp, []string{"!"}, tail)
+		}
+		return slices.Concat([]string{"-q", "rtpbin", "name=b", "latency=50"}, rtp, []string{"!", "b.recv_rtp_sink_0"},
+			[]string{"udpsrc", "address=127.0.0.1", fmt.Sprintf("port=%d", m.RTCPPort), "!", "b.recv_rtcp_sink_0", "b.", "!"}, tail)
 	}}
 }
 
@@ -61,7 +63,7 @@ func (p peer) play(t *testing.T, c Config, src *source) []byte {
 	if _, err := exec.LookPath(p.program); err != nil {
 		t.Fatalf("%s is missing: apt-get install %s", p.program, p.debian)
 	}
-	c.Destinations, c.Checksum = []string{fmt.Sprintf("127.0.0.1:%d", evenPort(t))}, true
+	c.Destinations, c.Checksum, c.Start = []string{fmt.Sprintf("127.0.0.1:%d", evenPort(t))}, true, testStart()
 	s := testSink(t, c, src.format)
 	text, err := s.SDP()
 	if err != nil {
@@ -81,6 +83,7 @@ func (p peer) play(t *testing.T, c Config, src *source) []byte {
 	var log bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.program, p.args(sdp, out, media[0])...)
 	cmd.Stdout, cmd.Stderr = &log, &log
+	cmd.Env = append(os.Environ(), "GST_DEBUG=rtpsession:5,rtpsource:5", "GST_DEBUG_NO_COLOR=1")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -95,13 +98,18 @@ func (p peer) play(t *testing.T, c Config, src *source) []byte {
 	if rerr != nil || context.Cause(ctx) != context.Canceled {
 		t.Fatalf("%s: %v, %v, %v\n%s", cmd, context.Cause(ctx), err, rerr, &log)
 	}
+	for _, want := range p.heard {
+		if !bytes.Contains(log.Bytes(), []byte(want)) {
+			t.Errorf("%s has not noted %q:\n%.4000s", p.program, want, &log)
+		}
+	}
 	return b
 }
 
 func TestPeersReceiveRawByteForByte(t *testing.T) {
 	caps := "encoding-name=RAW,sampling=YCbCr-4:2:2,depth=(string)8,width=(string)320,height=(string)240,colorimetry=BT709"
 	for name, p := range map[string]peer{
-		"ffmpeg": ffmpeg("uyvy422"), "sdpdemux": gstreamer("rtpvrawdepay"), "udpsrc": udpsrc(caps, "rtpvrawdepay"),
+		"ffmpeg": ffmpeg("uyvy422"), "udpsrc": gstreamer(false, caps, "rtpvrawdepay"), "rtpbin": gstreamer(true, caps, "rtpvrawdepay"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -125,21 +133,19 @@ func TestPeersReceiveRawByteForByte(t *testing.T) {
 }
 
 func TestPeersReceiveJPEG(t *testing.T) {
-	const w, h = 320, 180 // no multiple of 8: the size comes from the SDP, or rounded up
-	for name, tt := range map[string]struct {
-		p      peer
-		height int
-	}{
-		"ffmpeg":   {ffmpeg("yuvj420p"), 184},
-		"sdpdemux": {gstreamer("rtpjpegdepay", "!", "jpegdec", "!", "video/x-raw,format=I420"), h},
-		"udpsrc":   {udpsrc("encoding-name=JPEG,payload=26", "rtpjpegdepay", "!", "jpegdec"), 184},
+	const w, h, sent = 320, 180, 184 // no multiple of 8: peers see the height rounded up
+	const caps = "encoding-name=JPEG,payload=26"
+	for name, p := range map[string]peer{
+		"ffmpeg": ffmpeg("yuvj420p"),
+		"udpsrc": gstreamer(false, caps, "rtpjpegdepay", "!", "jpegdec"),
+		"rtpbin": gstreamer(true, caps, "rtpjpegdepay", "!", "jpegdec"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := testFormat(t, pipeline.I420, w, h, 30)
 			src := newSource(t, f, 0)
-			got := tt.p.play(t, Config{Payload: JPEG}, src)
-			size := w * tt.height * 3 / 2
+			got := p.play(t, Config{Payload: JPEG}, src)
+			size := w * sent * 3 / 2
 			right, worst := 0, 100.0
 			for n := 0; n+size <= len(got); n += size {
 				best := 0.0
@@ -153,7 +159,6 @@ func TestPeersReceiveJPEG(t *testing.T) {
 			if all := len(got) / size; all < peerFrames || right < all-1 || len(got)%size != 0 {
 				t.Errorf("%d bytes, %d frames, %d of them above 35 dB, worst %.1f dB", len(got), all, right, worst)
 			}
-			t.Logf("worst %.1f dB", worst)
 		})
 	}
 }

@@ -1,6 +1,8 @@
 package rtp
 
 import (
+	"errors"
+	"net"
 	"net/netip"
 	"time"
 
@@ -28,10 +30,11 @@ func (d *destination) hear(ssrc uint32) {
 	for {
 		n, from, err := d.conn.ReadFromUDPAddrPort(buf)
 		if err != nil {
-			if isClosed(err) {
+			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			continue // ECONNREFUSED, an answer to a report of ours
+			time.Sleep(reportInterval) // nothing that we know of; do not spin on it
+			continue
 		}
 		d.heardFrom(buf[:n], ssrc, from, time.Now())
 	}

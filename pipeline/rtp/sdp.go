@@ -60,12 +60,10 @@ func describeRaw(m *sdp.MediaDescription, f pipeline.Format) {
 	m.WithValueAttribute("rtpmap", fmt.Sprintf("%d raw/%d", typeRaw, clockRate)).WithValueAttribute("fmtp", fmtp)
 }
 
-// describeJPEG adds the exact size, which the payload header has in units of 8 only: framesize is RFC 6064 §4.2.1,
-// x-dimensions is GStreamer's.
+// describeJPEG adds the exact size (RFC 6064 §4.2.1), which the payload header has in units of 8 only.
 func describeJPEG(m *sdp.MediaDescription, f pipeline.Format) {
 	m.WithValueAttribute("rtpmap", fmt.Sprintf("%d JPEG/%d", typeJPEG, clockRate))
 	m.WithValueAttribute("framesize", fmt.Sprintf("%d %d-%d", typeJPEG, f.Width, f.Height))
-	m.WithValueAttribute("x-dimensions", fmt.Sprintf("%d,%d", f.Width, f.Height))
 	if f.Rate.Num > 0 {
 		m.WithValueAttribute("framerate", strconv.FormatFloat(float64(f.Rate.Num)/float64(f.Rate.Den), 'f', -1, 64))
 	}

@@ -42,7 +42,6 @@ m=video 5006 RTP/AVP 26
 c=IN IP4 127.0.0.1
 a=rtpmap:26 JPEG/90000
 a=framesize:26 960-540
-a=x-dimensions:960,540
 a=framerate:10
 a=recvonly
 `},
@@ -55,7 +54,6 @@ c=IN IP6 ff35::8000:1
 a=source-filter: incl IN IP6 ff35::8000:1 2001:db8::1
 a=rtpmap:26 JPEG/90000
 a=framesize:26 960-540
-a=x-dimensions:960,540
 a=framerate:10
 a=recvonly
 `},

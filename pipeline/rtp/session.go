@@ -152,28 +152,33 @@ func (s *session) place(payload []byte, now time.Time) {
 	}
 }
 
-// find returns the frame of that timestamp and begins it when it is new; nil when it has been closed already. Two
-// frames are open at most: the older one is given up when a third begins.
+// find returns the frame of that timestamp and begins it when it is new; nil when it has been closed already. A frame
+// is given up when a later one is complete, or begun, and yet another begins: two are open at most.
 func (s *session) find(ts uint32) *assembly {
-	victim := &s.open[0]
 	for i := range s.open {
-		a := &s.open[i]
-		if a.open && a.timestamp == ts {
+		if a := &s.open[i]; a.open && a.timestamp == ts {
 			return a
-		}
-		if !a.open || (victim.open && int32(a.timestamp-victim.timestamp) < 0) {
-			victim = a
 		}
 	}
 	if late := int32(s.newest - ts); s.closed && late >= 0 && late < staleFrames {
 		return nil
 	}
-	if victim.open {
-		s.giveUp(victim)
+	first, second := &s.open[0], &s.open[1]
+	if first.open && second.open && int32(second.timestamp-first.timestamp) < 0 {
+		first, second = second, first
 	}
-	s.depack.begin(victim, ts, !s.joined)
+	for _, a := range [...]*assembly{first, second} {
+		overtaken := s.closed && int32(s.newest-a.timestamp) > 0
+		if a.open && (overtaken || a == first && second.open) {
+			s.giveUp(a)
+		}
+	}
+	if first.open {
+		first = second
+	}
+	s.depack.begin(first, ts, !s.joined)
 	s.joined = true
-	return victim
+	return first
 }
 
 func (s *session) close(a *assembly) {

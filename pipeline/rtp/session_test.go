@@ -153,6 +153,28 @@ func TestDisturbedReception(t *testing.T) {
 			x.s.packet(late, x.now)
 			x.expect(ReceiverStats{Frames: 3, Matched: 3, Reordered: 1})
 
+			x = newFeed(t, p, 4) // and after its frame has been given up
+			x.send(0, nil)
+			x.send(1, func(p [][]byte) [][]byte { late = p[1]; return append(slices.Clone(p[:1]), p[2:]...) })
+			x.send(2, nil)
+			x.send(3, nil)
+			x.s.packet(late, x.now)
+			x.expect(ReceiverStats{Frames: 3, Matched: 3, Reordered: 1, Damaged: 1, Late: 1})
+
+			x = newFeed(t, p, 4) // three frames in a row are damaged
+			for n := range 4 {
+				x.send(n, func(p [][]byte) [][]byte {
+					if n > 0 {
+						p = append(slices.Clone(p[:n]), p[n+1:]...)
+					}
+					return p
+				})
+			}
+			if damaged := x.s.stats.Damaged; damaged != 1 {
+				t.Errorf("%d frames given up while two may still be completed", damaged)
+			}
+			x.expect(ReceiverStats{Frames: 1, Matched: 1, Lost: 3, Damaged: 2}) // the newest may be under way
+
 			x = newFeed(t, p, 3) // joined in the middle of a frame
 			x.send(0, func(p [][]byte) [][]byte { return p[2:] })
 			x.send(1, shuffle)

@@ -71,8 +71,8 @@ type job struct {
 	frame *pipeline.Frame
 }
 
-// Run implements pipeline.Sink. It holds up to two frames, for JPEG three: waiting for a train, and being sent. It
-// returns nil when ctx ends or the output is detached, after the last frame has been sent and RTCP has said BYE.
+// Run implements pipeline.Sink. It holds one frame at a time, for JPEG two: one is encoded while one is sent. It
+// returns nil when ctx ends or the output is detached, after the frames in hand have been sent and RTCP has said BYE.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	free := make(chan *Train, len(s.trains))
 	for _, t := range s.trains {

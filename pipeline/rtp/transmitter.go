@@ -3,7 +3,6 @@ package rtp
 import (
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -202,5 +201,3 @@ func (x *Transmitter) Close() error {
 	x.hearing.Wait()
 	return errors.Join(errs...)
 }
-
-func isClosed(err error) bool { return errors.Is(err, net.ErrClosed) }

@@ -1,0 +1,236 @@
+package capture
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tegracast/cudahost"
+	"tegracast/fpga"
+	"tegracast/fpga/model"
+	"tegracast/pipeline"
+	"tegracast/tegra"
+	"tegracast/tegra/tegrasim"
+)
+
+// bench is a model camera on a simulated SMMU; what it took is checked to be given back.
+type bench struct {
+	Hardware
+	sim    *tegrasim.Sim
+	sensor *model.Sensor
+	unplug func()
+}
+
+func newBench(t testing.TB, width, height int, rate pipeline.Rate) *bench {
+	t.Helper()
+	sim, err := tegrasim.New(tegrasim.Config{Seed: 7, MaxSegment: 16 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := cudahost.Open(cudahost.Config{Backend: "host", Invalidator: sim})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := make([]byte, 2*width*height)
+	for i := 0; i < len(raw); i += 2 {
+		v := rand.Uint32N(1024)
+		raw[i], raw[i+1] = byte(v), byte(v>>8)
+	}
+	sensor, err := model.NewSensor(model.SensorConfig{
+		Width: width, Height: height, Format: fpga.FourCC(pipeline.RGGB10), Frames: [][]byte{raw}, Shift: 2, Period: rate.Period(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := model.New(model.Camera(sim, sensor))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = m.Run(ctx)
+	}()
+	b := &bench{sim: sim, sensor: sensor, Hardware: Hardware{BARs: m.BARs(), Interrupts: m.Interrupts(), Pinner: sim, Memory: memory}}
+	b.unplug = func() { cancel(); <-ended }
+	t.Cleanup(func() {
+		b.unplug()
+		if err := sim.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func (b *bench) open(t testing.TB, slots int) *FPGACamera {
+	t.Helper()
+	s := b.sensor.Config()
+	c, err := NewFPGACamera(FPGAConfig{
+		Hardware: b.Hardware, Width: s.Width, Height: s.Height, Pixel: pipeline.RGGB10, Slots: slots,
+		Rate: pipeline.Rate{Num: int(time.Second / s.Period), Den: 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// collect runs the camera until n frames were emitted and judged.
+func collect(t testing.TB, c *FPGACamera, n int, judge func(*pipeline.Frame)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	seen := 0
+	err := c.Run(ctx, func(f *pipeline.Frame) {
+		if seen++; seen >= n {
+			cancel()
+		}
+		judge(f)
+	})
+	if err != nil || seen < n {
+		t.Fatalf("%d frames of %d, %v", seen, n, err)
+	}
+}
+
+// Frames are right to the byte, in order, with their times, however long consumers hold them; twice, since a camera
+// can be started again.
+func TestFPGACamera(t *testing.T) {
+	b := newBench(t, 320, 240, pipeline.Rate{Num: 500, Den: 1})
+	c := b.open(t, 5)
+	want := make([]byte, b.sensor.FrameBytes())
+	for range 2 {
+		var held []*pipeline.Frame
+		last := -1
+		collect(t, c, 60, func(f *pipeline.Frame) {
+			if int(f.Sequence) <= last {
+				t.Errorf("frame %d after %d", f.Sequence, last)
+			}
+			last = int(f.Sequence)
+			if b.sensor.Frame(f.Sequence, want); !bytes.Equal(f.Bytes, want) {
+				t.Errorf("frame %d has wrong bytes", f.Sequence)
+			}
+			x := f.Times
+			if age := time.Since(x.ExposureStart); !x.ExposureStart.Before(x.ExposureEnd) || x.ExposureEnd.After(x.Captured) || age < 0 || age > 5*time.Second {
+				t.Errorf("frame %d: times %+v", f.Sequence, x)
+			}
+			held = append(held, f)
+			for len(held) > 2 {
+				k := rand.IntN(len(held))
+				held[k].Release()
+				held = append(held[:k], held[k+1:]...)
+			}
+		})
+		for _, f := range held {
+			f.Release()
+		}
+	}
+	if _, n := b.sim.Faults(); n != 0 {
+		t.Errorf("%d SMMU faults", n)
+	}
+}
+
+func TestFPGACameraAllocatesNothingPerFrame(t *testing.T) {
+	b := newBench(t, 64, 48, pipeline.Rate{Num: 1000, Den: 1})
+	c := b.open(t, 4)
+	var frames sync.WaitGroup
+	next := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	frames.Go(func() {
+		_ = c.Run(ctx, func(f *pipeline.Frame) {
+			f.Release()
+			select {
+			case next <- struct{}{}:
+			case <-ctx.Done():
+			}
+		})
+	})
+	<-next
+	if n := testing.AllocsPerRun(100, func() { <-next }); n >= 1 {
+		t.Errorf("%v allocations a frame, want none", n)
+	}
+	cancel()
+	frames.Wait()
+}
+
+// Memory that is freed under the camera's feet ends the run with an error that says so; nothing is written afterwards.
+func TestFPGACameraWhoseMemoryIsRevoked(t *testing.T) {
+	b := newBench(t, 64, 48, pipeline.Rate{Num: 500, Den: 1})
+	s := b.sensor.Config()
+	c, err := NewFPGACamera(FPGAConfig{Hardware: b.Hardware, Width: s.Width, Height: s.Height, Pixel: pipeline.RGGB10, Slots: 4, Rate: pipeline.Rate{Num: 500, Den: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	err = c.Run(t.Context(), func(f *pipeline.Frame) {
+		f.Release()
+		if n++; n == 10 {
+			go b.sim.Invalidate(c.surfaces[0].Buffer.Addr(), 4096)
+		}
+	})
+	if !errors.Is(err, tegra.ErrRevoked) {
+		t.Errorf("%v, want ErrRevoked", err)
+	}
+	if err := c.Close(); !errors.Is(err, tegra.ErrRevoked) {
+		t.Errorf("Close: %v, want ErrRevoked of the pin that was taken", err)
+	}
+}
+
+func TestFPGACameraLeakIsNamed(t *testing.T) {
+	b := newBench(t, 64, 48, pipeline.Rate{Num: 500, Den: 1})
+	c := b.open(t, 4)
+	var kept *pipeline.Frame
+	collect(t, c, 2, func(f *pipeline.Frame) {
+		if kept == nil {
+			kept = f
+			return
+		}
+		f.Release()
+	})
+	if err := c.Close(); !errors.Is(err, pipeline.ErrLeaked) {
+		t.Errorf("Close with a frame out: %v", err)
+	}
+	kept.Release()
+}
+
+func TestFPGACameraRefusals(t *testing.T) {
+	b := newBench(t, 64, 48, pipeline.Rate{Num: 500, Den: 1})
+	good := FPGAConfig{Hardware: b.Hardware, Width: 64, Height: 48, Pixel: pipeline.RGGB10, Rate: pipeline.Rate{Num: 100, Den: 1}}
+	for _, c := range []struct {
+		change func(*FPGAConfig)
+		says   string
+	}{
+		{func(c *FPGAConfig) { c.BARs = nil }, "no BAR"},
+		{func(c *FPGAConfig) { c.BARs = c.BARs[1:] }, "no camera block"},
+		{func(c *FPGAConfig) { c.BARs = c.BARs[:1] }, "no XDMA registers"},
+		{func(c *FPGAConfig) { c.Width = 128 }, "the sensor has 64x48"},
+		{func(c *FPGAConfig) { c.Slots = 1 }, "two slots"},
+		{func(c *FPGAConfig) { c.Channel = 3 }, "no such DMA channel"},
+		{func(c *FPGAConfig) { c.Pixel = pipeline.UYVY }, "unknown format"},
+	} {
+		cfg := good
+		c.change(&cfg)
+		if _, err := NewFPGACamera(cfg); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v, want an error with %q", err, c.says)
+		}
+	}
+}
+
+func BenchmarkFPGACamera1080p(b *testing.B) {
+	bench := newBench(b, 1920, 1080, pipeline.Rate{Num: 400, Den: 1})
+	c := bench.open(b, 8)
+	b.ReportAllocs()
+	b.SetBytes(int64(bench.sensor.FrameBytes()))
+	b.ResetTimer()
+	collect(b, c, b.N, func(f *pipeline.Frame) { f.Release() })
+}

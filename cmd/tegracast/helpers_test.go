@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"tegracast/pipeline"
+	"tegracast/pipeline/isp"
+)
+
+// program builds the binary once, as `make build` does.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "tegracast-test-")
+	if err != nil {
+		return "", err
+	}
+	exe := filepath.Join(dir, "tegracast")
+	cmd := exec.Command("go", "build", "-o", exe, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return exe, nil
+})
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if exe, err := program(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(exe))
+	}
+	os.Exit(status)
+}
+
+// process is the program or a peer at work.
+type process struct {
+	*exec.Cmd
+	name string
+	out  bytes.Buffer // stdout
+	err  bytes.Buffer // stderr
+	done chan error
+}
+
+// start runs a command that is killed at the end of the test if it still runs then.
+func start(t *testing.T, name string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(name, args...), name: filepath.Base(name), done: make(chan error, 1)}
+	p.Stdout, p.Stderr = &p.out, &p.err
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { p.done <- p.Cmd.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		<-ended
+	})
+	return p
+}
+
+// wait returns the exit status.
+func (p *process) wait(t *testing.T, bound time.Duration) int {
+	t.Helper()
+	select {
+	case <-p.done:
+		return p.ProcessState.ExitCode()
+	case <-time.After(bound):
+		_ = p.Process.Kill()
+		<-p.done
+		t.Fatalf("%s did not end within %v\nstdout: %s\nstderr: %s", p.name, bound, p.out.String(), p.err.String())
+		return -1
+	}
+}
+
+// need waits for a peer to end well.
+func (p *process) need(t *testing.T, bound time.Duration) {
+	t.Helper()
+	if s := p.wait(t, bound); s != 0 {
+		t.Fatalf("%s: status %d\nstderr: %s", p.name, s, p.err.String())
+	}
+}
+
+func startProgram(t *testing.T, args ...string) *process {
+	t.Helper()
+	exe, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return start(t, exe, args...)
+}
+
+// stop sends SIGTERM and expects status 0.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if s := p.wait(t, 10*time.Second); s != 0 {
+		t.Errorf("status %d on SIGTERM\nstderr: %s", s, p.err.String())
+	}
+}
+
+// ports finds n even UDP ports whose successors are free, too.
+func ports(t *testing.T, n int) []int {
+	t.Helper()
+	var found []int
+	for tries := 0; len(found) < n && tries < 1000; tries++ {
+		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := c.LocalAddr().(*net.UDPAddr).Port &^ 1
+		c.Close()
+		free := true
+		for _, k := range []int{p, p + 1} {
+			c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: k})
+			if err != nil {
+				free = false
+				break
+			}
+			defer c.Close()
+		}
+		if free {
+			found = append(found, p)
+		}
+	}
+	if len(found) < n {
+		t.Fatal("no free ports")
+	}
+	return found
+}
+
+// await waits until a file exists.
+func await(t *testing.T, path string) {
+	t.Helper()
+	for range 500 {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("%s was not written", path)
+}
+
+// write puts text into a new file.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// pictures makes what the default isp makes of the first n frames of the test chart's upper left corner: UYVY at full
+// and I420 at half size.
+func pictures(t *testing.T, width, height, n int) (uyvy, i420 [][]byte) {
+	t.Helper()
+	sensor, err := modelSensor(&ModelConfig{Width: width, Height: height, Rate: pipeline.Rate{Num: 30, Den: 1}, Shift: new(2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stage, err := isp.New(isp.Config{Gains: isp.Gains{R: 1.5, G: 1, B: 1.1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stage.Close()
+	frame := func(p pipeline.PixelFormat, w, h int) *pipeline.Frame {
+		f, err := pipeline.NewFormat(p, w, h, pipeline.Rate{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pipeline.NewPool("test", f, []pipeline.Slot{{Bytes: make([]byte, f.Size())}}, nil).Get()
+	}
+	in, full, half := frame(pipeline.RGGB10, width, height), frame(pipeline.UYVY, width, height), frame(pipeline.I420, width/2, height/2)
+	if err := stage.Plan(in.Format, []pipeline.Format{full.Format, half.Format}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		sensor.Frame(uint64(i), in.Bytes)
+		if err := stage.Process(context.Background(), in, []*pipeline.Frame{full, half}); err != nil {
+			t.Fatal(err)
+		}
+		uyvy, i420 = append(uyvy, bytes.Clone(full.Bytes)), append(i420, bytes.Clone(half.Bytes))
+	}
+	return uyvy, i420
+}
+
+// psnr is the peak signal-to-noise ratio of two 8-bit planes in dB.
+func psnr(a, b []byte) float64 {
+	sum := 0.0
+	for i := range a {
+		d := float64(a[i]) - float64(b[i])
+		sum += d * d
+	}
+	if sum == 0 {
+		return math.Inf(1)
+	}
+	return 10 * math.Log10(255*255*float64(len(a))/sum)
+}
+
+// split cuts a file into frames of n bytes.
+func split(t *testing.T, path string, n int) [][]byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var frames [][]byte
+	for ; len(b) >= n; b = b[n:] {
+		frames = append(frames, b[:n])
+	}
+	return frames
+}
+
+// command runs the program in this process.
+func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errw bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	status = run(ctx, args, &out, &errw)
+	return status, out.String(), strings.TrimSpace(errw.String())
+}
