@@ -116,7 +116,7 @@ func (a *appliance) addSource(d *document, i int, backend string, pool slots) er
 
 // replay opens a file source: YUV4MPEG2, or headerless Bayer frames.
 func replay(c *SourceConfig, pool slots) (*capture.Replay, error) {
-	cfg := capture.ReplayConfig{Path: c.File.Path, Rate: c.File.Rate, Loop: !c.File.Once, Slots: c.Slots, Allocator: pool}
+	cfg := capture.ReplayConfig{Path: c.File.Path, Rate: c.File.Rate.V, Loop: !c.File.Once, Slots: c.Slots, Allocator: pool}
 	if !strings.EqualFold(filepath.Ext(c.File.Path), ".y4m") {
 		if cfg.Rate.Num == 0 {
 			cfg.Rate = pipeline.Rate{Num: 30, Den: 1}
@@ -144,7 +144,7 @@ func (a *appliance) modelCamera(c *SourceConfig, backend string) (*capture.FPGAC
 	a.closers = append(a.closers, device.Close)
 	return capture.NewFPGACamera(capture.FPGAConfig{
 		Hardware: device.Hardware, Width: c.Model.Width, Height: c.Model.Height, Pixel: pipeline.RGGB10,
-		Rate: c.Model.Rate, Exposure: c.Model.Exposure, Slots: c.Slots, Logger: a.env.log,
+		Rate: c.Model.Rate.V, Exposure: c.Model.Exposure.V, Slots: c.Slots, Logger: a.env.log,
 	})
 }
 
@@ -173,7 +173,7 @@ func modelSensor(m *ModelConfig) (*model.Sensor, error) {
 	}
 	cfg.Width, cfg.Height, cfg.Shift = m.Width, m.Height, *m.Shift
 	cfg.Format = fpga.FourCC(pipeline.RGGB10)
-	cfg.Period, cfg.Exposure = m.Rate.Period(), m.Exposure
+	cfg.Period, cfg.Exposure = m.Rate.V.Period(), m.Exposure.V
 	return model.NewSensor(cfg)
 }
 
@@ -191,7 +191,7 @@ func (a *appliance) addOutput(d *document, i int) error {
 	path := fmt.Sprintf("$.outputs[%d]", i)
 	in := a.origin(d, c).Format()
 	want := pipeline.Format{Pixel: pipeline.UYVY, Width: in.Width, Height: in.Height}
-	if c.RTP.Payload == rtp.JPEG {
+	if c.RTP.Payload.V == rtp.JPEG {
 		want.Pixel = pipeline.I420
 	}
 	if c.Scale == "half" {
@@ -203,8 +203,8 @@ func (a *appliance) addOutput(d *document, i int) error {
 	}
 	cfg, own := c.RTP.config(c.Name), want
 	cfg.Logger = a.env.log.With("output", c.Name)
-	if c.Rate.Num > 0 && c.Rate.Period() > in.Rate.Period() {
-		own.Rate = c.Rate
+	if c.Rate.V.Num > 0 && c.Rate.V.Period() > in.Rate.Period() {
+		own.Rate = c.Rate.V
 	}
 	sink, err := rtp.NewSink(cfg, own)
 	if errors.Is(err, rtp.ErrConfig) || errors.Is(err, rtp.ErrFormat) {
@@ -214,7 +214,7 @@ func (a *appliance) addOutput(d *document, i int) error {
 	}
 	a.closers = append(a.closers, sink.Close)
 	_, err = a.graph.Attach(pipeline.OutputConfig{
-		Name: c.Name, Sink: sink, From: c.From, Format: want, Rate: c.Rate, Depth: c.Queue, Policy: c.Policy,
+		Name: c.Name, Sink: sink, From: c.From, Format: want, Rate: c.Rate.V, Depth: c.Queue, Policy: c.Policy.V,
 	})
 	if err != nil {
 		return usageError{d.errorAt(path, "%v", strings.ReplaceAll(err.Error(), "\n", "; "))}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	_ "embed"
+	"encoding"
 	"errors"
 	"fmt"
 	"os"
@@ -37,22 +38,22 @@ type SourceConfig struct {
 
 // ModelConfig is the FPGA camera in software.
 type ModelConfig struct {
-	Replay   string        `yaml:"replay,omitempty" jsonschema:"description=headerless raw file of one or more frames that the sensor delivers; default: a real test chart at 1920x1080"`
-	Width    int           `yaml:"width,omitempty" jsonschema:"description=pixels; default 1920"`
-	Height   int           `yaml:"height,omitempty" jsonschema:"description=lines; default 1080"`
-	Rate     pipeline.Rate `yaml:"rate,omitempty" jsonschema:"description=frames a second as 30 or 30000/1001; default 30"`
-	Exposure time.Duration `yaml:"exposure,omitempty" jsonschema:"description=such as 8ms; default: the sensor's"`
-	Shift    *int          `yaml:"shift,omitempty" jsonschema:"description=even number of pixels by which the picture moves from frame to frame; default 2"`
-	Seed     uint64        `yaml:"seed,omitempty" jsonschema:"description=of the scattered bus addresses"`
+	Replay   string              `yaml:"replay,omitempty" jsonschema:"description=headerless raw file of one or more frames that the sensor delivers; default: a real test chart at 1920x1080"`
+	Width    int                 `yaml:"width,omitempty" jsonschema:"description=pixels; default 1920"`
+	Height   int                 `yaml:"height,omitempty" jsonschema:"description=lines; default 1080"`
+	Rate     word[pipeline.Rate] `yaml:"rate,omitempty" jsonschema:"description=frames a second as 30 or 30000/1001; default 30"`
+	Exposure word[time.Duration] `yaml:"exposure,omitempty" jsonschema:"description=such as 8ms; default: the sensor's"`
+	Shift    *int                `yaml:"shift,omitempty" jsonschema:"description=even number of pixels by which the picture moves from frame to frame; default 2"`
+	Seed     uint64              `yaml:"seed,omitempty" jsonschema:"description=of the scattered bus addresses"`
 }
 
 // FileConfig replays a file.
 type FileConfig struct {
-	Path   string        `yaml:"path" jsonschema:"description=a .y4m file or headerless RGGB 10-bit frames in 16-bit words"`
-	Width  int           `yaml:"width,omitempty" jsonschema:"description=pixels; for headerless files"`
-	Height int           `yaml:"height,omitempty" jsonschema:"description=lines; for headerless files"`
-	Rate   pipeline.Rate `yaml:"rate,omitempty" jsonschema:"description=frames a second; default: the file's or 30"`
-	Once   bool          `yaml:"once,omitempty" jsonschema:"description=end after the last frame instead of beginning again"`
+	Path   string              `yaml:"path" jsonschema:"description=a .y4m file or headerless RGGB 10-bit frames in 16-bit words"`
+	Width  int                 `yaml:"width,omitempty" jsonschema:"description=pixels; for headerless files"`
+	Height int                 `yaml:"height,omitempty" jsonschema:"description=lines; for headerless files"`
+	Rate   word[pipeline.Rate] `yaml:"rate,omitempty" jsonschema:"description=frames a second; default: the file's or 30"`
+	Once   bool                `yaml:"once,omitempty" jsonschema:"description=end after the last frame instead of beginning again"`
 }
 
 // ISPConfig is a stage that makes pictures.
@@ -74,26 +75,46 @@ type GainsConfig struct {
 
 // OutputConfig is an output.
 type OutputConfig struct {
-	Name   string          `yaml:"name"`
-	From   string          `yaml:"from,omitempty" jsonschema:"description=name of a source or an isp; default: the first that can make the format"`
-	Scale  string          `yaml:"scale,omitempty" jsonschema:"enum=full,enum=half,description=size of the picture; default full"`
-	Rate   pipeline.Rate   `yaml:"rate,omitempty" jsonschema:"description=at most so many frames a second; default: all"`
-	Queue  int             `yaml:"queue,omitempty" jsonschema:"minimum=1,maximum=64,description=frames that may wait; default 2"`
-	Policy pipeline.Policy `yaml:"policy,omitempty" jsonschema:"description=which frame is lost when the output cannot keep up: latest keeps the newest and block what waits already"`
-	RTP    *RTPConfig      `yaml:"rtp"`
+	Name   string                `yaml:"name"`
+	From   string                `yaml:"from,omitempty" jsonschema:"description=name of a source or an isp; default: the first that can make the format"`
+	Scale  string                `yaml:"scale,omitempty" jsonschema:"enum=full,enum=half,description=size of the picture; default full"`
+	Rate   word[pipeline.Rate]   `yaml:"rate,omitempty" jsonschema:"description=at most so many frames a second; default: all"`
+	Queue  int                   `yaml:"queue,omitempty" jsonschema:"minimum=1,maximum=64,description=frames that may wait; default 2"`
+	Policy word[pipeline.Policy] `yaml:"policy,omitempty" jsonschema:"description=which frame is lost when the output cannot keep up: latest keeps the newest and block what waits already"`
+	RTP    *RTPConfig            `yaml:"rtp"`
 }
 
 // RTPConfig is an RTP stream.
 type RTPConfig struct {
-	Payload      rtp.Payload `yaml:"payload" jsonschema:"description=raw: RFC 4175 UYVY; jpeg: RFC 2435"`
-	Destinations []string    `yaml:"destinations" jsonschema:"minItems=1,description=host:port with an even port; RTCP goes to the next one"`
-	Interface    string      `yaml:"interface,omitempty" jsonschema:"description=by which multicast leaves"`
-	TTL          int         `yaml:"ttl,omitempty" jsonschema:"minimum=0,maximum=255"`
-	DSCP         int         `yaml:"dscp,omitempty" jsonschema:"minimum=0,maximum=63"`
-	MTU          int         `yaml:"mtu,omitempty" jsonschema:"minimum=576,maximum=9000,description=default 1500"`
-	Pacing       rtp.Pacing  `yaml:"pacing,omitempty" jsonschema:"description=frame: packets spread over the frame period; burst: none"`
-	Checksum     bool        `yaml:"checksum,omitempty" jsonschema:"description=send each frame's CRC-32C by RTCP for tegracast probe"`
-	Quality      int         `yaml:"quality,omitempty" jsonschema:"minimum=1,maximum=100,description=of JPEG; default 90"`
+	Payload      word[rtp.Payload] `yaml:"payload" jsonschema:"description=raw: RFC 4175 UYVY; jpeg: RFC 2435"`
+	Destinations []string          `yaml:"destinations" jsonschema:"minItems=1,description=host:port with an even port; RTCP goes to the next one"`
+	Interface    string            `yaml:"interface,omitempty" jsonschema:"description=by which multicast leaves"`
+	TTL          int               `yaml:"ttl,omitempty" jsonschema:"minimum=0,maximum=255"`
+	DSCP         int               `yaml:"dscp,omitempty" jsonschema:"minimum=0,maximum=63"`
+	MTU          int               `yaml:"mtu,omitempty" jsonschema:"minimum=576,maximum=9000,description=default 1500"`
+	Pacing       word[rtp.Pacing]  `yaml:"pacing,omitempty" jsonschema:"description=frame: packets spread over the frame period; burst: none"`
+	Checksum     bool              `yaml:"checksum,omitempty" jsonschema:"description=send each frame's CRC-32C by RTCP for tegracast probe"`
+	Quality      int               `yaml:"quality,omitempty" jsonschema:"minimum=1,maximum=100,description=of JPEG; default 90"`
+}
+
+// word is a value that is one word in the file, and that knows how to read itself.
+type word[T any] struct{ V T }
+
+// UnmarshalYAML implements yaml.NodeUnmarshaler, so that a word that cannot be read is reported with its place.
+func (w *word[T]) UnmarshalYAML(node ast.Node) error {
+	var err error
+	switch v := any(&w.V).(type) {
+	case encoding.TextUnmarshaler:
+		err = v.UnmarshalText([]byte(node.GetToken().Value))
+	case *time.Duration:
+		if *v, err = time.ParseDuration(node.GetToken().Value); err != nil {
+			err = fmt.Errorf("%q: write a time such as 8ms", node.GetToken().Value)
+		}
+	}
+	if err != nil {
+		return &yaml.SyntaxError{Message: err.Error(), Token: node.GetToken()}
+	}
+	return nil
 }
 
 // document is a configuration with the text that it was read from, to tell where something stands.
@@ -140,7 +161,7 @@ func (d *document) located(err error) error {
 	var y yaml.Error
 	if errors.As(err, &y) && y.GetToken() != nil {
 		p := y.GetToken().Position
-		return fmt.Errorf("%s:%d:%d: %s", d.path, p.Line, p.Column, y.GetMessage())
+		return fmt.Errorf("%s:%d:%d: %q: %s", d.path, p.Line, p.Column, y.GetToken().Value, y.GetMessage())
 	}
 	return fmt.Errorf("%s: %w", d.path, err)
 }

@@ -87,8 +87,8 @@ func (d *document) checkModel(path string, m *ModelConfig) error {
 	if m.Replay == "" && m.Width == 0 && m.Height == 0 {
 		m.Width, m.Height = 1920, 1080
 	}
-	if m.Rate.Num == 0 {
-		m.Rate = pipeline.Rate{Num: 30, Den: 1}
+	if m.Rate.V.Num == 0 {
+		m.Rate.V = pipeline.Rate{Num: 30, Den: 1}
 	}
 	if m.Shift == nil {
 		m.Shift = new(2)
@@ -96,11 +96,11 @@ func (d *document) checkModel(path string, m *ModelConfig) error {
 	if *m.Shift < 0 || *m.Shift%2 != 0 {
 		return d.errorAt(path+".shift", "%d: must be even and not negative, so that the Bayer order stays", *m.Shift)
 	}
-	if _, err := pipeline.NewFormat(pipeline.RGGB10, m.Width, m.Height, m.Rate); err != nil {
+	if _, err := pipeline.NewFormat(pipeline.RGGB10, m.Width, m.Height, m.Rate.V); err != nil {
 		return d.errorAt(path+".width", "%v", err)
 	}
-	if m.Exposure < 0 || m.Exposure > m.Rate.Period() {
-		return d.errorAt(path+".exposure", "%v: must be from 0 to the frame period, %v", m.Exposure, m.Rate.Period())
+	if m.Exposure.V < 0 || m.Exposure.V > m.Rate.V.Period() {
+		return d.errorAt(path+".exposure", "%v: must be from 0 to the frame period, %v", m.Exposure.V, m.Rate.V.Period())
 	}
 	return nil
 }
@@ -146,8 +146,8 @@ func (d *document) hasISP(name string) bool {
 
 func (r *RTPConfig) config(name string) rtp.Config {
 	return rtp.Config{
-		Payload: r.Payload, Destinations: r.Destinations, Interface: r.Interface, TTL: r.TTL, DSCP: r.DSCP, MTU: r.MTU,
-		Pacing: r.Pacing, Checksum: r.Checksum, Quality: r.Quality, Name: "tegracast " + name,
+		Payload: r.Payload.V, Destinations: r.Destinations, Interface: r.Interface, TTL: r.TTL, DSCP: r.DSCP, MTU: r.MTU,
+		Pacing: r.Pacing.V, Checksum: r.Checksum, Quality: r.Quality, Name: "tegracast " + name,
 	}
 }
 

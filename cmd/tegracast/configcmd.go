@@ -49,15 +49,21 @@ func printSchema(e env) error {
 	}
 	words := func(w ...any) *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Enum: w} }
 	special := map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[pipeline.Rate]():   text(`^[0-9]+(/[0-9]+)?$`),
-		reflect.TypeFor[time.Duration]():   {Type: "string", Pattern: `^[0-9.]+(ns|us|µs|ms|s)$`},
-		reflect.TypeFor[pipeline.Policy](): words("latest", "block"),
-		reflect.TypeFor[rtp.Payload]():     words("raw", "jpeg"),
-		reflect.TypeFor[rtp.Pacing]():      words("frame", "burst"),
+		reflect.TypeFor[word[pipeline.Rate]]():   text(`^[0-9]+(/[0-9]+)?$`),
+		reflect.TypeFor[word[time.Duration]]():   {Type: "string", Pattern: `^[0-9.]+(ns|us|µs|ms|s)$`},
+		reflect.TypeFor[word[pipeline.Policy]](): words("latest", "block"),
+		reflect.TypeFor[word[rtp.Payload]]():     words("raw", "jpeg"),
+		reflect.TypeFor[word[rtp.Pacing]]():      words("frame", "burst"),
 	}
 	r := jsonschema.Reflector{
 		FieldNameTag: "yaml", ExpandedStruct: true,
-		Mapper: func(t reflect.Type) *jsonschema.Schema { return special[t] },
+		Mapper: func(t reflect.Type) *jsonschema.Schema {
+			if special[t] == nil {
+				return nil
+			}
+			s := *special[t] // each place gets a description of its own
+			return &s
+		},
 	}
 	s := r.Reflect(&Config{})
 	s.Title, s.ID = "tegracast configuration", ""

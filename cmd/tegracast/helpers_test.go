@@ -166,7 +166,7 @@ func write(t *testing.T, name, text string) string {
 // and I420 at half size.
 func pictures(t *testing.T, width, height, n int) (uyvy, i420 [][]byte) {
 	t.Helper()
-	sensor, err := modelSensor(&ModelConfig{Width: width, Height: height, Rate: pipeline.Rate{Num: 30, Den: 1}, Shift: new(2)})
+	sensor, err := modelSensor(&ModelConfig{Width: width, Height: height, Rate: word[pipeline.Rate]{pipeline.Rate{Num: 30, Den: 1}}, Shift: new(2)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ outputs:
 // ffmpeg and GStreamer receive both streams from their SDP files: the raw frames are those of the isp to the byte, the
 // JPEGs are the isp's pictures at 35 dB or better.
 func TestPeers(t *testing.T) {
-	const width, height, frames = 640, 360, 400
+	const width, height, frames = 640, 360, 300 // after 320 frames the picture comes back
 	dir := t.TempDir()
 	p := ports(t, 4)
 	cfg := write(t, "peers.yaml", fmt.Sprintf(peersYAML, width, height, p[0], p[1], p[2], p[3]))
@@ -65,7 +65,9 @@ func TestPeers(t *testing.T) {
 		checkRaw(t, name, split(t, file(name), len(uyvy[0])), uyvy)
 	}
 	for _, name := range []string{"jpeg-ffmpeg", "jpeg-gst"} {
-		checkJPEG(t, name, split(t, file(name), len(i420[0])), i420, width/2*height/2)
+		// RFC 2435 §3.1.6 counts the height in blocks of 8: receivers see lines that the picture does not have.
+		const received = (height/2 + 7) / 8 * 8
+		checkJPEG(t, name, split(t, file(name), width/2*received*3/2), i420, width/2*height/2)
 	}
 }
 

@@ -78,7 +78,7 @@ func (s *stream) announce(e env, dir string) error {
 		return fmt.Errorf("%w: name a folder that can be written to with --sdp-dir", err)
 	}
 	what := "raw video (RFC 4175)"
-	if s.config.Payload == rtp.JPEG {
+	if s.config.Payload.V == rtp.JPEG {
 		what = "JPEG (RFC 2435)"
 	}
 	fmt.Fprintf(e.out, "%s: %s to %s, described by %s\n  watch: ffplay -protocol_whitelist file,udp,rtp -fflags nobuffer -i %s\n",

@@ -1,21 +1,25 @@
 package rtp
 
 import (
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// A pacer spreads the bursts of a frame over time. Deadlines are absolute, so that lateness does not add up; a sender
-// that is late catches up by halving the pauses, never by longer bursts.
+// A pacer spreads the bursts of a frame over time. It works on a schedule, not on when the thread really woke, so the
+// delay of each wake-up does not add up. Bursts that are late follow each other at once, at most maxBehind of them;
+// a sender that is later than that catches up at twice the rate.
 type pacer struct {
 	start    time.Duration // of the frame, monotonic
-	last     time.Duration // when the last burst was let go
+	due      time.Duration // of the burst before, on the schedule
 	interval time.Duration // between bursts; 0: no pause
 }
 
-// earlyEnough is how much too early a burst may be: to sleep less costs more than it smooths.
-const earlyEnough = 20 * time.Microsecond
+const (
+	earlyEnough = 20 * time.Microsecond // to sleep for less costs more than it smooths
+	maxBehind   = 4                     // bursts; with 16 packets each they fit a receiver's default socket buffer
+)
 
 // begin starts a frame of n bursts that takes span.
 func (p *pacer) begin(span time.Duration, n int) {
@@ -27,16 +31,27 @@ func (p *pacer) wait(k int) {
 	if p.interval == 0 {
 		return
 	}
-	due := p.due(k)
-	if now := monotonic(); due-now > earlyEnough {
-		sleepUntil(due)
+	now := monotonic()
+	if p.schedule(k, now); p.due-now > earlyEnough {
+		sleepUntil(p.due)
 	}
-	p.last = monotonic()
 }
 
-func (p *pacer) due(k int) time.Duration {
-	return max(p.start+time.Duration(k)*p.interval, p.last+p.interval/2)
+// schedule sets when burst k is due, seen at now. The schedule runs at half the interval when it is behind, so of
+// bursts that were at most maxBehind/2 intervals late maxBehind follow each other at once.
+func (p *pacer) schedule(k int, now time.Duration) {
+	p.due = max(p.start+time.Duration(k)*p.interval, p.due+p.interval/2, now-maxBehind/2*p.interval)
 }
+
+// ownThread gives the calling goroutine a thread of its own that the scheduler wakes before busy ones, as far as the
+// process may ask for that (CAP_SYS_NICE or LimitNICE). The thread ends with the goroutine.
+func ownThread() {
+	runtime.LockOSThread()
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, senderNice) // 0 is the calling thread
+}
+
+// senderNice is better than everything that computes, and worse than what the kernel needs.
+const senderNice = -10
 
 // monotonic reads the clock that sleepUntil waits on.
 func monotonic() time.Duration {

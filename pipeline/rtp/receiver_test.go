@@ -262,7 +262,7 @@ func TestSourceSpecificMulticast(t *testing.T) {
 	if err != nil || !m[0].Source.IsValid() {
 		t.Fatalf("%+v %v", m, err)
 	}
-	r, err := NewReceiver(ReceiverConfig{Media: m[0], Interface: "lo"})
+	r, err := NewReceiver(ReceiverConfig{Media: m[0], Interface: "lo", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

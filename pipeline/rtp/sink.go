@@ -81,6 +81,7 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	ready := make(chan job, len(s.trains))
 	var sending sync.WaitGroup
 	sending.Go(func() {
+		ownThread()
 		for j := range ready {
 			if s.sender.Send(j.train) {
 				q.Fail(j.frame, pipeline.DropSink)

@@ -305,20 +305,30 @@ func TestLinkWarning(t *testing.T) {
 	}
 }
 
+// TestPacerDoesNotDrift plays frames of 200 bursts to a thread that always wakes late, and one that was held up.
 func TestPacerDoesNotDrift(t *testing.T) {
-	p := pacer{start: 1000, interval: 100}
-	for _, tt := range []struct {
-		k         int
-		last, due time.Duration
-	}{
-		{0, 0, 1000},
-		{5, 1400, 1500},
-		{5, 1430, 1500}, // a late burst does not shift those after it
-		{5, 1700, 1750}, // very late: half the pause, no longer burst
-		{9, 1700, 1900},
+	const us, bursts = time.Microsecond, 200
+	for name, tt := range map[string]struct{ late, heldUp, end time.Duration }{
+		"in time":      {0, 0, 0},
+		"always late":  {140 * us, 0, 140 * us},
+		"held up":      {50 * us, 5 * time.Millisecond, 50 * us},
+		"for too long": {0, time.Second, time.Second}, // the frame is over: at twice the rate it cannot be made up
 	} {
-		if p.last = tt.last; p.due(tt.k) != tt.due {
-			t.Errorf("burst %d after one at %d: due %d, want %d", tt.k, tt.last, p.due(tt.k), tt.due)
+		p := pacer{start: time.Hour, interval: 148 * us}
+		now, row, longest := p.start, 0, 0
+		for k := range bursts {
+			if k == 20 {
+				now, row = now+tt.heldUp, 0
+			}
+			if p.schedule(k, now); p.due-now > earlyEnough {
+				now, row = p.due+tt.late, 0
+			}
+			row++
+			longest = max(longest, row)
+		}
+		lateness := now - (p.start + (bursts-1)*p.interval)
+		if lateness < -earlyEnough || lateness > tt.end || longest > maxBehind+1 {
+			t.Errorf("%s: %v late at the end, %d bursts in a row", name, lateness, longest)
 		}
 	}
 	now := monotonic()

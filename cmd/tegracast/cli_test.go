@@ -1,0 +1,192 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestHelpTeaches(t *testing.T) {
+	for _, c := range [][]string{{"--help"}, {"serve", "--help"}, {"loopback", "--help"}, {"probe", "-h"}, {"config", "--help"}, {"version", "--help"}} {
+		status, out, errw := command(t, c...)
+		if status != exitOK || !strings.Contains(out, "Usage: tegracast") || errw != "" {
+			t.Errorf("%v: status %d\n%s\n%s", c, status, out, errw)
+		}
+	}
+	if status, out, _ := command(t, "version"); status != 0 || !strings.Contains(out, "tegracast "+releaseVersion) || !strings.Contains(out, "go1.") {
+		t.Errorf("version: %s", out)
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for _, args := range []string{"--size 1", "--size 4097 --count 3", "--size 16777216 --count 20", "--size 70000 --direction h2c", "--size 4096 --direction c2h"} {
+		status, out, errw := command(t, append([]string{"loopback", "--device", "model", "--json"}, strings.Fields(args)...)...)
+		var r loopbackResult
+		if err := json.Unmarshal([]byte(out), &r); err != nil || status != 0 {
+			t.Errorf("%s: status %d, %v\n%s\n%s", args, status, err, out, errw)
+			continue
+		}
+		if lanes := map[bool]int{true: 1, false: 2}[strings.Contains(args, "direction")]; r.Wrong != 0 || r.Copies < 1 || len(r.Lanes) != lanes {
+			t.Errorf("%s: %+v", args, r)
+		}
+		for _, l := range r.Lanes {
+			if !l.Agree || l.Bytes == 0 || l.EngineBytes < l.Bytes {
+				t.Errorf("%s: %+v", args, l)
+			}
+		}
+	}
+}
+
+// A copy that goes wrong is found and named.
+func TestLoopbackFindsAMismatch(t *testing.T) {
+	r := loopbackResult{Copies: 3, Wrong: 1, Mismatch: "copy 2, byte 17: 0x01 arrived, 0x02 was sent"}
+	e := env{out: &strings.Builder{}}
+	if err := r.print(e, loopbackOptions{}); err == nil || !strings.Contains(err.Error(), "1 of 3 copies are wrong, first: copy 2, byte 17") {
+		t.Error(err)
+	}
+}
+
+func TestConfigCommand(t *testing.T) {
+	status, text, _ := command(t, "config", "default")
+	if status != 0 {
+		t.Fatal(status)
+	}
+	if status, out, errw := command(t, "config", "check", write(t, "default.yaml", text)); status != 0 || !strings.Contains(out, "good") {
+		t.Errorf("the default does not check: %s %s", out, errw)
+	}
+	status, out, _ := command(t, "config", "schema")
+	var schema struct {
+		Properties map[string]any `json:"properties"`
+		Defs       map[string]struct {
+			Properties           map[string]any `json:"properties"`
+			AdditionalProperties bool           `json:"additionalProperties"`
+		} `json:"$defs"`
+	}
+	if err := json.Unmarshal([]byte(out), &schema); err != nil || status != 0 {
+		t.Fatalf("status %d, %v", status, err)
+	}
+	for _, key := range []string{"memory", "sources", "isp", "outputs"} {
+		if schema.Properties[key] == nil {
+			t.Errorf("the schema lacks %s", key)
+		}
+	}
+	if p := schema.Defs["RTPConfig"].Properties; p["destinations"] == nil || p["mtu"] == nil {
+		t.Errorf("the schema's rtp: %v", p)
+	}
+}
+
+// Bad input: one clear line with place and remedy, and the status of the contract.
+func TestBadInput(t *testing.T) {
+	good := `sources: [{name: camera, model: {width: 320, height: 240}}]
+isp: [{name: isp}]
+outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
+`
+	yaml := func(old, new string) []string {
+		if !strings.Contains(good, old) {
+			t.Fatalf("%q is not in the configuration", old)
+		}
+		return []string{"serve", "--sdp-dir", t.TempDir(), "--config", write(t, "bad.yaml", strings.Replace(good, old, new, 1))}
+	}
+	short := write(t, "short.raw", strings.Repeat("x", 1000))
+	busy, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: ports(t, 1)[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	sdp := fmt.Sprintf("v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\nm=video %d RTP/AVP 26\r\nc=IN IP4 127.0.0.1\r\n", busy.LocalAddr().(*net.UDPAddr).Port)
+	for name, c := range map[string]struct {
+		args   []string
+		status int
+		says   []string
+	}{
+		"no command":        {nil, 2, []string{"Usage"}},
+		"unknown command":   {[]string{"sevre"}, 2, []string{`"sevre"`, "--help"}},
+		"unknown option":    {[]string{"serve", "--confg", "x"}, 2, []string{"--confg", "--help"}},
+		"extra argument":    {[]string{"loopback", "now"}, 2, []string{`"now"`}},
+		"no config file":    {[]string{"serve", "--config", "/nowhere.yaml"}, 2, []string{"/nowhere.yaml", "tegracast config default"}},
+		"unknown key":       {yaml("{name: isp}", "{name: isp, gama: 2}"), 2, []string{"bad.yaml:2:", "gama"}},
+		"wrong type":        {yaml("width: 320", "width: wide"), 2, []string{"bad.yaml:1:", "wide"}},
+		"not YAML":          {yaml("isp: [", "isp: {["), 2, []string{"bad.yaml:2:"}},
+		"bad rate":          {yaml("height: 240", "height: 240, rate: fast"), 2, []string{"bad.yaml:1:", "30000/1001"}},
+		"odd width":         {yaml("width: 320", "width: 321"), 2, []string{"bad.yaml:3:", "even width"}},
+		"geometry":          {yaml("width: 320", "width: 3200"), 2, []string{"bad.yaml:1:", "1920x1080", "3200x240"}},
+		"two sources":       {yaml("240}", "240}, file: {path: x}"), 2, []string{"exactly one of model and file"}},
+		"missing raw file":  {yaml("model: {", "file: {path: /nowhere.raw, "), 2, []string{"bad.yaml:1:", "/nowhere.raw"}},
+		"short raw file":    {yaml("model: {", "file: {path: "+short+", "), 2, []string{"bad.yaml:1:", short, "1000", "153600"}},
+		"short replay":      {yaml("model: {", "model: {replay: "+short+", "), 2, []string{"bad.yaml:1:", short, "1000", "153600", "check width and height"}},
+		"bad address":       {yaml("127.0.0.1:5004", "127.0.0.1"), 2, []string{"bad.yaml:3:", "127.0.0.1"}},
+		"odd port":          {yaml(":5004", ":5005"), 2, []string{"bad.yaml:3:", "5005", "even"}},
+		"unreachable":       {yaml("127.0.0.1:5004", "nowhere.invalid:5004"), 1, []string{"nowhere.invalid"}},
+		"name twice":        {yaml("{name: isp}", "{name: camera}"), 2, []string{"bad.yaml:2:", "sources[0]"}},
+		"unknown source":    {yaml("{name: isp}", "{name: isp, from: cam}"), 2, []string{"bad.yaml:2:", `"cam"`}},
+		"cuda":              {append(yaml("isp: [", "memory: cuda\nisp: ["), []string{}...), 2, []string{"bad.yaml:2:", "use host or auto"}},
+		"impossible policy": {yaml("{name: raw,", "{name: raw, policy: newest,"), 2, []string{"bad.yaml:3:", "latest or block"}},
+		"config check":      {[]string{"config", "check", short}, 2, []string{"short.raw:1:"}},
+		"no SDP":            {[]string{"probe"}, 2, []string{"--sdp FILE"}},
+		"SDP missing":       {[]string{"probe", "--sdp", "/nowhere.sdp"}, 2, []string{"/nowhere.sdp"}},
+		"SDP malformed":     {[]string{"probe", "--sdp", write(t, "bad.sdp", "v=0\r\nthis is not SDP\r\n")}, 2, []string{"bad.sdp", "line 2"}},
+		"port in use":       {[]string{"probe", "--sdp", write(t, "busy.sdp", sdp)}, 1, []string{fmt.Sprint(busy.LocalAddr().(*net.UDPAddr).Port), "in use"}},
+		"no SDP folder":     {[]string{"serve", "--sdp-dir", "/nowhere"}, 1, []string{"/nowhere", "--sdp-dir"}},
+	} {
+		status, _, errw := command(t, c.args...)
+		// Log lines about the start of the run may come before; the error is the last line.
+		lines := strings.Split(errw, "\n")
+		last := lines[len(lines)-1]
+		if c.args == nil {
+			last = errw
+		}
+		if status != c.status {
+			t.Errorf("%s: status %d, want %d: %s", name, status, c.status, errw)
+		}
+		for _, s := range c.says {
+			if !strings.Contains(last, s) {
+				t.Errorf("%s: %q does not say %q", name, last, s)
+			}
+		}
+		if len(c.args) > 0 && !strings.HasPrefix(last, "tegracast") {
+			t.Errorf("%s: the error is more than one line:\n%s", name, errw)
+		}
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add(defaultYAML)
+	f.Add([]byte("sources: [{name: a, model: {rate: 30000/1001}}]\noutputs: []\n"))
+	f.Add([]byte("sources: &a [*a]\n"))
+	f.Add([]byte("outputs:\n  - rtp: {mtu: 1e99}\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		d, err := parseConfig("fuzz.yaml", text)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "fuzz.yaml") {
+				t.Errorf("no place: %v", err)
+			}
+			return
+		}
+		if len(d.Sources) == 0 {
+			t.Error("a configuration without source was taken")
+		}
+	})
+}
+
+func TestReadmeCommandsExist(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"run", "test"} {
+		if !strings.Contains(string(readme), "make "+word) || !strings.Contains(string(makefile), "\n"+word+":") {
+			t.Errorf("make %s is not in README and Makefile", word)
+		}
+	}
+	if n := strings.Count(string(readme), "\n"); n > 100 {
+		t.Errorf("README has %d lines: two screens are the limit", n)
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tegracast/pipeline/rtp"
+)
+
+// verdict is what probe --json prints.
+type verdict struct {
+	Clean bool `json:"clean"`
+	rtp.ReceiverStats
+}
+
+func (p *process) verdict(t *testing.T) (v verdict) {
+	t.Helper()
+	if err := json.Unmarshal(p.out.Bytes(), &v); err != nil {
+		t.Fatalf("%v in %s\nstderr: %s", err, p.out.String(), p.err.String())
+	}
+	return v
+}
+
+// books reads the summary of serve: for every line "NAME: captured N = delivered N + dropped N" the sum must hold.
+func books(t *testing.T, out string) map[string][3]int {
+	t.Helper()
+	got := map[string][3]int{}
+	for _, m := range regexp.MustCompile(`(?m)^(\w+): captured (\d+) = delivered (\d+) \+ dropped (\d+)`).FindAllStringSubmatch(out, -1) {
+		var n [3]int
+		for i := range n {
+			n[i], _ = strconv.Atoi(m[i+2])
+		}
+		if n[0] != n[1]+n[2] {
+			t.Errorf("%s: the sum does not add up", m[0])
+		}
+		got[m[1]] = n
+	}
+	return got
+}
+
+// The default appliance, 1080p at 30 frames/s, received for ten seconds: nothing lost, every CRC right.
+func TestDefaultStream(t *testing.T) {
+	dir := t.TempDir()
+	p := ports(t, 2)
+	text := strings.NewReplacer(":5004", fmt.Sprint(":", p[0]), ":5006", fmt.Sprint(":", p[1])).Replace(string(defaultYAML))
+	serve := startProgram(t, "serve", "--config", write(t, "default.yaml", text), "--sdp-dir", dir)
+	await(t, filepath.Join(dir, "jpeg.sdp"))
+	raw := startProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", "10s", "--json")
+	jpeg := startProgram(t, "probe", "--sdp", filepath.Join(dir, "jpeg.sdp"), "--duration", "10s", "--json")
+	for name, probe := range map[string]*process{"raw": raw, "jpeg": jpeg} {
+		status := probe.wait(t, 30*time.Second)
+		v := probe.verdict(t)
+		t.Logf("%s: %d frames, latency %v", name, v.Frames, v.Latency)
+		if status != 0 || !v.Clean || v.Lost != 0 || v.Matched != v.Frames || v.Frames < 50 {
+			t.Errorf("%s: status %d, %+v", name, status, v)
+		}
+	}
+	serve.stop(t)
+	n := books(t, serve.out.String())
+	if len(n) != 2 {
+		t.Errorf("summary:\n%s", serve.out.String())
+	}
+	used := serve.ProcessState.UserTime() + serve.ProcessState.SystemTime()
+	t.Logf("cpu %.1f s for %d frames\n%s", used.Seconds(), n["raw"][0], serve.out.String())
+}
+
+const twoYAML = `
+memory: host
+sources:
+  - name: camera
+    model: { width: 320, height: 240, rate: 60 }
+isp:
+  - name: isp
+outputs:
+  - name: one
+    rtp: { payload: raw, destinations: ["127.0.0.1:%d"], checksum: true }
+  - name: two
+    rtp: { payload: raw, destinations: ["127.0.0.1:%d", "127.0.0.1:%d"], checksum: true }
+`
+
+// A receiver that is killed disturbs nobody: neither its stream's other destination nor the other output.
+func TestKilledReceiver(t *testing.T) {
+	dir := t.TempDir()
+	p := ports(t, 3)
+	serve := startProgram(t, "serve", "--config", write(t, "two.yaml", fmt.Sprintf(twoYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
+	one, two, other := filepath.Join(dir, "one.sdp"), filepath.Join(dir, "two.sdp"), filepath.Join(dir, "other.sdp")
+	await(t, two)
+	retarget(t, two, other, p[1], p[2])
+	victim := startProgram(t, "probe", "--sdp", two, "--duration", "60s", "--json")
+	witnesses := []*process{
+		startProgram(t, "probe", "--sdp", one, "--duration", "4s", "--json"),
+		startProgram(t, "probe", "--sdp", other, "--duration", "4s", "--json"),
+	}
+	time.Sleep(1500 * time.Millisecond)
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range witnesses {
+		status := w.wait(t, 20*time.Second)
+		if v := w.verdict(t); status != 0 || v.Frames < 150 || v.Matched != v.Frames {
+			t.Errorf("witness %d: status %d, %+v", i, status, v)
+		}
+	}
+	serve.stop(t)
+	if n := books(t, serve.out.String()); n["one"][1] < 200 || n["two"][1] < 200 {
+		t.Errorf("summary:\n%s", serve.out.String())
+	}
+}
+
+func TestProbeOfSilence(t *testing.T) {
+	dir := t.TempDir()
+	p := ports(t, 3)
+	serve := startProgram(t, "serve", "--config", write(t, "two.yaml", fmt.Sprintf(twoYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
+	sdp := filepath.Join(dir, "one.sdp")
+	await(t, sdp)
+	serve.stop(t)
+	status, out, _ := command(t, "probe", "--sdp", sdp, "--duration", "200ms")
+	if status != exitFailure || !strings.Contains(out, "silence: no packet") {
+		t.Errorf("status %d, %s", status, out)
+	}
+}
