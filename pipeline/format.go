@@ -8,15 +8,11 @@ import (
 // A PixelFormat is the V4L2 FourCC of a picture's layout in memory.
 type PixelFormat uint32
 
-func fourCC(a, b, c, d byte) PixelFormat {
-	return PixelFormat(a) | PixelFormat(b)<<8 | PixelFormat(c)<<16 | PixelFormat(d)<<24
-}
-
 // The layouts that tegracast knows.
-var (
-	RGGB10 = fourCC('R', 'G', '1', '0') // Bayer RGGB, 10 bits in little-endian 16-bit words, upper bits zero
-	UYVY   = fourCC('U', 'Y', 'V', 'Y') // 4:2:2, 8 bits, Cb Y0 Cr Y1
-	I420   = fourCC('Y', 'U', '1', '2') // 4:2:0, 8 bits, planes Y, Cb, Cr; chroma planes have half the stride
+const (
+	RGGB10 PixelFormat = 'R' | 'G'<<8 | '1'<<16 | '0'<<24 // Bayer RGGB, 10 bits in little-endian 16-bit words, upper bits zero
+	UYVY   PixelFormat = 'U' | 'Y'<<8 | 'V'<<16 | 'Y'<<24 // 4:2:2, 8 bits, Cb Y0 Cr Y1
+	I420   PixelFormat = 'Y' | 'U'<<8 | '1'<<16 | '2'<<24 // 4:2:0, 8 bits, planes Y, Cb, Cr; chroma planes have half the stride
 )
 
 func (p PixelFormat) String() string {

@@ -387,7 +387,7 @@ func TestRefusals(t *testing.T) {
 	r := newRig(t, cam, &copier{})
 	r.attach(t, OutputConfig{Name: "a", Sink: &viewer{}, Format: uyvy()})
 	rgb := uyvy()
-	rgb.Pixel = fourCC('R', 'G', 'B', '3')
+	rgb.Pixel = 'R' | 'G'<<8 | 'B'<<16 | '3'<<24
 	wc := newCamera(t, 8, 1, time.Millisecond)
 	wc.format.Memory = MemoryWriteCombined
 	if err := r.AddSource("wc", wc); err != nil {

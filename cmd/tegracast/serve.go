@@ -81,7 +81,7 @@ func (s *stream) announce(e env, dir string) error {
 	if s.config.Payload.V == rtp.JPEG {
 		what = "JPEG (RFC 2435)"
 	}
-	fmt.Fprintf(e.out, "%s: %s to %s, described by %s\n  watch: ffplay -protocol_whitelist file,udp,rtp -fflags nobuffer -i %s\n",
+	fmt.Fprintf(e.out, "%s: %s to %s, described by %s\n  watch: ffplay -protocol_whitelist file,udp,rtp -fflags nobuffer -buffer_size 4194304 -i %s\n",
 		s.name, what, list(s.config.Destinations), file, file)
 	return nil
 }

@@ -60,8 +60,11 @@ func TestJPEGPacketsByTheRFC(t *testing.T) {
 		t.Run(fmt.Sprintf("%dx%d", tt.w, tt.h), func(t *testing.T) {
 			f := testFormat(t, pipeline.I420, tt.w, tt.h, 10)
 			s := testSink(t, Config{Payload: JPEG, Start: testStart(), Checksum: true}, f)
-			for n := range 2 { // the second frame must not keep anything of the first
+			for n := range 3 { // no frame may keep anything of the one before, which is shorter or longer
 				frame := testFrame(f, n)
+				if n%2 == 0 {
+					clear(frame.Bytes)
+				}
 				wire := packets(t, s, frame)
 				quant, scan := rfc2435(t, wire, tt.w, tt.h)
 				file := appendJFIF(nil, tt.w, tt.h, quant, &s.packer.(*jpegPacketizer).parser.huffman)
@@ -139,6 +142,7 @@ func TestJPEGParserRefuses(t *testing.T) {
 		"restart interval": insert(at(0xda), 0xff, 0xdd, 0, 4, 0, 8),
 		"no tables":        slices.Concat(good[:at(0xdb)], good[at(0xc0):]),
 		"no Huffman":       slices.Concat(good[:at(0xc4)], good[at(0xda):]),
+		"a third table":    edit(at(0xc0)+18, 0),
 		"swapped tables":   edit(at(0xda)+6, 0x11),
 		"no EOI":           good[:len(good)-2],
 		"bytes after EOI":  append(slices.Clone(good), 0),

@@ -20,7 +20,7 @@ const peerFrames = 10
 // A peer is another implementation that writes the frames of an SDP file to another file and ends by itself.
 type peer struct {
 	program string
-	debian  string // packages that have it
+	debian  string   // packages that have it
 	heard   []string // of RTCP, in its log
 	args    func(sdp, out string, m Media) []string
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -122,6 +123,7 @@ func receive(t testing.TB, s *Sink, onFrame func([]byte, FrameInfo), iface strin
 
 func TestLoopbackEveryChecksumMatches(t *testing.T) {
 	multicast := func(port int) string { return fmt.Sprintf("239.255.77.%d:%d", port%250+1, port) }
+	sourced := func(port int) string { return fmt.Sprintf("232.255.77.%d:%d", port%250+1, port) }
 	unicast := func(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 	for name, tt := range map[string]struct {
 		p     Payload
@@ -131,6 +133,7 @@ func TestLoopbackEveryChecksumMatches(t *testing.T) {
 		"raw":       {Raw, unicast, ""},
 		"jpeg":      {JPEG, unicast, ""},
 		"multicast": {Raw, multicast, "lo"},
+		"sourced":   {JPEG, sourced, "lo"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -255,18 +258,31 @@ func TestReceiverErrors(t *testing.T) {
 	}
 }
 
-func TestSourceSpecificMulticast(t *testing.T) {
-	f := testFormat(t, pipeline.UYVY, 64, 48, 30)
-	text := describe(t, Config{}, f, fmt.Sprintf("232.1.77.1:%d", evenPort(t)), "127.0.0.1")
-	m, err := ParseSDP([]byte(text))
+// TestOtherSourcesAreNotHeard joins a group for a source that is not us.
+func TestOtherSourcesAreNotHeard(t *testing.T) {
+	f := testFormat(t, pipeline.UYVY, 64, 48, 100)
+	port := evenPort(t)
+	s := testSink(t, Config{Destinations: []string{fmt.Sprintf("232.255.78.%d:%d", port%250+1, port)}, Interface: "lo", TTL: 1}, f)
+	text, err := s.SDP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ParseSDP(text)
 	if err != nil || !m[0].Source.IsValid() {
 		t.Fatalf("%+v %v", m, err)
 	}
+	m[0].Source = netip.MustParseAddr("203.0.113.9")
 	r, err := NewReceiver(ReceiverConfig{Media: m[0], Interface: "lo", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Close(); err != nil {
+	send(t, s, testFrame(f, 0))
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if err := r.Run(ctx); err != nil {
 		t.Error(err)
+	}
+	if st := r.Stats(); st.Packets != 0 {
+		t.Errorf("%+v", st)
 	}
 }

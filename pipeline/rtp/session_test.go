@@ -239,14 +239,14 @@ func TestLatencyFromSenderReports(t *testing.T) {
 	}
 }
 
-// TestJitter is RFC 3550 A.8 by hand: transit times 0, 160, 0 and 0 ticks give J = 160, 160+160-10, 310-19.
+// TestJitter is RFC 3550 A.8 by hand: transit times 0, 168, 0 and 0 ticks give J = 168, 168+168-11, 325-20.
 func TestJitter(t *testing.T) {
 	s := newSession(Media{Payload: JPEG, PayloadType: 26}, nil)
 	base := time.Unix(1700000000, 0)
-	for i, late := range []time.Duration{0, 160, 0, 0} {
+	for i, late := range []time.Duration{0, 168, 0, 0} {
 		s.header.Timestamp = mediaClock(base) + uint32(3000*i)
 		s.time(base.Add((time.Duration(3000*i) + late) * time.Second / clockRate).Add(time.Microsecond))
-		if want := [4]uint32{0, 160, 310, 291}[i]; s.jitter != want {
+		if want := [4]uint32{0, 168, 325, 305}[i]; s.jitter != want {
 			t.Fatalf("packet %d: jitter %d/16, want %d/16", i, s.jitter, want)
 		}
 	}
@@ -306,6 +306,109 @@ func TestSequence(t *testing.T) {
 				t.Fatalf("%d bits, step %d, number %#x: verdict %d, lost %d; want %d, %d", bits, i, step.n, got, s.lost(), step.want, step.lost)
 			}
 		}
+	}
+}
+
+// TestSequenceForgets goes once around the window of duplicates, and then leaves numbers out.
+func TestSequenceForgets(t *testing.T) {
+	s := newSequence(32)
+	for n := range uint32(window) {
+		s.update(n)
+	}
+	s.update(window + 10)
+	if v := s.update(window + 5); v != reordered || s.lost() != 9 {
+		t.Errorf("verdict %d, lost %d", v, s.lost())
+	}
+	s.update(3 * window)
+	if v := s.update(3*window - 1); v != reordered {
+		t.Errorf("verdict %d after a gap longer than the window", v)
+	}
+}
+
+// TestMalformedPayloads changes one packet of a frame in a way that its RFC forbids.
+func TestMalformedPayloads(t *testing.T) {
+	for name, tt := range map[string]struct {
+		p      Payload
+		change func(b []byte) []byte
+	}{
+		"cut before the line header": {Raw, func(b []byte) []byte { return b[:15] }},
+		"cut data":                   {Raw, func(b []byte) []byte { return b[:100] }},
+		"length of no pixel group":   {Raw, func(b []byte) []byte { b[15] = 2; return b }},
+		"offset in a pixel group":    {Raw, func(b []byte) []byte { b[15], b[19] = 4, 1; return b }},
+		"offset beyond the line":     {Raw, func(b []byte) []byte { b[19] = 2; return b }},
+		"line beyond the picture":    {Raw, func(b []byte) []byte { b[17] = 24; return b }},
+		"second field":               {Raw, func(b []byte) []byte { b[16] |= 0x80; return b }},
+		"continued beyond the end":   {Raw, func(b []byte) []byte { b[18] |= 0x80; return b[:22] }},
+		"no payload":                 {Raw, func(b []byte) []byte { return b[:12] }},
+		"cut RTP header":             {Raw, func(b []byte) []byte { return b[:11] }},
+		"version 1":                  {Raw, func(b []byte) []byte { b[0] = 1 << 6; return b }},
+		"padding of nothing":         {Raw, func(b []byte) []byte { b[0] |= 1 << 5; b[len(b)-1] = 0; return b }},
+		"padding beyond the start":   {Raw, func(b []byte) []byte { b[0] |= 1 << 5; b[len(b)-1] = 255; return b[:30] }},
+		"cut JPEG header":            {JPEG, func(b []byte) []byte { return b[:19] }},
+		"no scan":                    {JPEG, func(b []byte) []byte { return b[:20] }},
+		"type 0":                     {JPEG, func(b []byte) []byte { b[16] = 0; return b }},
+		"Q without tables":           {JPEG, func(b []byte) []byte { b[17] = 90; return b }},
+		"another Q":                  {JPEG, func(b []byte) []byte { b[17] = 254; return b }},
+		"width 0":                    {JPEG, func(b []byte) []byte { b[18] = 0; return b }},
+		"offset 0 again, no tables":  {JPEG, func(b []byte) []byte { b[13], b[14], b[15] = 0, 0, 0; return b }},
+		"offset beyond the end":      {JPEG, func(b []byte) []byte { b[13] = 0xff; b[14] = 0xff; return b }},
+	} {
+		x := newFeed(t, tt.p, 2)
+		x.send(0, nil)
+		wire := packets(t, x.sink, x.frames[1])
+		count := len(wire)
+		for i, b := range wire {
+			if i == 1 {
+				b = tt.change(b)
+			}
+			x.s.packet(b, x.now)
+		}
+		if st := x.s.snapshot(); st.Malformed != 1 || st.Frames != 1 || st.Packets+1 < uint64(count) {
+			t.Errorf("%s: %+v", name, st)
+		}
+	}
+}
+
+// TestHostileMarkers sends JPEG fragments that disagree about the frame's end.
+func TestHostileMarkers(t *testing.T) {
+	x := newFeed(t, JPEG, 1)
+	wire := packets(t, x.sink, x.frames[0])
+	if len(wire) < 4 {
+		t.Fatal("too few packets")
+	}
+	last := wire[len(wire)-1]
+	x.s.packet(wire[0], x.now)
+	x.s.packet(last, x.now)
+	wire[1][1] |= 0x80 // a second end, before the first
+	x.s.packet(wire[1], x.now)
+	if st := x.s.snapshot(); st.Malformed != 1 || st.Packets != 3 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestOtherSendersPackets are legal, though ours are not like them: several lines in a packet, padding, EOI sent.
+func TestOtherSendersPackets(t *testing.T) {
+	x := newFeed(t, Raw, 1)
+	wire := packets(t, x.sink, x.frames[0])
+	for i := 0; i < len(wire); i += 2 { // two lines in a packet, padded
+		a, b := wire[i], wire[i+1]
+		p := slices.Concat(a[:20], b[14:20], a[20:], b[20:], []byte{0, 0, 0, 4})
+		p[0] |= 1 << 5
+		p[18] |= 0x80
+		x.s.packet(p, x.now)
+	}
+	if len(x.got) != 1 || !bytes.Equal(x.got[0], lines(x.frames[0])) {
+		t.Errorf("two lines a packet: %d frames", len(x.got))
+	}
+	x = newFeed(t, JPEG, 1)
+	wire = packets(t, x.sink, x.frames[0])
+	n := len(wire) - 1
+	wire[n] = append(wire[n], 0xff, 0xd9)
+	for _, b := range wire {
+		x.s.packet(b, x.now)
+	}
+	if len(x.got) != 1 || !bytes.HasSuffix(x.got[0], []byte{0xff, 0xd9}) || bytes.HasSuffix(x.got[0], []byte{0xff, 0xd9, 0xff, 0xd9}) {
+		t.Error("EOI sent by the sender")
 	}
 }
 

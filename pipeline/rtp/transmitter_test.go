@@ -176,6 +176,10 @@ func TestAKilledReceiverComesBack(t *testing.T) {
 	if st.Refused < 5 || st.Cut != 5 || st.Packets > 50 || !strings.Contains(st.LastError, "nobody listens") {
 		t.Errorf("%+v", st)
 	}
+	// A refusal that waits from long ago must not cost a frame.
+	if _, err := unix.Write((*s.sender.dests.Load())[0].fd, []byte{0}); err != nil {
+		t.Fatal(err)
+	}
 	ua, _ := net.ResolveUDPAddr("udp4", addrA)
 	again, err := net.ListenUDP("udp4", ua)
 	if err != nil {
@@ -270,13 +274,13 @@ func TestIPv6(t *testing.T) {
 func TestSmallBufferWarns(t *testing.T) {
 	_, addr := listener(t)
 	var log bytes.Buffer
-	f := testFormat(t, pipeline.UYVY, 16384, 16384, 1)
+	f := testFormat(t, pipeline.UYVY, 8192, 8192, 1)
 	s, err := NewSink(Config{Destinations: []string{addr}, Pacing: PaceBurst, Logger: slog.New(slog.NewTextHandler(&log, nil))}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	if want := "sysctl -w net.core.wmem_max=536870912"; !strings.Contains(log.String(), want) {
+	if want := "sysctl -w net.core.wmem_max=134217728"; !strings.Contains(log.String(), want) {
 		t.Errorf("log %q lacks %q", log.String(), want)
 	}
 }
