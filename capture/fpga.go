@@ -50,7 +50,7 @@ type FPGACamera struct {
 	ring     *xdma.Ring
 	surfaces []*Surface
 	pool     *pipeline.Pool
-	clock    clock
+	clock    Clock
 	revoked  chan struct{}
 	refused  atomic.Uint64 // complete frames whose pixels did not match their CRC
 	freeErr  atomic.Pointer[error]
@@ -181,7 +181,7 @@ func (c *FPGACamera) Run(ctx context.Context, emit func(*pipeline.Frame)) (err e
 	if err := c.camera.Start(); err != nil {
 		return err
 	}
-	c.clock.pair(c.camera)
+	c.clock.Update(c.camera.Timestamp)
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -248,7 +248,8 @@ func (c *FPGACamera) take(done xdma.Completion, emit func(*pipeline.Frame)) erro
 		return nil
 	}
 	f.Sequence = trailer.Sequence
-	f.Times.ExposureStart, f.Times.ExposureEnd = c.clock.at(trailer.Start), c.clock.at(trailer.End)
+	f.Times.ExposureStart, f.Times.Uncertainty = c.clock.At(trailer.Start)
+	f.Times.ExposureEnd, _ = c.clock.At(trailer.End)
 	f.Times.Captured = now
 	if trailer.Flags&fpga.FlagPadded != 0 {
 		f.Flags |= pipeline.FlagPadded

@@ -9,8 +9,9 @@ import (
 type Times struct {
 	ExposureStart time.Time // by the FPGA's clock, mapped to this machine's
 	ExposureEnd   time.Time
-	Captured      time.Time // DMA done, as observed by the CPU
-	Processed     time.Time // written by the stage that made the frame
+	Uncertainty   time.Duration // of the exposure times
+	Captured      time.Time     // DMA done, as observed by the CPU
+	Processed     time.Time     // written by the stage that made the frame
 }
 
 // FrameFlags are conditions of one frame.
