@@ -73,6 +73,7 @@ type consumer struct {
 	queue   *Queue
 	account *Account
 	rate    limiter
+	holds   int  // frames that it may hold at a time: those that wait, and those in its hands
 	take    bool // used by the point's own goroutine between deciding and handing over
 }
 
@@ -80,7 +81,7 @@ func (p *point) add(c *consumer) {
 	list := append([]*consumer{}, *p.consumers.Load()...)
 	list = append(list, c)
 	p.consumers.Store(&list)
-	p.depth += len(c.queue.ring) + 1
+	p.depth += c.holds
 }
 
 func (p *point) remove(c *consumer) {
@@ -91,7 +92,7 @@ func (p *point) remove(c *consumer) {
 		}
 	}
 	p.consumers.Store(&list)
-	p.depth -= len(c.queue.ring) + 1
+	p.depth -= c.holds
 }
 
 // decide asks every consumer whether the rate that it asked for lets this frame through.

@@ -70,7 +70,13 @@ func (o *Output) connect() error {
 	}
 	account := NewAccount(o.cfg.Name, o.graph.cfg.Recorder)
 	o.point, o.stage = p, stage
-	o.consumer = &consumer{queue: NewQueue(o.cfg.Depth, o.cfg.Policy, account), account: account, rate: newLimiter(p.format.Rate, o.cfg.Rate)}
+	o.consumer = &consumer{
+		queue: NewQueue(o.cfg.Depth, o.cfg.Policy, account), account: account,
+		rate: newLimiter(p.format.Rate, o.cfg.Rate), holds: o.cfg.Depth + 1,
+	}
+	if h, ok := o.cfg.Sink.(Holder); ok {
+		o.consumer.holds = o.cfg.Depth + h.Holds()
+	}
 	if stage == nil {
 		return o.graph.tap(p, o.consumer)
 	}

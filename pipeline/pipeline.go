@@ -38,3 +38,6 @@ type DeviceReader interface{ ReadsOnDevice() bool }
 // Slotted is implemented by sources whose slots are limited by hardware: the graph refuses an output that could hold
 // so many of them that the source would starve.
 type Slotted interface{ Slots() int }
+
+// Holder is implemented by sinks that hold more than one frame at a time, besides those that wait in the queue.
+type Holder interface{ Holds() int }

@@ -16,11 +16,12 @@ const (
 	EventDelivered              // an output is done with the frame
 	EventDrop                   // the argument is the DropReason
 	EventLost                   // the source saw a gap; the argument is the number of lost frames
-	EventFault                  // the argument is the source's own code
+	EventFault                  // the source met a fault; the argument counts its attempts to recover
+	EventState                  // the source changed its state; the argument is the new one
 )
 
 func (e Event) String() string {
-	return [...]string{"captured", "processed", "delivered", "dropped", "lost", "fault"}[e]
+	return [...]string{"captured", "processed", "delivered", "dropped", "lost", "fault", "state"}[e]
 }
 
 type entry struct {

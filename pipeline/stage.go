@@ -36,7 +36,7 @@ type retiree struct {
 func newStageNode(g *Graph, name string, st Stage, from *point, depth int) *stageNode {
 	account := NewAccount(name, g.cfg.Recorder)
 	n := &stageNode{graph: g, name: name, stage: st, from: from, outs: make([]*Frame, maxPorts), retired: make(chan retiree, 2)}
-	n.consumer = &consumer{queue: NewQueue(depth, Latest, account), account: account}
+	n.consumer = &consumer{queue: NewQueue(depth, Latest, account), account: account, holds: max(depth, 1) + 1}
 	n.portList.Store(&[]*point{})
 	return n
 }

@@ -123,7 +123,7 @@ func (r *Receiver) Run(ctx context.Context) error {
 			err = nil
 		}
 		if err == nil {
-			err = r.drain()
+			err = r.drain(fds[0].Revents != 0, fds[1].Revents != 0)
 		}
 		r.tell()
 		r.publish()
@@ -134,8 +134,8 @@ func (r *Receiver) Run(ctx context.Context) error {
 }
 
 // drain takes what has come, at most a few milliseconds' worth of it.
-func (r *Receiver) drain() error {
-	for range 16 {
+func (r *Receiver) drain(rtp, rtcp bool) error {
+	for i := 0; rtp && i < 16; i++ {
 		n, err := r.batch.receive(r.rtp)
 		if err != nil {
 			return os.NewSyscallError("recvmmsg", err)
@@ -153,7 +153,7 @@ func (r *Receiver) drain() error {
 			break
 		}
 	}
-	for range 16 {
+	for i := 0; rtcp && i < 16; i++ {
 		b := r.batch.spare()
 		n, from, err := unix.Recvfrom(r.rtcp, b, unix.MSG_DONTWAIT)
 		if err != nil || n == 0 {

@@ -65,6 +65,9 @@ func (s *Sink) Accepts(f pipeline.Format) bool {
 	return f == s.format
 }
 
+// Holds implements pipeline.Holder: one frame for each train.
+func (s *Sink) Holds() int { return len(s.trains) }
+
 // job is a train with the frame that it points into.
 type job struct {
 	train *Train

@@ -155,7 +155,7 @@ func dial(dest netip.AddrPort, c Config, buffer int) (fd, granted int, err error
 func connectError(dest netip.AddrPort, err error) error {
 	remedy := ""
 	switch {
-	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EADDRNOTAVAIL):
 		remedy = fmt.Sprintf(": no route: see ip route get %s; for multicast set the interface", dest.Addr())
 	case errors.Is(err, unix.EINVAL) && dest.Addr().IsLinkLocalUnicast():
 		remedy = fmt.Sprintf(": a link-local address needs its interface: [%s%%eth0]", dest.Addr().WithZone(""))
