@@ -1,6 +1,6 @@
 package fpga
 
-// A FourCC is the V4L2 code of a raw sensor format, as it stands in the camera's FORMAT register and in the trailer
+// A FourCC is the V4L2 code of a frame's format, as it stands in the camera's FORMAT register and in the trailer
 // (Linux include/uapi/linux/videodev2.h). Samples of more than 8 bits lie in little-endian 16-bit words with the
 // upper bits zero.
 type FourCC uint32
@@ -24,7 +24,7 @@ func (f FourCC) String() string {
 // docs/fpga-interface.md.
 func (f FourCC) Bits() int {
 	switch f.String() {
-	case "RGGB", "GRBG", "GBRG", "BA81", "GREY":
+	case "RGGB", "GRBG", "GBRG", "BA81", "GREY", "UYVY":
 		return 8
 	case "RG10", "BA10", "GB10", "BG10", "Y10 ":
 		return 10
@@ -38,7 +38,14 @@ func (f FourCC) Bits() int {
 	return 0
 }
 
-// SampleBytes is the number of bytes of a sample in memory: 1 up to 8 bits, 2 above, 0 for an unknown format.
+// SampleBytes is the number of bytes of a sample in memory: 1 up to 8 bits, 2 above, 0 for an unknown format. For UYVY
+// it is those of a pixel: luma and one of the colour differences.
 func (f FourCC) SampleBytes() int {
+	if !f.Sensor() && f.Bits() > 0 {
+		return 2
+	}
 	return (f.Bits() + 7) / 8
 }
+
+// Sensor says whether the format is one that a sensor delivers, and not one of processed pictures.
+func (f FourCC) Sensor() bool { return f.Bits() > 0 && f.String() != "UYVY" }

@@ -160,7 +160,7 @@ func FuzzParseTrailer(f *testing.F) {
 func TestFourCC(t *testing.T) {
 	for s, want := range map[string][2]int{
 		"RGGB": {8, 1}, "BA81": {8, 1}, "RG10": {10, 2}, "BA10": {10, 2}, "GB12": {12, 2}, "GR14": {14, 2},
-		"BYR2": {16, 2}, "Y10 ": {10, 2}, "UYVY": {0, 0}, "\x00\x00\x00\x00": {0, 0},
+		"BYR2": {16, 2}, "Y10 ": {10, 2}, "UYVY": {8, 2}, "YU12": {0, 0}, "\x00\x00\x00\x00": {0, 0},
 	} {
 		f := NewFourCC([4]byte([]byte(s)))
 		if f.Bits() != want[0] || f.SampleBytes() != want[1] {

@@ -73,8 +73,9 @@ type consumer struct {
 	queue   *Queue
 	account *Account
 	rate    limiter
-	holds   int  // frames that it may hold at a time: those that wait, and those in its hands
-	take    bool // used by the point's own goroutine between deciding and handing over
+	user    SlotUser // the sink, if it wants to know the slots
+	holds   int      // frames that it may hold at a time: those that wait, and those in its hands
+	take    bool     // used by the point's own goroutine between deciding and handing over
 }
 
 func (p *point) add(c *consumer) {

@@ -77,14 +77,19 @@ func (o *Output) connect() error {
 	if h, ok := o.cfg.Sink.(Holder); ok {
 		o.consumer.holds = o.cfg.Depth + h.Holds()
 	}
+	user, uses := o.cfg.Sink.(SlotUser)
+	o.consumer.user = user
 	if stage == nil {
+		if uses {
+			return fmt.Errorf("%w: it needs slots of its own, which %s does not give: take the frames from a stage", ErrMemory, p.node)
+		}
 		return o.graph.tap(p, o.consumer)
 	}
 	// Between two frames of the stage, so that its books and the output's begin at the same frame.
 	stage.mu.Lock()
 	defer stage.mu.Unlock()
 	p.add(o.consumer)
-	if err := stage.provision(p); err != nil {
+	if err := stage.provision(p, o.consumer); err != nil {
 		p.remove(o.consumer)
 		return err
 	}

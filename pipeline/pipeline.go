@@ -41,3 +41,10 @@ type Slotted interface{ Slots() int }
 
 // Holder is implemented by sinks that hold more than one frame at a time, besides those that wait in the queue.
 type Holder interface{ Holds() int }
+
+// SlotUser is implemented by sinks that must know the memory of their frames beforehand, to pin it for a device.
+// UseSlot is called once for each slot, with the index that Frame.Slot will give, before a frame comes in it. Such a
+// sink is attached to a stage; a source's slots belong to the source.
+type SlotUser interface {
+	UseSlot(index int, s Slot) error
+}

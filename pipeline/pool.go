@@ -63,6 +63,16 @@ func (p *Pool) grow(slots []Slot) {
 	}
 }
 
+// slot returns slot i, or false when there are fewer.
+func (p *Pool) slot(i int) (Slot, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i >= len(p.slots) {
+		return Slot{}, false
+	}
+	return p.slots[i], true
+}
+
 // Len is the number of slots.
 func (p *Pool) Len() int {
 	p.mu.Lock()

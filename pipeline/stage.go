@@ -72,12 +72,35 @@ func (n *stageNode) port(want Format) (*point, error) {
 }
 
 // provision makes sure that the port's pool has a slot for every frame that its consumers may hold and two for the
-// stage to write into, so that no output can take another one's slots.
-func (n *stageNode) provision(p *point) error {
+// stage to write into, so that no output can take another one's slots. newcomer is told of the slots that are there,
+// everybody of those that are added.
+func (n *stageNode) provision(p *point, newcomer *consumer) error {
+	if newcomer.user != nil {
+		for i := 0; ; i++ {
+			s, ok := p.pool.slot(i)
+			if !ok {
+				break
+			}
+			if err := newcomer.user.UseSlot(i, s); err != nil {
+				return err
+			}
+		}
+	}
 	for p.pool.Len() < p.depth+2 {
 		s, err := n.graph.cfg.Allocator.AllocSlot(p.format)
 		if err != nil {
 			return fmt.Errorf("stage %s: output slot of %d bytes: %w", n.name, p.format.Size(), err)
+		}
+		for _, c := range *p.consumers.Load() {
+			if c.user == nil {
+				continue
+			}
+			if err := c.user.UseSlot(p.pool.Len(), s); err != nil {
+				if s.Close != nil {
+					err = errors.Join(err, s.Close())
+				}
+				return err
+			}
 		}
 		p.pool.grow([]Slot{s})
 	}

@@ -157,6 +157,8 @@ func FuzzConfig(f *testing.F) {
 	f.Add(defaultYAML)
 	f.Add([]byte("sources: [{name: a, model: {rate: 30000/1001}}]\noutputs: []\n"))
 	f.Add([]byte("sources: &a [*a]\n"))
+	f.Add([]byte("sources: !00000 ")) // the library panics
+	f.Add([]byte(""))
 	f.Add([]byte("outputs:\n  - rtp: {mtu: 1e99}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d, err := parseConfig("fuzz.yaml", text)

@@ -6,6 +6,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -144,13 +145,17 @@ func readConfig(path string) (*document, error) {
 	return d, nil
 }
 
-func parseConfig(path string, text []byte) (*document, error) {
-	d := &document{path: path}
-	var err error
+func parseConfig(path string, text []byte) (d *document, err error) {
+	d = &document{path: path}
+	defer func() { // a file must not end the program, whatever it does to the library
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%s:1:1: the YAML library cannot read this file: %v", path, r)
+		}
+	}()
 	if d.tree, err = parser.ParseBytes(text, 0); err != nil {
 		return nil, d.located(err)
 	}
-	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(&d.Config); err != nil {
+	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(&d.Config); err != nil && !errors.Is(err, io.EOF) {
 		return nil, d.located(err)
 	}
 	return d, d.check()

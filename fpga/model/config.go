@@ -1,10 +1,11 @@
 // Package model is the FPGA in software: AMD's XDMA IP as its registers are seen from the host (PG195), and behind
-// it a block RAM or a camera. It is written from the register tables and docs/fpga-interface.md alone and shares no
+// it block RAM, cameras and sinks for frames. It is written from the register tables and docs/fpga-interface.md alone and shares no
 // code with the driver, so that each can show the other's mistakes.
 package model
 
 import (
 	"fmt"
+	"math"
 
 	"tegracast/fpga"
 )
@@ -21,7 +22,7 @@ type Interface int
 
 const (
 	MemoryMapped Interface = iota // AXI4: the block RAM
-	Stream                        // AXI4-Stream: the camera, or the stream channel of the other direction
+	Stream                        // AXI4-Stream: a camera, a frame sink, or the stream channel of the other direction
 )
 
 // Sizes of the device.
@@ -31,9 +32,10 @@ const (
 	MaxChannels    = 4        // each way
 	BeatBytes      = 16       // width of the data path (128 bits)
 	ClockHz        = 250e6    // of the data path: the cycle counters
-	FrameBuffers   = 2        // frames that the camera's frame memory holds
+	FrameBuffers   = 2        // frames that a camera's frame memory holds
 	maxBlockRAM    = 256 << 20
 	userInterrupts = 16
+	maxPPM         = 10_000
 )
 
 // Config is a device. Loopback and Camera return the two usual ones.
@@ -47,10 +49,20 @@ type Config struct {
 	// BAR; 0 is 64 KiB.
 	RAM int
 
-	// Sensor feeds the first C2H stream channel and puts the camera block into the user BAR; nil is no camera.
-	// A stream channel without camera carries what the H2C stream channel of the same number sends; a stream H2C
-	// channel without such a partner swallows its data.
-	Sensor *Sensor
+	// Sensors are the cameras: sensor n feeds the nth of the C2H stream channels and puts its camera block at
+	// n * fpga.CameraBlock into the user BAR. A C2H stream channel without camera carries what the H2C stream channel
+	// of the same number sends; a stream H2C channel without such a partner swallows its data.
+	Sensors []*Sensor
+
+	// Sinks puts a frame sink behind H2C stream channels, by their number: it checks the frames that the host sends
+	// (Device.Received).
+	Sinks map[int]SinkConfig
+
+	// Faults is what goes wrong; the zero value is nothing.
+	Faults FaultPlan
+
+	// ClockPPM is how much faster than Clock the timestamp counter runs, in parts per million (Device.SetClockPPM).
+	ClockPPM float64
 
 	// PollNeedsLog asks for desc_completed logging in Control before a poll-mode write-back is made, as PG195 has
 	// it; public drivers do not set the bit, so it is off by default.
@@ -62,9 +74,13 @@ func Loopback(bus Bus) Config {
 	return Config{Bus: bus, H2C: []Interface{MemoryMapped}, C2H: []Interface{MemoryMapped}}
 }
 
-// Camera is a device whose C2H stream channel 0 delivers the sensor's frames.
-func Camera(bus Bus, s *Sensor) Config {
-	return Config{Bus: bus, H2C: []Interface{Stream}, C2H: []Interface{Stream}, Sensor: s}
+// Camera is a device whose C2H stream channels deliver the sensors' frames, one each.
+func Camera(bus Bus, sensors ...*Sensor) Config {
+	c := Config{Bus: bus, H2C: []Interface{Stream}, Sensors: sensors}
+	for range sensors {
+		c.C2H = append(c.C2H, Stream)
+	}
+	return c
 }
 
 func (c *Config) check() error {
@@ -80,6 +96,16 @@ func (c *Config) check() error {
 	if c.RAM < BeatBytes || c.RAM > maxBlockRAM || c.RAM%BeatBytes != 0 {
 		return fmt.Errorf("model: block RAM of %d bytes, want a multiple of %d up to %d", c.RAM, BeatBytes, maxBlockRAM)
 	}
+	if math.IsNaN(c.ClockPPM) || math.Abs(c.ClockPPM) > maxPPM {
+		return fmt.Errorf("model: a clock that is off by %g ppm, want up to %d either way", c.ClockPPM, maxPPM)
+	}
+	if err := c.Faults.check(); err != nil {
+		return err
+	}
+	return c.checkChannels()
+}
+
+func (c *Config) checkChannels() error {
 	streams := 0
 	for dir, list := range map[fpga.Direction][]Interface{fpga.H2C: c.H2C, fpga.C2H: c.C2H} {
 		if len(list) < 1 || len(list) > MaxChannels {
@@ -94,8 +120,21 @@ func (c *Config) check() error {
 			}
 		}
 	}
-	if c.Sensor != nil && streams == 0 {
-		return fmt.Errorf("model: a sensor needs a C2H stream channel, C2H has none")
+	if len(c.Sensors) > streams {
+		return fmt.Errorf("model: %d sensors need as many C2H stream channels, C2H has %d", len(c.Sensors), streams)
+	}
+	for i, s := range c.Sensors {
+		if s == nil {
+			return fmt.Errorf("model: sensor %d is nil", i)
+		}
+	}
+	for i, s := range c.Sinks {
+		if i < 0 || i >= len(c.H2C) || c.H2C[i] != Stream {
+			return fmt.Errorf("model: a frame sink on H2C channel %d, which is no stream channel", i)
+		}
+		if err := s.check(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

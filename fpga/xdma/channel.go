@@ -1,8 +1,9 @@
 package xdma
 
 import (
-	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"tegracast/fpga"
@@ -10,102 +11,195 @@ import (
 
 // channel is one DMA channel's registers.
 type channel struct {
-	dev     *Device
-	dir     fpga.Direction
-	index   int
-	base    uint32 // of the channel block
-	sgdma   uint32 // of the channel's SGDMA block
-	common  uint32 // the channel's bit in the common SGDMA block
-	bit     uint32 // the channel's bit in the IRQ block
-	vector  int
-	stream  bool
-	version int
+	dev        *Device
+	dir        fpga.Direction
+	index      int
+	base       uint32 // of the channel block
+	sgdma      uint32 // of the channel's SGDMA block
+	common     uint32 // the channel's bit in the common SGDMA block
+	bit        uint32 // the channel's bit in the IRQ block
+	vector     int
+	stream     bool
+	identifier uint32
+
+	used  atomic.Bool // somebody has it
+	dirty atomic.Bool // it must be recovered before it is started
 }
 
 func (c *channel) read(off uint32) uint32     { return c.dev.regs.Read32(c.base + off) }
 func (c *channel) write(off uint32, v uint32) { c.dev.regs.Write32(c.base+off, v) }
 func (c *channel) sgWrite(off, v uint32)      { c.dev.regs.Write32(c.sgdma+off, v) }
 
+// commonWrite writes the channel's bit to a register of the common SGDMA block.
+func (c *channel) commonWrite(off uint32) { c.dev.regs.Write32(targetSGDMA<<12|off, c.common) }
+
 func (c *channel) errorf(err error, format string, a ...any) error {
 	return fmt.Errorf("%s channel %d: %w: %s", c.dir, c.index, err, fmt.Sprintf(format, a...))
 }
 
-// start arms the channel at the first descriptor: clear Run, clear the status, unmask, give the address, set Run.
-func (c *channel) start(first uint64, adjacent int) error {
+// goneError is for registers that cannot read all ones while the device is there.
+func (c *channel) goneError(while string) error {
+	c.dirty.Store(true)
+	return c.errorf(ErrGone, "while %s", while)
+}
+
+// claim makes the caller the channel's only user until release.
+func (c *channel) claim() error {
+	if c.used.Swap(true) {
+		return c.errorf(ErrBusy, "another transfer or ring uses it")
+	}
+	return nil
+}
+
+func (c *channel) release() { c.used.Store(false) }
+
+// start arms the channel at the first descriptor: clear Run, clear the status, unmask, give the address, set Run. poll
+// is the bus address for the poll-mode write-back, if that is used.
+func (c *channel) start(first uint64, adjacent int, poll uint64) error {
+	if c.dirty.Load() {
+		if err := c.recover(); err != nil {
+			return err
+		}
+	}
 	c.write(regControlW1C, controlRun)
-	c.read(regStatusClear)
-	c.write(regIntEnable, bitsFatal|bitDescCompleted|bitDescStopped)
-	c.dev.regs.Write32(targetIRQ<<12|regChannelIntEnableW1S, c.bit)
+	switch status := c.read(regStatusClear); {
+	case status == gone:
+		return c.goneError("it was started")
+	case status&statusBusy != 0:
+		c.dirty.Store(true)
+		return c.errorf(ErrBusy, "before it was started, status %#08x", status)
+	}
+	control := uint32(bitsLogged | controlRun) // PG195 asks for desc_completed logging in poll mode
+	if c.dev.cfg.Poll {
+		control |= controlPoll
+		c.write(regPollLow, uint32(poll))
+		c.write(regPollHigh, uint32(poll>>32))
+		c.write(regIntEnable, 0)
+	} else {
+		c.write(regIntEnable, bitsRaised)
+		c.dev.regs.Write32(targetIRQ<<12|regChannelIntEnableW1S, c.bit)
+	}
 	c.sgWrite(regDescLow, uint32(first))
 	c.sgWrite(regDescHigh, uint32(first>>32))
 	c.sgWrite(regDescAdj, uint32(adjacent))
-	c.write(regControl, bitsLogged|controlRun)
-	if c.read(regControl) == gone { // the read also pushes the posted writes out
-		return c.errorf(ErrGone, "while it was started")
+	c.write(regControl, control)
+	return c.running("it was started") // the read also pushes the posted writes out
+}
+
+// running looks whether the channel still has the Run bit that it was given: a stopped engine keeps it, a reset
+// clears it.
+func (c *channel) running(while string) error {
+	switch control := c.read(regControl); {
+	case control == gone:
+		return c.goneError(while)
+	case control&controlRun == 0:
+		c.dirty.Store(true)
+		return c.errorf(ErrReset, "Run is no longer set in the control register (%#08x), while %s", control, while)
 	}
 	return nil
 }
 
 // stop clears Run, waits until the channel is not busy, pulses the descriptor fetch's halt, and masks the
-// interrupts. Until it has returned nil, memory that the channel knows must not be reused.
-func (c *channel) stop() error {
+// interrupts. Half the time into the wait it halts the fetch and calls unblock, if not nil, to end the descriptor under
+// way. Until stop has returned nil or ErrGone, memory that the channel knows must not be reused.
+func (c *channel) stop(unblock func()) error {
 	c.write(regControlW1C, controlRun)
-	deadline := time.Now().Add(stopBound)
-	for pause := 10 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
-		status := c.read(regStatus)
-		if status == gone {
-			return c.errorf(ErrGone, "while it was stopped")
+	err := c.idle(c.dev.cfg.StopBound / 2)
+	if errors.Is(err, ErrBusy) {
+		c.commonWrite(regHaltW1S)
+		if unblock != nil {
+			unblock()
 		}
-		if status&statusBusy == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			return c.errorf(ErrBusy, "%v after Run was cleared, status %#08x", stopBound, status)
-		}
-		time.Sleep(pause)
+		err = c.idle(c.dev.cfg.StopBound - c.dev.cfg.StopBound/2)
+	}
+	if err != nil {
+		c.dirty.Store(true)
+		return err
 	}
 	c.write(regIntEnable, 0)
 	c.dev.regs.Write32(targetIRQ<<12|regChannelIntEnableW1C, c.bit)
 	c.read(regStatusClear)
-	c.dev.regs.Write32(targetSGDMA<<12|regHaltW1S, c.common)
-	c.dev.regs.Write32(targetSGDMA<<12|regHaltW1C, c.common)
+	c.commonWrite(regHaltW1S)
+	c.commonWrite(regHaltW1C)
 	return nil
 }
 
-// wait waits for the channel's interrupt and takes its status, which lets the next interrupt come.
-func (c *channel) wait(ctx context.Context) (uint32, error) {
-	if err := c.dev.irq.Wait(ctx, c.vector); err != nil {
-		return 0, err
+// idle waits until the channel is not busy.
+func (c *channel) idle(bound time.Duration) error {
+	deadline := time.Now().Add(bound)
+	for pause := 10 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
+		status := c.read(regStatus)
+		if status == gone {
+			return c.goneError("it was stopped")
+		}
+		if status&statusBusy == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return c.errorf(ErrBusy, "%v after Run was cleared, status %#08x", c.dev.cfg.StopBound, status)
+		}
+		time.Sleep(pause)
 	}
-	return c.takeStatus()
 }
 
+// recover brings the channel from any state to the one in which it can be started.
+func (c *channel) recover() error {
+	if id := c.read(regIdentifier); id != c.identifier {
+		c.dirty.Store(true)
+		return c.errorf(ErrGone, "its identifier reads %#08x and was %#08x", id, c.identifier)
+	}
+	if err := c.stop(nil); err != nil {
+		return err
+	}
+	c.write(regControl, 0)
+	c.commonWrite(regCreditW1C)
+	c.dev.writeVectors()
+	c.dirty.Store(false)
+	return nil
+}
+
+// rearm brings back an interrupt that was lost: when the cause still stands after the status was read, unmasking
+// makes it rise again; and in case the core was reset in between, the vectors are written again.
+func (c *channel) rearm() {
+	if c.dev.cfg.Poll {
+		return
+	}
+	c.dev.writeVectors()
+	c.dev.regs.Write32(targetIRQ<<12|regChannelIntEnableW1S, c.bit)
+	c.write(regIntEnable, 0)
+	c.write(regIntEnable, bitsRaised)
+}
+
+// takeStatus reads and clears the status, which lets the next interrupt come.
 func (c *channel) takeStatus() (uint32, error) {
 	status := c.read(regStatusClear)
 	switch {
 	case status == gone:
-		return status, c.errorf(ErrGone, "while its status was read")
+		return 0, c.goneError("its status was read")
 	case status&bitsFatal != 0:
+		c.dirty.Store(true)
 		return status, &StatusError{c.index, c.dir, status}
 	}
 	return status, nil
 }
 
-// Counters are a channel's performance counters (PG195, channel performance monitor).
-type Counters struct {
-	Cycles uint64 // of the data path's clock, while the channel ran
-	Bytes  uint64 // data beats times the width of the data path: a partial beat counts whole
+// counter reads a register that may be all ones by itself: then the identifier decides whether the device is there.
+func (c *channel) counter(off uint32) (uint32, error) {
+	v := c.read(off)
+	if v == gone && c.read(regIdentifier) == gone {
+		return 0, c.goneError("a counter was read")
+	}
+	return v, nil
 }
 
-// clearCounters arms the counters for one run: they stop at the descriptor with the Stop bit.
-func (c *channel) clearCounters() {
-	c.write(regPerfControl, perfClear)
-	c.write(regPerfControl, perfRun|perfAuto)
-}
+// completed is how many descriptors have been completed since Run was set.
+func (c *channel) completed() (uint32, error) { return c.counter(regCompleted) }
 
-func (c *channel) counters() Counters {
-	const high = 1<<10 - 1 // 42 bits in all
-	cycles := uint64(c.read(regPerfCyclesHi)&high)<<32 | uint64(c.read(regPerfCyclesLo))
-	beats := uint64(c.read(regPerfDataHi)&high)<<32 | uint64(c.read(regPerfDataLo))
-	return Counters{Cycles: cycles, Bytes: beats * uint64(c.dev.width)}
+// credits is how many descriptors the engine may still fetch.
+func (c *channel) credits() (int, error) {
+	v := c.dev.regs.Read32(c.sgdma + regDescCredits)
+	if v == gone {
+		return 0, c.goneError("credits were granted")
+	}
+	return int(v & maxCredits), nil
 }

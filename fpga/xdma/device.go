@@ -1,11 +1,16 @@
 // Package xdma drives AMD's DMA/Bridge Subsystem for PCI Express in DMA mode (XDMA, PG195) from user space:
-// memory-mapped transfers both ways and a ring of frames on a C2H stream.
+// memory-mapped transfers both ways, a ring of frames on a C2H stream and one on an H2C stream.
 //
 // Descriptor lists are made once, in memory that the device reads; per transfer or frame a few registers are written.
+//
+// No wake-up is trusted: an interrupt, a poll-mode write-back and the tick of Config.Watchdog are all only hints to
+// look at the registers. So a lost interrupt costs latency and nothing else, and a stale write-back costs a look.
 package xdma
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"tegracast/fpga"
@@ -23,16 +28,27 @@ type Config struct {
 	Interrupts fpga.Interrupts
 	// Alloc makes memory for descriptors and write-backs: at least size bytes in one segment, 4 KiB aligned.
 	Alloc func(size int) (Coherent, error)
+
+	// Poll makes channels announce completions by a write-back to memory that is looked at, between sleeps, instead
+	// of interrupts (PG195, poll mode). Interrupts may then be nil.
+	Poll bool
+	// Watchdog is how often the registers are looked at without any announcement; 0: 50 ms.
+	Watchdog time.Duration
+	// StopBound is how long a channel may stay busy after Run was cleared; 0: 2 s. The current descriptor completes
+	// first (PG195, channel control), and 256 MiB take less than this on all but the slowest links.
+	StopBound time.Duration
 }
 
 // A Device is an XDMA core. Its channels work independently of each other; one channel serves one caller at a time.
 type Device struct {
+	cfg   Config
 	regs  fpga.Registers
-	irq   fpga.Interrupts
-	alloc func(size int) (Coherent, error)
 	width int // of the data path, bytes
 	h2c   []*channel
 	c2h   []*channel
+
+	mu   sync.Mutex
+	user uint32 // enabled user interrupts
 }
 
 // A ChannelInfo describes one channel.
@@ -44,37 +60,44 @@ type ChannelInfo struct {
 }
 
 // Open finds the BAR with the DMA registers by the identifiers of its IRQ and config blocks, and the channels by
-// theirs. Every channel is stopped, and gets the interrupt vector of its bit in the IRQ block.
+// theirs. It writes the interrupt vectors: a channel gets that of its bit in the IRQ block, the user interrupts follow.
+// A channel is left as it is until it is used for the first time; then it is recovered, whoever left it in what state.
 func Open(cfg Config) (*Device, error) {
+	if cfg.Watchdog <= 0 {
+		cfg.Watchdog = 50 * time.Millisecond
+	}
+	if cfg.StopBound <= 0 {
+		cfg.StopBound = 2 * time.Second
+	}
 	for _, bar := range cfg.BARs {
 		if bar.Size < barSize || bar.Registers.Read32(targetIRQ<<12)>>16 != identifierIRQ ||
 			bar.Registers.Read32(targetConfig<<12)>>16 != identifierConf {
 			continue
 		}
-		d := &Device{regs: bar.Registers, irq: cfg.Interrupts, alloc: cfg.Alloc}
-		return d, d.open()
+		d := &Device{cfg: cfg, regs: bar.Registers}
+		if err := d.open(); err != nil {
+			return nil, err
+		}
+		return d, nil
 	}
 	return nil, fmt.Errorf("%w: looked for %#x and %#x at offsets 0x2000 and 0x3000 of %d BARs", ErrNotFound, identifierIRQ, identifierConf, len(cfg.BARs))
 }
 
 func (d *Device) open() error {
-	d.width = 8 << (d.regs.Read32(targetConfig<<12|regDataWidth) & 7)
+	width := d.regs.Read32(targetConfig<<12 | regDataWidth)
+	if width == gone {
+		return fmt.Errorf("%w: while it was opened", ErrGone)
+	}
+	d.width = 8 << (width & 7)
 	d.h2c = d.find(fpga.H2C, targetH2C, identifierH2C)
 	d.c2h = d.find(fpga.C2H, targetC2H, identifierC2H)
 	if len(d.h2c)+len(d.c2h) == 0 {
 		return fmt.Errorf("%w: the core has no channel", ErrChannel)
 	}
-	var vectors [2]uint32
-	for i, c := range append(append([]*channel{}, d.h2c...), d.c2h...) {
+	for i, c := range d.channels() {
 		c.bit, c.vector = uint32(1)<<i, i // channel bits pack all H2C, then all C2H
-		vectors[i/4] |= uint32(i) << (8 * (i % 4))
-		if err := c.stop(); err != nil {
-			return err
-		}
 	}
-	for i, v := range vectors {
-		d.regs.Write32(targetIRQ<<12|regChannelVectors+uint32(4*i), v)
-	}
+	d.writeVectors()
 	return nil
 }
 
@@ -85,19 +108,45 @@ func (d *Device) find(dir fpga.Direction, target, identifier uint32) (found []*c
 		if id>>16 != identifier || id>>8&0xf != i {
 			break
 		}
-		found = append(found, &channel{
+		c := &channel{
 			dev: d, dir: dir, index: int(i), base: base, sgdma: base + targetH2CSGDMA<<12,
-			stream: id>>15&1 == 1, version: int(id & 0xff),
+			stream: id>>15&1 == 1, identifier: id,
 			common: uint32(1) << (i + 16*uint32(dir)),
-		})
+		}
+		c.dirty.Store(true)
+		found = append(found, c)
 	}
 	return found
 }
 
+func (d *Device) channels() []*channel { return append(append([]*channel{}, d.h2c...), d.c2h...) }
+
+// writeVectors writes what a reset of the core clears and all channels share. It may be done at any time.
+func (d *Device) writeVectors() {
+	var vectors [2 + userInterrupts/4]uint32
+	channels := len(d.h2c) + len(d.c2h)
+	for i := range channels {
+		vectors[i/4] |= uint32(i) << (8 * (i % 4))
+	}
+	for i := range userInterrupts {
+		vectors[2+i/4] |= uint32(channels+i) << (8 * (i % 4))
+	}
+	for i, v := range vectors {
+		at := uint32(regChannelVectors + 4*i)
+		if i >= 2 {
+			at = uint32(regUserVectors + 4*(i-2))
+		}
+		d.regs.Write32(targetIRQ<<12|at, v)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.regs.Write32(targetIRQ<<12|regUserIntEnableW1S, d.user)
+}
+
 // Channels lists the channels, H2C first.
 func (d *Device) Channels() (list []ChannelInfo) {
-	for _, c := range append(append([]*channel{}, d.h2c...), d.c2h...) {
-		list = append(list, ChannelInfo{c.dir, c.index, c.stream, c.version})
+	for _, c := range d.channels() {
+		list = append(list, ChannelInfo{c.dir, c.index, c.stream, int(c.identifier & 0xff)})
 	}
 	return list
 }
@@ -105,7 +154,28 @@ func (d *Device) Channels() (list []ChannelInfo) {
 // DataPathWidth is the width of the data path in bytes.
 func (d *Device) DataPathWidth() int { return d.width }
 
-func (d *Device) channel(dir fpga.Direction, index int, stream bool) (*channel, error) {
+// Recover brings a channel that nobody uses back to the state in which it can be started: after any of its errors, a
+// device that was gone for a while, or a reset of the core. It writes again what a reset has cleared, also what the
+// channel shares with others, which does not disturb them. An error wraps ErrBusy when the channel is in use or does
+// not stop: then memory that it knows must stay mapped; or ErrGone when the device is not there, or is another one.
+//
+// A channel that has failed is recovered before its next start anyway; Recover is for who must know before.
+func (d *Device) Recover(ctx context.Context, dir fpga.Direction, index int) error {
+	c, err := d.at(dir, index)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := c.claim(); err != nil {
+		return err
+	}
+	defer c.release()
+	return c.recover()
+}
+
+func (d *Device) at(dir fpga.Direction, index int) (*channel, error) {
 	list := d.h2c
 	if dir == fpga.C2H {
 		list = d.c2h
@@ -113,13 +183,14 @@ func (d *Device) channel(dir fpga.Direction, index int, stream bool) (*channel, 
 	if index < 0 || index >= len(list) {
 		return nil, fmt.Errorf("%w: %s %d, the core has %d", ErrChannel, dir, index, len(list))
 	}
-	if c := list[index]; c.stream == stream {
-		return c, nil
+	return list[index], nil
+}
+
+func (d *Device) channel(dir fpga.Direction, index int, stream bool) (*channel, error) {
+	c, err := d.at(dir, index)
+	if err != nil || c.stream == stream {
+		return c, err
 	}
 	kind := map[bool]string{true: "a stream", false: "memory-mapped"}
 	return nil, fmt.Errorf("%w: %s channel %d is %s, and %s one is needed", ErrChannel, dir, index, kind[!stream], kind[stream])
 }
-
-// stopBound is how long a channel may stay busy after Run was cleared: the current descriptor completes first
-// (PG195, channel control), and 256 MiB take less than this on the slowest link.
-const stopBound = 2 * time.Second

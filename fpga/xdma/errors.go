@@ -11,50 +11,112 @@ import (
 // Errors that callers tell apart.
 var (
 	ErrNotFound = errors.New("no XDMA registers in any BAR")
-	ErrGone     = errors.New("registers read all ones: the device has left the bus (link lost, reset or reprogrammed)")
-	ErrBusy     = errors.New("channel stays busy: its memory must not be reused")
+	ErrGone     = errors.New("registers read all ones, or another core's: the device has left the bus (link lost, reset or reprogrammed)")
+	ErrReset    = errors.New("the core was reset while it was in use: its registers are back in the reset state")
+	ErrBusy     = errors.New("channel is busy: its memory must not be reused")
 	ErrChannel  = errors.New("no such DMA channel")
 	ErrMemory   = errors.New("memory does not fit the transfer")
 	ErrLost     = errors.New("no completion in time")
 	ErrStream   = errors.New("stream and descriptors are out of step")
+	ErrCredits  = errors.New("descriptor credits do not add up")
+	ErrStopped  = errors.New("the ring does not run")
+	ErrSlot     = errors.New("no such slot, or the device has it")
+	ErrUser     = errors.New("no such user interrupt")
 )
 
-// A StatusError says which error bits a channel's status register showed.
+// Kinds of errors that a channel's status register shows: errors.Is finds them in a StatusError.
+var (
+	ErrAlign      = errors.New("source and destination differ in alignment")
+	ErrMagic      = errors.New("what was fetched is no descriptor")
+	ErrLength     = errors.New("a descriptor's length breaks the channel's granularity")
+	ErrRead       = errors.New("the engine could not read its source")
+	ErrWrite      = errors.New("the engine could not write its destination")
+	ErrDescriptor = errors.New("the engine could not fetch a descriptor")
+)
+
+// A StatusError says which error bits a channel's status register showed. The channel has stopped.
 type StatusError struct {
 	Channel   int
 	Direction fpga.Direction
 	Status    uint32 // as read from offset 0x44
 }
 
-// errorBits are the meanings of the status bits (PG195, channel status).
-var errorBits = [...]struct {
-	bit  uint32
-	name string
-}{
-	{bitAlignMismatch, "align_mismatch: source and destination differ in alignment"},
-	{bitMagicStopped, "magic_stopped: a descriptor without the magic number was fetched"},
-	{bitInvalidLength, "invalid_length: the length breaks the channel's granularity"},
-	{1 << 9, "read_error[0]: unsupported request"},
-	{1 << 10, "read_error[1]: completer abort, or slave error"},
-	{1 << 11, "read_error[2]: parity, or decode error"},
-	{1 << 12, "read_error[3]: header error poison"},
-	{1 << 13, "read_error[4]: completion time-out"},
-	{1 << 14, "write_error[0]: decode error"},
-	{1 << 15, "write_error[1]: slave error"},
-	{0x7 << 16, "write_error[4:2]"},
-	{1 << 19, "desc_error[0]: unsupported request"},
-	{1 << 20, "desc_error[1]: completer abort"},
-	{1 << 21, "desc_error[2]: parity error"},
-	{1 << 22, "desc_error[3]: header error poison"},
-	{1 << 23, "desc_error[4]: unexpected completion"},
+// A StatusBit is one error bit of a channel's status register (PG195, channel status, offsets 0x40 and 0x44).
+type StatusBit struct {
+	Register uint32 // address in the DMA BAR
+	Bit      int
+	Name     string // PG195's, with the index in fields of several bits: "read_error[2]"
+	Meaning  string
+	Kind     error // ErrAlign to ErrDescriptor
+}
+
+func (b StatusBit) String() string {
+	return fmt.Sprintf("register %#06x bit %d, %s: %s", b.Register, b.Bit, b.Name, b.Meaning)
+}
+
+// A field is a run of error bits with a meaning each.
+type field struct {
+	name     string
+	kind     error
+	first    int
+	meanings []string
+}
+
+// Errors of requests over PCI Express and over AXI, lowest bit first.
+var (
+	hostErrors = []string{"unsupported request", "completer abort", "parity error", "poisoned header (EP)", "unexpected completion"}
+	cardErrors = []string{"AXI decode error", "AXI slave error", "reserved", "reserved", "reserved"}
+)
+
+// errorFields are the error bits: what is read and written depends on the direction.
+func errorFields(dir fpga.Direction) []field {
+	read, write := hostErrors, cardErrors
+	if dir == fpga.C2H {
+		read, write = cardErrors, []string{"reserved", "reserved", "reserved", "reserved", "reserved"}
+	}
+	return []field{
+		{"align_mismatch", ErrAlign, 3, []string{"source and destination differ in alignment"}},
+		{"magic_stopped", ErrMagic, 4, []string{"a descriptor without the magic number was fetched"}},
+		{"invalid_length", ErrLength, 5, []string{"the length breaks the channel's granularity"}},
+		{"read_error", ErrRead, 9, read},
+		{"write_error", ErrWrite, 14, write},
+		{"descr_error", ErrDescriptor, 19, hostErrors},
+	}
+}
+
+// Bits are the error bits that were set, lowest first.
+func (e *StatusError) Bits() (list []StatusBit) {
+	register := (targetH2C+uint32(e.Direction))<<12 | uint32(e.Channel)<<8 | regStatus
+	for _, f := range errorFields(e.Direction) {
+		for i, meaning := range f.meanings {
+			bit := f.first + i
+			if e.Status>>bit&1 == 0 {
+				continue
+			}
+			name := f.name
+			if len(f.meanings) > 1 {
+				name = fmt.Sprintf("%s[%d]", f.name, i)
+			}
+			list = append(list, StatusBit{register, bit, name, meaning, f.kind})
+		}
+	}
+	return list
 }
 
 func (e *StatusError) Error() string {
 	var names []string
-	for _, b := range errorBits {
-		if e.Status&b.bit != 0 {
-			names = append(names, b.name)
+	for _, b := range e.Bits() {
+		names = append(names, b.String())
+	}
+	return fmt.Sprintf("%s channel %d stopped, status %#08x: %s", e.Direction, e.Channel, e.Status, strings.Join(names, "; "))
+}
+
+// Is reports whether one of the bits is of the kind target.
+func (e *StatusError) Is(target error) bool {
+	for _, b := range e.Bits() {
+		if b.Kind == target {
+			return true
 		}
 	}
-	return fmt.Sprintf("%s channel %d stopped, status register %#08x: %s", e.Direction, e.Channel, e.Status, strings.Join(names, "; "))
+	return false
 }

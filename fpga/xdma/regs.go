@@ -20,6 +20,7 @@ const (
 	maxAdjacent     = 63         // PG195, Nxt_adj and adjacent descriptors: 6 bits
 	maxDescriptor   = 1<<28 - 1  // PG195, descriptor length: 28 bits
 	descriptorSize  = 32
+	userInterrupts  = 16
 	descriptorPage  = 4096 // a block of adjacent descriptors must not cross it
 	descriptorMagic = 0xad4b << 16
 	writeBackMagic  = 0x52b4
@@ -36,6 +37,8 @@ const (
 	regStatusClear  = 0x44 // reading it clears the status
 	regCompleted    = 0x48
 	regAlignments   = 0x4c
+	regPollLow      = 0x88
+	regPollHigh     = 0x8c
 	regIntEnable    = 0x90
 	regPerfControl  = 0xc0
 	regPerfCyclesLo = 0xc4
@@ -58,10 +61,15 @@ const (
 
 // IRQ block.
 const (
+	regUserIntEnable       = 0x04
+	regUserIntEnableW1S    = 0x08
+	regUserIntEnableW1C    = 0x0c
+	regUserRequest         = 0x40
+	regUserVectors         = 0x80 // four dwords
 	regChannelIntEnable    = 0x10
 	regChannelIntEnableW1S = 0x14
 	regChannelIntEnableW1C = 0x18
-	regChannelVectors      = 0xa0
+	regChannelVectors      = 0xa0 // two dwords
 )
 
 // Config block.
@@ -70,6 +78,7 @@ const regDataWidth = 0x18 // 0: 64 bits, 1: 128, 2: 256, 3: 512
 // Control bits; the status and interrupt mask have the same positions from bit 1 on (PG195, channel control).
 const (
 	controlRun       = 1 << 0
+	controlPoll      = 1 << 26 // poll-mode write-back
 	statusBusy       = 1 << 0
 	bitDescStopped   = 1 << 1
 	bitDescCompleted = 1 << 2
@@ -82,6 +91,7 @@ const (
 	bitsDescError    = 0x1f << 19
 	bitsFatal        = bitAlignMismatch | bitMagicStopped | bitInvalidLength | bitsReadError | bitsWriteError | bitsDescError
 	bitsLogged       = bitsFatal | bitDescStopped | bitDescCompleted | bitIdleStopped
+	bitsRaised       = bitsFatal | bitDescStopped | bitDescCompleted // those that interrupt
 )
 
 // Performance control bits (PG195, channel performance monitor).
@@ -89,6 +99,7 @@ const (
 	perfAuto  = 1 << 0
 	perfClear = 1 << 1
 	perfRun   = 1 << 2
+	perfFull  = 1 << 16 // of the high registers: the counter has stopped at its largest value
 )
 
 // Descriptor control bits.

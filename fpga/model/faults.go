@@ -1,0 +1,207 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tegracast/fpga"
+)
+
+// FaultID is one of the twelve things that go wrong with such devices in the field.
+//
+// Each stream frame and each transfer of another channel is an opportunity for every fault. Frames of a camera are
+// numbered from 0 as its sensor takes them since the device was made, those of a frame sink as they come, transfers by
+// the rising edges of the channel's Run; no restart or reset sets a number back. A frame that is dropped at the source
+// takes its opportunity with it. Faults "within" the opportunity strike at a place that follows from the seed: a beat
+// of a camera's frame, else the middle of one of the descriptors of the first adjacent block.
+//
+//	F1   DMA time-out      within: no progress, no interrupt, Busy stays, until Run is cleared
+//	F2   slow stop         the next time that the engine stops, Busy stays for 2 to 8 ms after Run was cleared and the
+//	                       engine goes on writing (H2C: reading) the descriptor that it had
+//	F3   stuck busy        the next time that the engine stops, Busy stays until the device is reset; nothing moves
+//	F4   link loss         within: all registers read all ones, writes vanish, no DMA, no interrupts for 3 to 8 frame
+//	                       periods, one time in 16 for ever; then the device is in its reset state
+//	F5   corrupt fetch     a descriptor arrives with a wrong magic: magic_stopped
+//	F6   write-back        the frame's last stream write-back, or the next poll-mode one, is in turn late by 1 to 4 ms;
+//	                       preceded by an earlier value; written before the data that it announces (poll mode: twice,
+//	                       with an earlier value in between). Busy stays until the right value was written
+//	F7   interrupt         the next message of the channel is in turn lost; sent twice; late by 1 to 4 ms; or the
+//	                       request stays until mask or enable bit have been cleared
+//	F8   packet            cameras; in turn: cut short, with an end; without an end; after an empty packet
+//	F9   credits           streams, credit mode; in turn: the next write of credits is lost (any channel); the completed
+//	                       count begins 64 before its 32-bit wrap (at the start of a run, for the frame that is next)
+//	F10  stray burst       within: up to 256 bytes go to an address that nobody mapped. Writes are posted: only the SMMU
+//	                       knows, and the right place keeps what it held. Reads end in read_error
+//	F11  revocation        within: FaultPlan.Revoke is called while the engine waits, 2 ms at most
+//	F12  reset             within: all registers go to their reset values at once and stay readable
+//
+// "In turn" goes by the seed, and for Inject by the number of its calls. A fault that finds no occasion in its
+// opportunity (F7 without a message, say) waits for the next one.
+type FaultID int
+
+// The rows of the fault matrix.
+const (
+	F1 FaultID = 1 + iota
+	F2
+	F3
+	F4
+	F5
+	F6
+	F7
+	F8
+	F9
+	F10
+	F11
+	F12
+	faultIDs // one more than there are
+)
+
+// ErrFault is wrapped by errors about fault ids, rates and plans.
+var ErrFault = errors.New("bad fault")
+
+// FaultIDs lists F1 to F12.
+func FaultIDs() []FaultID {
+	list := make([]FaultID, 0, faultIDs-1)
+	for id := F1; id < faultIDs; id++ {
+		list = append(list, id)
+	}
+	return list
+}
+
+var faultNames = [faultIDs]string{
+	F1: "DMA time-out", F2: "slow stop", F3: "stuck busy", F4: "link loss", F5: "corrupt descriptor fetch",
+	F6: "late, stale or reordered write-back", F7: "lost, repeated, late or stuck interrupt",
+	F8: "short, unended or empty packet", F9: "lost credits or counter wrap", F10: "stray burst",
+	F11: "revoked memory", F12: "reset",
+}
+
+// Name is what goes wrong, in a few words.
+func (id FaultID) Name() string {
+	if id < F1 || id >= faultIDs {
+		return "unknown fault"
+	}
+	return faultNames[id]
+}
+
+func (id FaultID) String() string { return "F" + strconv.Itoa(int(id)) }
+
+// ParseFaultID reads F1 to F12.
+func ParseFaultID(s string) (FaultID, error) {
+	number, ok := strings.CutPrefix(s, "F")
+	n, err := strconv.ParseUint(number, 10, 8)
+	if !ok || err != nil || n < uint64(F1) || n >= uint64(faultIDs) || number[0] == '0' {
+		return 0, fmt.Errorf("%w: %q, want F1 to F%d", ErrFault, s, faultIDs-1)
+	}
+	return FaultID(n), nil
+}
+
+// ParseFault reads an id and a rate, like F3:0.01: once in a hundred opportunities.
+func ParseFault(s string) (FaultID, float64, error) {
+	name, number, ok := strings.Cut(s, ":")
+	id, err := ParseFaultID(name)
+	if err != nil {
+		return 0, 0, err
+	}
+	rate, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil || !(rate >= 0 && rate <= 1) {
+		return 0, 0, fmt.Errorf("%w: rate of %q: want a number from 0 to 1 after the colon, like %v:0.01", ErrFault, s, id)
+	}
+	return id, rate, nil
+}
+
+// FaultPlan says which faults happen by themselves.
+type FaultPlan struct {
+	Seed  uint64
+	Rates map[FaultID]float64 // share of the opportunities at which the fault happens, 0 to 1
+
+	// Revoke takes memory from the device, F11; what happens to memory is its owner's doing. It is called on a
+	// goroutine of its own, and Run does not return before it has.
+	Revoke func()
+}
+
+func (p *FaultPlan) check() error {
+	for id, rate := range p.Rates {
+		if id < F1 || id >= faultIDs {
+			return fmt.Errorf("%w: id %d, want F1 to F%d", ErrFault, int(id), faultIDs-1)
+		}
+		if !(rate >= 0 && rate <= 1) {
+			return fmt.Errorf("%w: %v at rate %g, want 0 to 1", ErrFault, id, rate)
+		}
+		if id == F11 && rate > 0 && p.Revoke == nil {
+			return fmt.Errorf("%w: F11 needs FaultPlan.Revoke, which says how memory is revoked", ErrFault)
+		}
+	}
+	return nil
+}
+
+// Schedule reports whether the plan has a fault at an opportunity of a channel. It is a pure function, and the device
+// follows it whatever the goroutines do; Inject comes on top.
+func (p *FaultPlan) Schedule(id FaultID, dir fpga.Direction, channel int, opportunity uint64) bool {
+	_, ok := p.draw(id, dir, channel, opportunity)
+	return ok
+}
+
+// draw also returns a number from which variant, times and places of the fault follow.
+func (p *FaultPlan) draw(id FaultID, dir fpga.Direction, channel int, opportunity uint64) (roll uint64, ok bool) {
+	rate := p.Rates[id]
+	if rate == 0 {
+		return 0, false
+	}
+	h := p.hash(uint64(id), uint64(dir), uint64(channel), opportunity)
+	return mix(h), float64(h>>11) < rate*(1<<53)
+}
+
+func (p *FaultPlan) hash(words ...uint64) uint64 {
+	h := mix(p.Seed)
+	for _, w := range words {
+		h = mix(h ^ mix(w))
+	}
+	return h
+}
+
+// mix is the output function of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// maxFaultLog is how many events FaultLog keeps.
+const maxFaultLog = 4096
+
+// FaultEvent is a fault that has happened.
+type FaultEvent struct {
+	ID          FaultID
+	Direction   fpga.Direction
+	Channel     int
+	Opportunity uint64 // number of the frame or transfer for which it was drawn
+	What        string
+}
+
+func (e FaultEvent) String() string {
+	return fmt.Sprintf("%v %v %d #%d: %s", e.ID, e.Direction, e.Channel, e.Opportunity, e.What)
+}
+
+// FaultLog returns the faults that have happened, in order; the last 4,096 of them.
+func (d *Device) FaultLog() []FaultEvent {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.faults.log[max(0, len(d.faults.log)-maxFaultLog):])
+}
+
+// FaultCounts returns how often each fault has happened.
+func (d *Device) FaultCounts() map[FaultID]uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	counts := make(map[FaultID]uint64)
+	for id, n := range d.faults.counts {
+		if n > 0 {
+			counts[FaultID(id)] = n
+		}
+	}
+	return counts
+}

@@ -1,0 +1,136 @@
+package model
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// faultState is the device's part of the faults. Guarded by Device.mu but for on.
+type faultState struct {
+	on       atomic.Bool      // some fault may happen
+	asked    [faultIDs]uint64 // by Inject
+	injected [faultIDs]uint64 // of these, that have been armed
+	counts   [faultIDs]uint64
+	log      []FaultEvent
+}
+
+// armed is a fault that an engine will have.
+type armed struct {
+	on          bool
+	opportunity uint64
+	roll        uint64 // variant in the low byte, the rest is random
+}
+
+// variant is the roll as one of n cases.
+func (a armed) variant(n uint64) uint64 { return a.roll & 0xff % n }
+
+// between is a time of whole ms from the roll.
+func (a armed) between(low, high uint64) time.Duration {
+	return time.Duration(low+a.roll>>8%(high-low+1)) * time.Millisecond
+}
+
+// Inject makes a fault happen once, at the next opportunity of any channel that can have it. F4 and F12 strike at once
+// when no channel is busy.
+func (d *Device) Inject(id FaultID) error {
+	if id < F1 || id >= faultIDs {
+		return fmt.Errorf("%w: id %d, want F1 to F%d", ErrFault, int(id), faultIDs-1)
+	}
+	if id == F11 && d.cfg.Faults.Revoke == nil {
+		return fmt.Errorf("%w: F11 needs FaultPlan.Revoke, which says how memory is revoked", ErrFault)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults.asked[id]++
+	d.faults.on.Store(true)
+	if id != F4 && id != F12 || d.down.Load() {
+		return nil
+	}
+	for _, e := range d.engines() {
+		if e.busy {
+			return nil
+		}
+	}
+	e := d.engines()[0]
+	e.armed[id] = d.takeInjected(id, e.starts)
+	e.hitDevice()
+	return nil
+}
+
+// takeInjected is the oldest fault of the kind that was asked for and not armed yet.
+func (d *Device) takeInjected(id FaultID, opportunity uint64) armed {
+	if d.faults.asked[id] == d.faults.injected[id] {
+		return armed{}
+	}
+	n := d.faults.injected[id]
+	d.faults.injected[id]++
+	roll := d.cfg.Faults.hash(uint64(id), n)
+	return armed{on: true, opportunity: opportunity, roll: roll&^0xff | n&0xff}
+}
+
+// arm draws the faults of an opportunity. Those that found no occasion before stay.
+func (e *engine) arm(opportunity uint64) (any bool) {
+	for id := F1; id < faultIDs; id++ {
+		if !e.armed[id].on && e.canHave(id) {
+			e.armed[id] = e.drawFault(id, opportunity)
+		}
+		any = any || e.armed[id].on
+	}
+	return any
+}
+
+// drawFault decides about one fault: by Inject, or by the plan.
+func (e *engine) drawFault(id FaultID, opportunity uint64) armed {
+	wrap := id == F9 && e.d.faults.injected[F9]%creditVariants == creditWrap
+	if a := e.d.takeInjectedUnless(wrap, id, opportunity); a.on {
+		return a
+	}
+	roll, ok := e.d.cfg.Faults.draw(id, e.dir, e.channel, opportunity)
+	a := armed{on: ok, opportunity: opportunity, roll: roll}
+	if id == F9 && a.variant(creditVariants) == creditWrap {
+		return armed{} // happens at the start of a run
+	}
+	return a
+}
+
+func (d *Device) takeInjectedUnless(no bool, id FaultID, opportunity uint64) armed {
+	if no {
+		return armed{}
+	}
+	return d.takeInjected(id, opportunity)
+}
+
+// canHave says whether a fault makes sense on the channel as it is programmed now.
+func (e *engine) canHave(id FaultID) bool {
+	switch id {
+	case F6:
+		stream := e.source != nil && e.control&bitNoWriteBack == 0
+		return stream || e.control&bitPoll != 0
+	case F7:
+		return e.mask != 0 && e.d.irq.channelEnable&e.irqBit() != 0
+	case F8:
+		_, ok := e.source.(*camera)
+		return ok
+	case F9:
+		return e.d.common.creditMode&e.commonBit() != 0
+	case F11:
+		return e.d.cfg.Faults.Revoke != nil
+	}
+	return true
+}
+
+// fire takes an armed fault and logs it.
+func (e *engine) fire(id FaultID, what string) (armed, bool) {
+	a := e.armed[id]
+	if !a.on {
+		return a, false
+	}
+	e.armed[id] = armed{}
+	f := &e.d.faults
+	f.counts[id]++
+	if len(f.log) >= 2*maxFaultLog {
+		f.log = append(f.log[:0], f.log[maxFaultLog:]...)
+	}
+	f.log = append(f.log, FaultEvent{ID: id, Direction: e.dir, Channel: e.channel, Opportunity: a.opportunity, What: what})
+	return a, true
+}

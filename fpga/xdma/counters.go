@@ -1,0 +1,45 @@
+package xdma
+
+// Counters are a channel's performance counters (PG195, channel performance monitor). They have 42 bits: cycles of
+// 250 MHz fill them in 4.9 hours.
+type Counters struct {
+	Cycles uint64 // of the data path's clock, while the channel ran
+	Bytes  uint64 // data beats times the width of the data path: a partial beat counts whole
+	Full   bool   // a counter has stopped at its largest value
+}
+
+// clearCounters arms the counters for one run: they stop with Run, or at a descriptor with the Stop bit.
+func (c *channel) clearCounters() {
+	c.write(regPerfControl, perfClear)
+	c.write(regPerfControl, perfRun|perfAuto)
+}
+
+func (c *channel) counters() (Counters, error) {
+	cycles, full1, err := c.counter42(regPerfCyclesLo, regPerfCyclesHi)
+	if err != nil {
+		return Counters{}, err
+	}
+	beats, full2, err := c.counter42(regPerfDataLo, regPerfDataHi)
+	if err != nil {
+		return Counters{}, err
+	}
+	return Counters{Cycles: cycles, Bytes: beats * uint64(c.dev.width), Full: full1 || full2}, nil
+}
+
+// counter42 reads the two halves of a counter that may be running: the upper half must be the same before and after.
+func (c *channel) counter42(low, high uint32) (v uint64, full bool, err error) {
+	for {
+		before := c.read(high)
+		lo, err := c.counter(low)
+		if err != nil {
+			return 0, false, err
+		}
+		hi := c.read(high)
+		switch {
+		case hi == gone:
+			return 0, false, c.goneError("its performance counters were read")
+		case hi == before:
+			return uint64(hi&(1<<10-1))<<32 | uint64(lo), hi&perfFull != 0, nil
+		}
+	}
+}
