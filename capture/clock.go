@@ -73,6 +73,20 @@ func (c *Clock) add(p pair) {
 	}
 }
 
+// due says whether it is time for another reading.
+func (c *Clock) due(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n == 0 || now.Sub(c.pairs[c.n-1].host) >= pairEvery
+}
+
+// forget begins anew: the counter has been reset.
+func (c *Clock) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n = 0
+}
+
 // At is the time on this machine at which the counter stood at ticks ns, to plus or minus uncertainty. Before the first
 // Update it is the zero Time.
 func (c *Clock) At(ticks uint64) (t time.Time, uncertainty time.Duration) {

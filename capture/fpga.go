@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"tegracast/cudahost"
 	"tegracast/fpga"
-	"tegracast/fpga/xdma"
 	"tegracast/pipeline"
 	"tegracast/tegra"
 )
@@ -27,8 +27,9 @@ type Hardware struct {
 // FPGAConfig is an FPGA camera.
 type FPGAConfig struct {
 	Hardware
-	Channel       int // C2H stream channel
-	Width, Height int // pixels
+	Name          string // in the log and the flight recorder; empty: "camera"
+	Channel       int    // C2H stream channel
+	Width, Height int    // pixels
 	Pixel         pipeline.PixelFormat
 	Rate          pipeline.Rate // not used when Triggered
 	Exposure      time.Duration // 0: the sensor's
@@ -36,24 +37,37 @@ type FPGAConfig struct {
 	Triggered     bool
 	Slots         int            // frames of memory; 0: 8
 	Flags         cudahost.Flags // of that memory
-	Logger        *slog.Logger   // nil: slog.Default()
+	GiveUp        time.Duration  // how long recovery may take before Run returns the fault; 0: 30 s
+	Recorder      *pipeline.Recorder
+	Logger        *slog.Logger // nil: slog.Default()
 }
 
-// ErrHardware is wrapped by errors about what the FPGA is or answers.
-var ErrHardware = errors.New("FPGA camera")
+// Errors of a camera. They come wrapped with what, where and what to do.
+var (
+	ErrHardware = errors.New("FPGA camera")
+	ErrStalled  = errors.New("no frame comes, though slots are free and the sensor should deliver")
+	ErrGivenUp  = errors.New("recovery was given up")
+)
 
-// An FPGACamera is the Source of frames that an FPGA writes by DMA into pinned slots.
+// An FPGACamera is the Source of frames that an FPGA writes by DMA into pinned slots. Its slots and the numbering of its
+// frames outlive faults; what lies between (pins, descriptors, engine) is a session that its supervisor makes anew.
 type FPGACamera struct {
-	cfg      FPGAConfig
-	format   pipeline.Format
-	camera   *fpga.Camera
-	ring     *xdma.Ring
-	surfaces []*Surface
-	pool     *pipeline.Pool
-	clock    Clock
-	revoked  chan struct{}
+	cfg     FPGAConfig
+	format  pipeline.Format
+	buffers []*cudahost.Buffer
+	pool    *pipeline.Pool
+	clock   Clock
+
+	mu      sync.Mutex // guards session's pointer against slots that are released meanwhile
+	session *session
+
+	frames   atomic.Uint64 // emitted
+	last     atomic.Uint64 // sequence number of the last one
 	refused  atomic.Uint64 // complete frames whose pixels did not match their CRC
-	freeErr  atomic.Pointer[error]
+	base     uint64        // added to the FPGA's sequence number: restarts of the camera do not show
+	next     uint64        // the FPGA's sequence number after the last frame seen
+	sup      supervisor
+	counters [numStates]atomic.Uint64 // transitions by state
 }
 
 // NewFPGACamera finds camera and DMA engine, configures the camera, and allocates, pins and describes all slots.
@@ -61,16 +75,24 @@ func NewFPGACamera(cfg FPGAConfig) (*FPGACamera, error) {
 	if cfg.Slots == 0 {
 		cfg.Slots = 8
 	}
+	if cfg.Name == "" {
+		cfg.Name = "camera"
+	}
+	if cfg.GiveUp == 0 {
+		cfg.GiveUp = 30 * time.Second
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	c := &FPGACamera{cfg: cfg, revoked: make(chan struct{}, 1)}
+	c := &FPGACamera{cfg: cfg}
+	c.sup.camera = c
 	if err := c.open(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
+// open allocates the slots and makes the first session, so that what cannot be is refused before anything runs.
 func (c *FPGACamera) open() error {
 	var err error
 	if c.format, err = pipeline.NewFormat(c.cfg.Pixel, c.cfg.Width, c.cfg.Height, c.cfg.Rate); err != nil {
@@ -79,205 +101,91 @@ func (c *FPGACamera) open() error {
 	if c.cfg.Flags&cudahost.WriteCombined != 0 {
 		c.format.Memory = pipeline.MemoryWriteCombined
 	}
-	if err := c.openCamera(); err != nil {
-		return err
-	}
-	device, err := xdma.Open(xdma.Config{BARs: c.cfg.BARs, Interrupts: c.cfg.Interrupts, Alloc: CoherentMemory(c.cfg.Pinner)})
-	if err != nil {
-		return err
-	}
 	var slots []pipeline.Slot
-	ring := xdma.RingConfig{Channel: c.cfg.Channel, Trailer: fpga.TrailerSize}
 	for range c.cfg.Slots {
-		s, err := NewSurface(c.cfg.Memory, c.cfg.Pinner, c.format.Size(), c.cfg.Flags, tegra.FromDevice)
+		b, err := newBuffer(c.cfg.Memory, c.format.Size(), c.cfg.Flags)
 		if err != nil {
 			return fmt.Errorf("frame slot: %w", err)
 		}
-		s.Pin.OnFree(c.pinEnded)
-		c.surfaces = append(c.surfaces, s)
-		slots = append(slots, pipeline.Slot{Bytes: s.Memory.Bytes, Device: s.Buffer.DevicePointer()})
-		ring.Slots = append(ring.Slots, s.Memory)
+		c.buffers = append(c.buffers, b)
+		slots = append(slots, pipeline.Slot{Bytes: b.Bytes()[:c.format.Size()], Device: b.DevicePointer(), Close: b.Close})
 	}
-	if c.ring, err = device.NewRing(ring); err != nil {
-		return err
+	c.pool = pipeline.NewPool(c.cfg.Name, c.format, slots, c.slotFree)
+	s, err := c.newSession()
+	if err == nil {
+		c.setSession(s)
 	}
-	c.pool = pipeline.NewPool("camera", c.format, slots, c.slotFree)
-	return nil
+	return err
 }
 
-// openCamera finds the camera block in one of the BARs and configures it.
-func (c *FPGACamera) openCamera() error {
-	err := fmt.Errorf("%w: the device has no BAR", ErrHardware)
-	for _, bar := range c.cfg.BARs {
-		if c.camera, err = fpga.OpenCamera(bar.Registers); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		return err
-	}
-	want := fpga.CameraConfig{
-		Width: c.cfg.Width, Height: c.cfg.Height, Format: fpga.FourCC(c.cfg.Pixel),
-		Exposure: c.cfg.Exposure, Gain: c.cfg.Gain, Triggered: c.cfg.Triggered,
-	}
-	if c.cfg.Rate.Num > 0 {
-		want.Period = c.cfg.Rate.Period()
-	}
-	if err := c.camera.Configure(want); err != nil {
-		return err
-	}
-	if n, s := c.camera.FrameBytes(), c.camera.Stride(); n != c.format.Size() || s != c.format.Stride {
-		return fmt.Errorf("%w: it sends %d bytes a frame in lines of %d, %s has %d in lines of %d",
-			ErrHardware, n, s, c.format, c.format.Size(), c.format.Stride)
-	}
-	return nil
+func (c *FPGACamera) setSession(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session = s
 }
 
-// pinEnded runs when a slot's memory has been taken from the device.
-func (c *FPGACamera) pinEnded(why tegra.Reason) {
-	if why == tegra.ReasonUnpin {
-		return
-	}
-	select {
-	case c.revoked <- struct{}{}:
-	default:
-	}
-}
-
-// slotFree gives the slot's descriptor credits back to the engine.
+// slotFree gives the slot's descriptor credits back to the engine, if there is one.
 func (c *FPGACamera) slotFree(slot int) {
-	if err := c.ring.Free(slot); err != nil {
-		failed := err // a variable of its own, so that only a failure allocates
-		c.freeErr.CompareAndSwap(nil, &failed)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session != nil {
+		c.session.free(slot)
 	}
 }
 
 // Format implements pipeline.Source.
 func (c *FPGACamera) Format() pipeline.Format { return c.format }
 
-// Slots implements pipeline.Slotted: one slot always waits for its successor (see xdma.Ring).
-func (c *FPGACamera) Slots() int { return c.cfg.Slots - 1 }
+// Slots implements pipeline.Slotted.
+func (c *FPGACamera) Slots() int { return c.cfg.Slots }
 
-// Report implements pipeline.Reporter.
+// Clock is the mapping of the FPGA's time.
+func (c *FPGACamera) Clock() *Clock { return &c.clock }
+
+// Report implements pipeline.Reporter: frames refused for their CRC, and how often the source got into each state.
 func (c *FPGACamera) Report() map[string]uint64 {
 	r := map[string]uint64{"crc": c.refused.Load()}
-	if n, err := c.camera.Counters(); err == nil {
-		r["fpga"] = uint64(n.Dropped)
+	for s := range numStates {
+		if n := c.counters[s].Load(); n > 0 {
+			r[s.String()] = n
+		}
 	}
 	return r
 }
 
 // Trigger begins one exposure of a triggered camera.
-func (c *FPGACamera) Trigger() { c.camera.Trigger() }
-
-// Run implements pipeline.Source: it starts engine and camera, emits every complete frame, and stops both before it
-// returns. Frames that were emitted stay valid until they are released; their slots just do not go back.
-func (c *FPGACamera) Run(ctx context.Context, emit func(*pipeline.Frame)) (err error) {
-	if err := c.ring.Start(c.freeSlots()); err != nil {
-		return err
-	}
-	c.freeSlots() // those that were released in between
-	defer func() { err = errors.Join(err, c.stop()) }()
-	if err := c.camera.Start(); err != nil {
-		return err
-	}
-	c.clock.Update(c.camera.Timestamp)
-
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-c.revoked:
-			cancel(tegra.ErrRevoked)
-		case <-ctx.Done():
-		}
-	}()
-	for {
-		done, err := c.ring.Next(ctx)
-		if freeErr := c.freeErr.Load(); err == nil && freeErr != nil {
-			err = *freeErr
-		}
-		if err != nil {
-			if cause := context.Cause(ctx); cause != nil {
-				err = cause
-			}
-			if errors.Is(err, context.Canceled) {
-				return nil
-			}
-			return err
-		}
-		if err := c.take(done, emit); err != nil {
-			return err
-		}
+func (c *FPGACamera) Trigger() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session != nil {
+		c.session.camera.Trigger()
 	}
 }
 
-// freeSlots lists the slots that nobody holds, and gives each to the ring if it runs and does not have it yet.
-func (c *FPGACamera) freeSlots() (free []int) {
-	for i := range c.cfg.Slots {
-		if f, err := c.pool.Lease(i); err == nil {
-			free = append(free, i)
-			f.Release()
-		}
-	}
-	return free
+// Run implements pipeline.Source: it starts engine and camera, emits every good frame, mends what faults break, and
+// stops both before it returns. Frames that were emitted stay valid until they are released.
+func (c *FPGACamera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
+	return c.sup.run(ctx, emit)
 }
 
-// take checks a completed slot and emits it. The completion was observed on this goroutine; the consumers get the
-// frame through a lock, which is the synchronising operation that GPUDirect RDMA 12.9 §11.7 asks for between the
-// observation and a kernel's launch.
-func (c *FPGACamera) take(done xdma.Completion, emit func(*pipeline.Frame)) error {
-	now := time.Now()
-	trailer, err := fpga.ParseTrailer(done.Trailer)
-	if err != nil {
-		return fmt.Errorf("slot %d: %w", done.Slot, err)
-	}
-	if trailer.Bytes != uint64(c.format.Size()) || trailer.Format != fpga.FourCC(c.format.Pixel) {
-		return fmt.Errorf("%w: frame %d has %d bytes of %v, and %s was configured",
-			ErrHardware, trailer.Sequence, trailer.Bytes, trailer.Format, c.format)
-	}
-	f, err := c.pool.Lease(done.Slot)
-	if err != nil {
-		return err
-	}
-	if c.format.Memory == pipeline.MemoryHost && fpga.PixelCRC(f.Bytes) != trailer.PixelCRC {
-		// The graph sees the gap in the sequence.
-		c.refused.Add(1)
-		c.cfg.Logger.Error("frame refused: its pixels do not match the FPGA's CRC", "frame", trailer.Sequence, "slot", done.Slot)
-		f.Release()
-		return nil
-	}
-	f.Sequence = trailer.Sequence
-	f.Times.ExposureStart, f.Times.Uncertainty = c.clock.At(trailer.Start)
-	f.Times.ExposureEnd, _ = c.clock.At(trailer.End)
-	f.Times.Captured = now
-	if trailer.Flags&fpga.FlagPadded != 0 {
-		f.Flags |= pipeline.FlagPadded
-	}
-	emit(f)
-	return nil
-}
-
-// stop stops the camera, then the engine.
-func (c *FPGACamera) stop() error {
-	return errors.Join(c.camera.Stop(), c.ring.Stop())
-}
-
-// Close unpins and frees the slots. Run must have returned. While frames are held it frees nothing and returns
-// an error that wraps pipeline.ErrLeaked.
+// Close unpins and frees the slots. Run must have returned. While frames are held it frees nothing and returns an
+// error that wraps pipeline.ErrLeaked.
 func (c *FPGACamera) Close() error {
-	if c.pool != nil {
-		if err := c.pool.Close(); err != nil {
-			return err
-		}
+	if c.pool != nil && c.pool.Leased() > 0 {
+		return c.pool.Close()
 	}
 	var errs []error
-	if c.ring != nil {
-		errs = append(errs, c.ring.Close())
+	if s := c.session; s != nil {
+		c.setSession(nil)
+		errs = append(errs, s.close())
 	}
-	for _, s := range c.surfaces {
-		errs = append(errs, s.Close())
+	if c.pool != nil {
+		errs = append(errs, c.pool.Close())
+	} else {
+		for _, b := range c.buffers {
+			errs = append(errs, b.Close())
+		}
 	}
-	c.ring, c.surfaces = nil, nil
+	c.buffers = nil
 	return errors.Join(errs...)
 }

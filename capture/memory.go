@@ -19,27 +19,40 @@ type Surface struct {
 
 // NewSurface allocates size bytes and pins them, rounded up to tegra.PageSize, for the device.
 func NewSurface(mem cudahost.Allocator, pinner tegra.Pinner, size int, flags cudahost.Flags, dir tegra.Direction) (*Surface, error) {
-	if size <= 0 || size > tegra.MaxPinSize {
-		return nil, fmt.Errorf("surface of %d bytes: %w: from 1 to %d", size, tegra.ErrSize, tegra.MaxPinSize)
-	}
-	buffer, err := mem.AllocHost((size+tegra.PageSize-1)&^(tegra.PageSize-1), flags)
+	buffer, err := newBuffer(mem, size, flags)
 	if err != nil {
 		return nil, err
 	}
-	attr := tegra.WriteBack
-	if flags&cudahost.WriteCombined != 0 {
-		attr = tegra.WriteCombined
-	}
-	pin, err := pinner.Pin(buffer.Addr(), len(buffer.Bytes()), dir, attr)
+	pin, memory, err := pinBuffer(pinner, buffer, size, dir)
 	if err != nil {
 		return nil, errors.Join(err, buffer.Close())
 	}
-	whole := fpga.Memory{Bytes: buffer.Bytes(), Segments: segments(pin.Segments)}
-	return &Surface{Buffer: buffer, Pin: pin, Memory: whole.Slice(0, size)}, nil
+	return &Surface{Buffer: buffer, Pin: pin, Memory: memory}, nil
 }
 
 // Close unpins and frees. The device must have let go of the surface.
 func (s *Surface) Close() error { return errors.Join(s.Pin.Unpin(), s.Buffer.Close()) }
+
+// newBuffer allocates size bytes rounded up to what can be pinned.
+func newBuffer(mem cudahost.Allocator, size int, flags cudahost.Flags) (*cudahost.Buffer, error) {
+	if size <= 0 || size > tegra.MaxPinSize {
+		return nil, fmt.Errorf("surface of %d bytes: %w: from 1 to %d", size, tegra.ErrSize, tegra.MaxPinSize)
+	}
+	return mem.AllocHost((size+tegra.PageSize-1)&^(tegra.PageSize-1), flags)
+}
+
+// pinBuffer pins a whole buffer and returns the device's view of its first size bytes.
+func pinBuffer(pinner tegra.Pinner, b *cudahost.Buffer, size int, dir tegra.Direction) (*tegra.Pin, fpga.Memory, error) {
+	attr := tegra.WriteBack
+	if b.Flags()&cudahost.WriteCombined != 0 {
+		attr = tegra.WriteCombined
+	}
+	pin, err := pinner.Pin(b.Addr(), len(b.Bytes()), dir, attr)
+	if err != nil {
+		return nil, fpga.Memory{}, err
+	}
+	return pin, fpga.Memory{Bytes: b.Bytes(), Segments: segments(pin.Segments)}.Slice(0, size), nil
+}
 
 func segments(list []tegra.Segment) []fpga.Segment {
 	out := make([]fpga.Segment, len(list))

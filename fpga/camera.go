@@ -36,6 +36,8 @@ type CameraInfo struct {
 	Buffers             int // frames that the FPGA's frame memory holds
 	Align               int // bytes: a frame's pixel bytes must be a multiple
 	MinPeriod           time.Duration
+	Index, Cameras      int // number of this camera block, and how many there are
+	Channel             int // C2H channel that the camera feeds
 }
 
 // CameraCounters are counts since the last start.
@@ -44,25 +46,31 @@ type CameraCounters struct {
 	Delivered     uint32 // frames that left complete
 	Dropped       uint32 // frames dropped at the source
 	Padded        uint32
+	Lost          uint32 // frames that left cut short or without their end
 	TriggerMissed uint32
 }
 
-// Camera controls the camera block of the user BAR (docs/fpga-interface.md). Its methods may be called concurrently.
+// Camera controls a camera block of the user BAR (docs/fpga-interface.md). Its methods may be called concurrently.
 type Camera struct {
 	regs Registers
 	info CameraInfo
 	mu   sync.Mutex // register pairs that latch, and sequences of writes
 }
 
-// OpenCamera checks that the window begins with a camera block of a version that this program knows.
-func OpenCamera(regs Registers) (*Camera, error) {
+// OpenCamera opens the first camera block of the user BAR.
+func OpenCamera(user Registers) (*Camera, error) { return OpenCameraBlock(user, 0) }
+
+// OpenCameraBlock checks that the user BAR has camera block n, of a version that this program knows. CameraInfo.Cameras
+// says how many there are.
+func OpenCameraBlock(user Registers, n int) (*Camera, error) {
+	regs := block{user, uint32(n) * CameraBlock}
 	magic, version := regs.Read32(CamMagic), regs.Read32(CamVersion)
 	switch {
 	case magic == gone:
 		return nil, ErrCameraGone
 	case magic != CameraMagic:
-		return nil, fmt.Errorf("%w: register 0 reads %#08x, want %#08x: wrong BAR or another design",
-			ErrNoCamera, magic, uint32(CameraMagic))
+		return nil, fmt.Errorf("%w: register %#x reads %#08x, want %#08x: wrong BAR or another design",
+			ErrNoCamera, regs.base, magic, uint32(CameraMagic))
 	case version>>16 != CameraVersion>>16:
 		return nil, fmt.Errorf("%w: version %d.%d, this program knows %d.x: update it or the FPGA",
 			ErrNoCamera, version>>16, version&0xffff, CameraVersion>>16)
@@ -78,8 +86,20 @@ func OpenCamera(regs Registers) (*Camera, error) {
 		Buffers:   int(regs.Read32(CamBuffers)),
 		Align:     int(regs.Read32(CamAlign)),
 		MinPeriod: time.Duration(regs.Read32(CamMinPeriod)),
+		Index:     n,
+		Cameras:   max(1, int(regs.Read32(CamCount))),
+		Channel:   int(regs.Read32(CamChannel)),
 	}}, nil
 }
+
+// block is a part of a window.
+type block struct {
+	Registers
+	base uint32
+}
+
+func (b block) Read32(off uint32) uint32     { return b.Registers.Read32(b.base + off) }
+func (b block) Write32(off uint32, v uint32) { b.Registers.Write32(b.base+off, v) }
 
 // Info returns what the camera block said when it was opened.
 func (c *Camera) Info() CameraInfo { return c.info }
@@ -224,7 +244,7 @@ func (c *Camera) Events() CameraEvents {
 	return CameraEvents(events)
 }
 
-// EnableEvents chooses the events that raise user interrupt 0.
+// EnableEvents chooses the events that raise the user interrupt with the camera's number.
 func (c *Camera) EnableEvents(events CameraEvents) { c.regs.Write32(CamEventEnable, uint32(events)) }
 
 // Counters returns the counts since the last start.
@@ -234,6 +254,7 @@ func (c *Camera) Counters() (CameraCounters, error) {
 		Delivered:     c.regs.Read32(CamDelivered),
 		Dropped:       c.regs.Read32(CamDropped),
 		Padded:        c.regs.Read32(CamPadded),
+		Lost:          c.regs.Read32(CamLost),
 		TriggerMissed: c.regs.Read32(CamTriggerMissed),
 	}
 	if c.regs.Read32(CamMagic) == gone {

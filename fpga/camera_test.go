@@ -33,7 +33,7 @@ func TestOpenCamera(t *testing.T) {
 	}
 	want := CameraInfo{
 		Major: 1, Minor: 3, Caps: CapFreeRunning | CapGain, MaxWidth: 640, MaxHeight: 480, Buffers: 2, Align: 32,
-		MinPeriod: time.Millisecond,
+		MinPeriod: time.Millisecond, Cameras: 1,
 	}
 	if got := c.Info(); got != want {
 		t.Errorf("%+v", got)

@@ -6,10 +6,13 @@ const MaxDimension = 1 << 15
 // Values of the camera block's first registers.
 const (
 	CameraMagic   = 0x4d414354 // "TCAM" in memory
-	CameraVersion = 1 << 16    // major << 16 | minor: a new major number is another register map
+	CameraVersion = 1<<16 | 1  // major << 16 | minor: a new major number is another register map
 )
 
-// The camera's control block: byte offsets in the user BAR (docs/fpga-interface.md, "Camera registers").
+// CameraBlock is the distance of camera blocks in the user BAR in bytes: camera n's is at n * CameraBlock.
+const CameraBlock = 0x1000
+
+// A camera's control block: byte offsets in it (docs/fpga-interface.md, "Camera registers").
 const (
 	CamMagic         = 0x000 // RO  CameraMagic
 	CamVersion       = 0x004 // RO  CameraVersion
@@ -19,11 +22,14 @@ const (
 	CamTrailerBytes  = 0x014 // RO  TrailerSize
 	CamAlign         = 0x018 // RO  bytes: FRAME_BYTES must be a multiple (width of the stream)
 	CamMinPeriod     = 0x01c // RO  shortest frame period in ns
+	CamCount         = 0x020 // RO  camera blocks in the user BAR; 0, in version 1.0, means 1
+	CamIndex         = 0x024 // RO  number of this one
+	CamChannel       = 0x028 // RO  C2H channel that the camera feeds
 	CamControl       = 0x040 // RW  CameraControl bits
 	CamCommand       = 0x044 // WO  CameraCommand bits, self-clearing
 	CamStatus        = 0x048 // RO  CameraStatus
 	CamEvents        = 0x04c // RW1C CameraEvents
-	CamEventEnable   = 0x050 // RW  CameraEvents that raise user interrupt 0
+	CamEventEnable   = 0x050 // RW  CameraEvents that raise user interrupt CamIndex
 	CamWidth         = 0x060 // RW  samples
 	CamHeight        = 0x064 // RW  lines
 	CamFormat        = 0x068 // RW  FourCC
@@ -41,6 +47,7 @@ const (
 	CamDropped       = 0x0b4 // RO  frames dropped at the source since start
 	CamPadded        = 0x0b8 // RO  frames padded since start
 	CamTriggerMissed = 0x0bc // RO  triggers that came while a frame was being exposed, since start
+	CamLost          = 0x0c0 // RO  frames that left cut short or without their end, since start
 )
 
 // CameraCaps are the bits of the capability register.
@@ -52,7 +59,7 @@ const (
 	CapExposure                           // EXPOSURE has an effect
 	CapGain                               // GAIN has an effect
 	CapForceEOP                           // the force-end-of-packet command works
-	CapEvents                             // EVENTS, EVENT_ENABLE and user interrupt 0 work
+	CapEvents                             // EVENTS, EVENT_ENABLE and the user interrupt work
 )
 
 // Bits of the control register.

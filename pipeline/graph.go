@@ -60,6 +60,11 @@ type point struct {
 	pool      *Pool // the stage's output slots; nil at a source, which has its own
 	depth     int   // frames that the attached consumers may hold
 	consumers atomic.Pointer[[]*consumer]
+
+	// handing is held while a frame is handed to the consumers, and while one of them is taken off: then its books are
+	// final. Nothing waits under it.
+	handing sync.Mutex
+	closed  bool // no frame comes any more; guarded by handing
 }
 
 func newPoint(node string, f Format) *point {
@@ -79,13 +84,22 @@ type consumer struct {
 }
 
 func (p *point) add(c *consumer) {
+	p.handing.Lock()
+	defer p.handing.Unlock()
+	if p.closed {
+		c.queue.close()
+	}
 	list := append([]*consumer{}, *p.consumers.Load()...)
 	list = append(list, c)
 	p.consumers.Store(&list)
 	p.depth += c.holds
 }
 
+// remove takes c off and drops what waits in its queue. Afterwards nothing is offered to it.
 func (p *point) remove(c *consumer) {
+	p.handing.Lock()
+	defer p.handing.Unlock()
+	defer c.queue.drain()
 	var list []*consumer
 	for _, x := range *p.consumers.Load() {
 		if x != c {
@@ -120,7 +134,11 @@ func hand(list []*consumer, in, out *Frame, why DropReason) {
 	}
 }
 
+// close ends the flow through the point, also for consumers that are added later.
 func (p *point) close() {
+	p.handing.Lock()
+	defer p.handing.Unlock()
+	p.closed = true
 	for _, c := range *p.consumers.Load() {
 		c.queue.close()
 	}
@@ -196,7 +214,7 @@ func readable(f Format, reader, from string, r any) error {
 }
 
 // Run runs sources, stages and outputs until ctx ends or every source has ended, lets the waiting frames flow out,
-// and returns the first source's error. A failing output ends alone.
+// and returns the sources' errors. A failing output ends alone.
 func (g *Graph) Run(ctx context.Context) error {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -216,13 +234,14 @@ func (g *Graph) Run(ctx context.Context) error {
 	sources := g.sources
 	g.mu.Unlock()
 
-	soft, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	soft, stop := context.WithCancel(ctx)
+	defer stop()
+	errs := make([]error, len(sources))
 	var wg sync.WaitGroup
-	for _, s := range sources {
+	for i, s := range sources {
 		wg.Go(func() {
-			if err := s.run(soft); err != nil {
-				stop(err)
+			if errs[i] = s.run(soft); errs[i] != nil {
+				stop()
 			}
 		})
 	}
@@ -234,10 +253,7 @@ func (g *Graph) Run(ctx context.Context) error {
 	g.closed = true
 	g.mu.Unlock()
 	g.wg.Wait()
-	if err := context.Cause(soft); err != nil && !errors.Is(err, context.Cause(ctx)) {
-		return err
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Close frees the output pools. It is called after Run has returned, or instead of it, and returns an error that
@@ -248,7 +264,7 @@ func (g *Graph) Close() error {
 	g.closed = true
 	var errs []error
 	for _, n := range g.stages {
-		for _, p := range n.ports() {
+		for _, p := range append(n.retiredPorts, n.ports()...) {
 			errs = append(errs, p.pool.Close())
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -65,6 +66,17 @@ func (o *Output) connect() error {
 	if err != nil {
 		return err
 	}
+	if err := o.join(p, stage); err != nil {
+		if stage != nil {
+			stage.prune(p)
+		}
+		return err
+	}
+	return nil
+}
+
+// join takes the output's place at the point.
+func (o *Output) join(p *point, stage *stageNode) error {
 	if err := readable(p.format, o.cfg.Name, p.node, o.cfg.Sink); err != nil {
 		return err
 	}
@@ -85,14 +97,13 @@ func (o *Output) connect() error {
 		}
 		return o.graph.tap(p, o.consumer)
 	}
+	if err := stage.provision(p, o.consumer); err != nil {
+		return err
+	}
 	// Between two frames of the stage, so that its books and the output's begin at the same frame.
 	stage.mu.Lock()
 	defer stage.mu.Unlock()
 	p.add(o.consumer)
-	if err := stage.provision(p, o.consumer); err != nil {
-		p.remove(o.consumer)
-		return err
-	}
 	o.base = stage.consumer.account.Counts()
 	return nil
 }
@@ -185,32 +196,35 @@ func (o *Output) Err() error {
 // hand. When ctx ends first the sink is cancelled. Detach returns the output's final books.
 func (o *Output) Detach(ctx context.Context) OutputStats {
 	o.once.Do(func() {
-		o.graph.mu.Lock()
-		if o.stage != nil {
-			o.stage.mu.Lock()
-		}
-		o.point.remove(o.consumer)
-		o.consumer.queue.drain()
-		running := o.cancel != nil
-		if o.stage != nil {
-			o.stage.mu.Unlock()
-		}
-		for i, x := range o.graph.outputs {
-			if x == o {
-				o.graph.outputs = append(o.graph.outputs[:i:i], o.graph.outputs[i+1:]...)
+		running := o.leave()
+		if running {
+			select {
+			case <-o.done:
+			case <-ctx.Done():
+				o.cancel()
+				<-o.done
 			}
 		}
-		delete(o.graph.names, o.cfg.Name)
-		o.graph.mu.Unlock()
-		if !running {
-			return
-		}
-		select {
-		case <-o.done:
-		case <-ctx.Done():
-			o.cancel()
-			<-o.done
+		if o.stage != nil {
+			o.graph.mu.Lock()
+			defer o.graph.mu.Unlock()
+			o.stage.prune(o.point)
 		}
 	})
 	return o.Stats()
+}
+
+// leave takes the output off its point and off the graph. It reports whether the sink was started.
+func (o *Output) leave() (running bool) {
+	g := o.graph
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if o.stage != nil {
+		o.stage.mu.Lock()
+		defer o.stage.mu.Unlock()
+	}
+	o.point.remove(o.consumer)
+	g.outputs = slices.DeleteFunc(g.outputs, func(x *Output) bool { return x == o })
+	delete(g.names, o.cfg.Name)
+	return o.cancel != nil
 }

@@ -44,8 +44,7 @@ type lease struct {
 }
 
 // NewPool makes a pool over slots, which it owns from then on. onFree, when not nil, is called outside any lock with
-// the index of each
-// slot whose last lease was released.
+// the index of each slot whose last lease was released.
 func NewPool(name string, f Format, slots []Slot, onFree func(slot int)) *Pool {
 	p := &Pool{name: name, format: f, onFree: onFree, freed: make(chan struct{}, 1)}
 	p.grow(slots)

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -26,7 +27,7 @@ type sourceNode struct {
 
 func (s *sourceNode) run(ctx context.Context) error {
 	defer s.out.close()
-	if err := s.source.Run(ctx, s.emit); err != nil && ctx.Err() == nil {
+	if err := s.source.Run(ctx, s.emit); err != nil && !errors.Is(err, context.Canceled) {
 		s.graph.cfg.Recorder.Record(s.name, EventFault, s.last, 0)
 		return fmt.Errorf("source %s: %w", s.name, err)
 	}
@@ -46,8 +47,10 @@ func (s *sourceNode) emit(f *Frame) {
 	}
 	s.started, s.last = true, f.Sequence
 	s.graph.cfg.Recorder.Record(s.name, EventCaptured, f.Sequence, 0)
+	s.out.handing.Lock()
 	list := *s.out.consumers.Load()
 	decide(list, f)
 	hand(list, f, f, DropPool)
+	s.out.handing.Unlock()
 	f.Release()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,9 @@ type stageNode struct {
 	mu      sync.Mutex // held while the stage plans or works, and while outputs are attached to its ports
 	outs    []*Frame
 	retired chan retiree
+
+	retiredPorts []*point // given up, but with frames that were still out; guarded by the graph's lock
+	failing      bool     // the last frame failed: the log is told once
 }
 
 // maxPorts bounds the formats that one stage makes in one pass.
@@ -71,9 +75,9 @@ func (n *stageNode) port(want Format) (*point, error) {
 	return p, nil
 }
 
-// provision makes sure that the port's pool has a slot for every frame that its consumers may hold and two for the
-// stage to write into, so that no output can take another one's slots. newcomer is told of the slots that are there,
-// everybody of those that are added.
+// provision makes sure that the port's pool will have a slot for every frame that its consumers and a newcomer may hold
+// and two for the stage to write into, so that no output can take another one's slots. The newcomer is told of the slots
+// that are there, everybody of those that are added. The stage works on meanwhile.
 func (n *stageNode) provision(p *point, newcomer *consumer) error {
 	if newcomer.user != nil {
 		for i := 0; ; i++ {
@@ -86,12 +90,13 @@ func (n *stageNode) provision(p *point, newcomer *consumer) error {
 			}
 		}
 	}
-	for p.pool.Len() < p.depth+2 {
+	users := append(append([]*consumer{}, *p.consumers.Load()...), newcomer)
+	for p.pool.Len() < p.depth+newcomer.holds+2 {
 		s, err := n.graph.cfg.Allocator.AllocSlot(p.format)
 		if err != nil {
 			return fmt.Errorf("stage %s: output slot of %d bytes: %w", n.name, p.format.Size(), err)
 		}
-		for _, c := range *p.consumers.Load() {
+		for _, c := range users {
 			if c.user == nil {
 				continue
 			}
@@ -105,6 +110,31 @@ func (n *stageNode) provision(p *point, newcomer *consumer) error {
 		p.pool.grow([]Slot{s})
 	}
 	return nil
+}
+
+// prune gives up a port that no output wants any more: the stage makes it no longer, and its slots are freed, at the
+// latest when the graph is closed. It is called with the graph's lock held.
+func (n *stageNode) prune(p *point) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(*p.consumers.Load()) > 0 || !slices.Contains(n.ports(), p) {
+		return
+	}
+	rest := slices.DeleteFunc(slices.Clone(n.ports()), func(x *point) bool { return x == p })
+	if len(rest) > 0 {
+		var formats []Format
+		for _, x := range rest {
+			formats = append(formats, x.format)
+		}
+		if err := n.stage.Plan(n.from.format, formats); err != nil {
+			n.graph.cfg.Logger.Error("stage keeps making a format that nobody wants", "stage", n.name, "format", p.format, "error", err)
+			return
+		}
+	}
+	n.portList.Store(&rest)
+	if err := p.pool.Close(); err != nil { // a frame of it is still out: in the hands of the device, or leaked
+		n.retiredPorts = append(n.retiredPorts, p)
+	}
 }
 
 func (n *stageNode) run(ctx context.Context) {
@@ -141,12 +171,16 @@ func (n *stageNode) step(ctx context.Context, in *Frame) {
 	}
 	if wanted {
 		if err := n.process(ctx, in, outs); err != nil {
-			n.graph.cfg.Logger.Error("stage failed on a frame", "stage", n.name, "frame", in.Sequence, "error", err)
+			if !n.failing {
+				n.graph.cfg.Logger.Error("stage fails", "stage", n.name, "first at frame", in.Sequence, "error", err)
+			}
+			n.failing = true
 			release(outs)
 			n.consumer.queue.Fail(in, DropStage) // in the name of every output behind the stage
 			return
 		}
 	}
+	n.failing = n.failing && !wanted
 	async := false
 	retired := retiree{in: in}
 	for i, p := range ports {

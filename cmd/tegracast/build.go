@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"tegracast/capture"
 	"tegracast/cudahost"
@@ -14,6 +15,7 @@ import (
 	"tegracast/pipeline"
 	"tegracast/pipeline/isp"
 	"tegracast/pipeline/rtp"
+	"tegracast/tegra/tegrasim"
 )
 
 // appliance is what a configuration describes, opened.
@@ -135,17 +137,31 @@ func (a *appliance) modelCamera(c *SourceConfig, backend string) (*capture.FPGAC
 	if err != nil {
 		return nil, err
 	}
-	device, err := newModelDevice(a.env, backend, c.Model.Seed, func(bus model.Bus) (model.Config, error) {
-		return model.Camera(bus, sensor), nil
+	device, err := newModelDevice(a.env, backend, c.Model.Seed, func(sim *tegrasim.Sim) model.Config {
+		cfg := model.Camera(sim, sensor)
+		cfg.Faults = faultPlan(c.Model, sim)
+		return cfg
 	})
 	if err != nil {
 		return nil, err
 	}
 	a.closers = append(a.closers, device.Close)
 	return capture.NewFPGACamera(capture.FPGAConfig{
-		Hardware: device.Hardware, Width: c.Model.Width, Height: c.Model.Height, Pixel: pipeline.RGGB10,
+		Hardware: device.Hardware, Name: c.Name, Recorder: a.recorder, Width: c.Model.Width, Height: c.Model.Height, Pixel: pipeline.RGGB10,
 		Rate: c.Model.Rate.V, Exposure: c.Model.Exposure.V, Slots: c.Slots, Logger: a.env.log,
 	})
+}
+
+// faultPlan is what the configuration wants to go wrong. A revocation, F11, hits one slot after the other.
+func faultPlan(m *ModelConfig, sim *tegrasim.Sim) model.FaultPlan {
+	var revoked atomic.Uint64
+	plan := model.FaultPlan{Seed: m.Seed, Rates: map[model.FaultID]float64{}, Revoke: func() { sim.InvalidateAny(revoked.Add(1)) }}
+	for name, rate := range m.Faults {
+		if id, err := model.ParseFaultID(name); err == nil { // the configuration was checked
+			plan.Rates[id] = rate
+		}
+	}
+	return plan
 }
 
 // modelSensor makes the sensor that replays the test chart, cut to the wanted size, or a raw file.

@@ -45,7 +45,8 @@ type ModelConfig struct {
 	Rate     word[pipeline.Rate] `yaml:"rate,omitempty" jsonschema:"description=frames a second as 30 or 30000/1001; default 30"`
 	Exposure word[time.Duration] `yaml:"exposure,omitempty" jsonschema:"description=such as 8ms; default: the sensor's"`
 	Shift    *int                `yaml:"shift,omitempty" jsonschema:"description=even number of pixels by which the picture moves from frame to frame; default 2"`
-	Seed     uint64              `yaml:"seed,omitempty" jsonschema:"description=of the scattered bus addresses"`
+	Seed     uint64              `yaml:"seed,omitempty" jsonschema:"description=of the scattered bus addresses and of the faults"`
+	Faults   map[string]float64  `yaml:"faults,omitempty" jsonschema:"description=faults F1 to F12 (docs/faults.md) and the share of frames at which each happens"`
 }
 
 // FileConfig replays a file.

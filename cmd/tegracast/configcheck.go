@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"tegracast/fpga/model"
 	"tegracast/pipeline"
 	"tegracast/pipeline/isp"
 	"tegracast/pipeline/rtp"
@@ -98,6 +99,11 @@ func (d *document) checkModel(path string, m *ModelConfig) error {
 	}
 	if _, err := pipeline.NewFormat(pipeline.RGGB10, m.Width, m.Height, m.Rate.V); err != nil {
 		return d.errorAt(path+".width", "%v", err)
+	}
+	for id, rate := range m.Faults {
+		if _, _, err := model.ParseFault(fmt.Sprintf("%s:%g", id, rate)); err != nil {
+			return d.errorAt(path+".faults."+id, "%v", err)
+		}
 	}
 	if m.Exposure.V < 0 || m.Exposure.V > m.Rate.V.Period() {
 		return d.errorAt(path+".exposure", "%v: must be from 0 to the frame period, %v", m.Exposure.V, m.Rate.V.Period())

@@ -19,7 +19,7 @@ type modelDevice struct {
 }
 
 // newModelDevice plugs a model in. configure gets the bus and returns what stands on the card.
-func newModelDevice(e env, backend string, seed uint64, configure func(model.Bus) (model.Config, error)) (*modelDevice, error) {
+func newModelDevice(e env, backend string, seed uint64, configure func(*tegrasim.Sim) model.Config) (*modelDevice, error) {
 	sim, err := tegrasim.New(tegrasim.Config{Seed: seed})
 	if err != nil {
 		return nil, err
@@ -28,11 +28,7 @@ func newModelDevice(e env, backend string, seed uint64, configure func(model.Bus
 	if err != nil {
 		return nil, errors.Join(usageError{err}, sim.Close())
 	}
-	cfg, err := configure(sim)
-	if err != nil {
-		return nil, errors.Join(err, sim.Close())
-	}
-	m, err := model.New(cfg)
+	m, err := model.New(configure(sim))
 	if err != nil {
 		return nil, errors.Join(err, sim.Close())
 	}

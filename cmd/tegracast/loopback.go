@@ -17,6 +17,7 @@ import (
 	"tegracast/fpga/xdma"
 	"tegracast/pipeline"
 	"tegracast/tegra"
+	"tegracast/tegra/tegrasim"
 )
 
 const loopbackUsage = `Usage: tegracast loopback [--device model] [--memory host|cuda]
@@ -60,7 +61,7 @@ func loopback(ctx context.Context, e env, args []string) error {
 	case o.count < 1:
 		return usageError{fmt.Errorf("--count %d: must be at least 1", o.count)}
 	}
-	device, err := newModelDevice(e, o.memory, 1, func(bus model.Bus) (model.Config, error) { return model.Loopback(bus), nil })
+	device, err := newModelDevice(e, o.memory, 1, func(sim *tegrasim.Sim) model.Config { return model.Loopback(sim) })
 	if err != nil {
 		return err
 	}

@@ -7,10 +7,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"tegracast/fpga/model"
 	"tegracast/pipeline/rtp"
 )
 
-const serveUsage = `Usage: tegracast serve [--config FILE] [--sdp-dir DIR]
+const serveUsage = `Usage: tegracast serve [--config FILE] [--sdp-dir DIR] [--fault ID:RATE]
 
 Runs the appliance until SIGINT or SIGTERM. Without a configuration a model of
 the FPGA camera replays a real sensor's test chart at 1920x1080, 30 frames a
@@ -23,6 +24,7 @@ func serve(ctx context.Context, e env, args []string) error {
 	f := e.flags("serve", serveUsage)
 	path := f.String("config", "", "configuration `FILE` (see tegracast config default)")
 	dir := f.String("sdp-dir", sdpDir(), "where SDP files are written, `DIR`")
+	faults := f.StringArray("fault", nil, "make the model fail: `ID:RATE` such as F3:0.01, once in a hundred frames (docs/faults.md); repeatable")
 	if err := parse(f, args); err != nil {
 		return err
 	}
@@ -30,11 +32,37 @@ func serve(ctx context.Context, e env, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := d.addFaults(*faults); err != nil {
+		return err
+	}
 	a, err := build(e, d)
 	if err != nil {
 		return err
 	}
 	return errors.Join(a.serve(ctx, *dir), a.Close())
+}
+
+// addFaults gives every model source the faults of --fault.
+func (d *document) addFaults(faults []string) error {
+	for _, text := range faults {
+		id, rate, err := model.ParseFault(text)
+		if err != nil {
+			return usageError{fmt.Errorf("--fault: %w", err)}
+		}
+		found := false
+		for i := range d.Sources {
+			if m := d.Sources[i].Model; m != nil {
+				if m.Faults == nil {
+					m.Faults = map[string]float64{}
+				}
+				m.Faults[id.String()], found = rate, true
+			}
+		}
+		if !found {
+			return usageError{fmt.Errorf("--fault %s: the configuration has no model source that could fail", text)}
+		}
+	}
+	return nil
 }
 
 // sdpDir is the service manager's runtime directory, else the working folder.

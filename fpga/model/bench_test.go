@@ -49,7 +49,7 @@ func chartDevice(tb testing.TB) (d *Device, clock *VirtualClock, perFrame uint32
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
 	tb.Cleanup(func() { cancel(); <-done })
-	regs.Write32(0x1004, 1<<27|logAll|1)
+	regs.Write32(0x1004, logAll|1) // write-backs go to address 0
 	d.BARs()[0].Registers.Write32(fpga.CamControl, fpga.CameraRun)
 	return d, clock, perFrame
 }

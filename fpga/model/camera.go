@@ -13,11 +13,12 @@ const minPeriod = 100 * time.Microsecond
 // lateFrames is how many periods a frame may be late, on a machine that is too slow, before it is dropped.
 const lateFrames = 2
 
-// camera is the sensor with its frame memory and the camera block (docs/fpga-interface.md). All fields are guarded
+// camera is a sensor with its frame memory and camera block (docs/fpga-interface.md). All fields are guarded
 // by Device.mu but those of the buffer that is being filled.
 type camera struct {
 	cameraRegisters
 	d      *Device
+	index  int
 	sensor *Sensor
 	host   *engine
 	wake   chan struct{}
@@ -26,25 +27,37 @@ type camera struct {
 	runs     uint64    // starts of the camera
 	flushes  uint64    // times that the frame memory was emptied
 	exposing bool      // a frame has begun
-	begin    time.Time // of the frame under way
+	due      time.Time // when the frame under way ought to have begun
+	begin    time.Time // of the frame under way: due, and the jitter
+	frames   uint64    // taken since the device was made
 
 	buffers [FrameBuffers]frameBuffer
 	full    [FrameBuffers]*frameBuffer // in the order of their frames
 	nfull   int
-	open    bool // a part of full[0] has been offered to the host
-	sent    int  // bytes of full[0], trailer included, that have left
-	forced  bool // end the open packet
-	last    bool // what next offered is the end of a forced packet
+	lent    *frameBuffer // the engine reads it
+	packet               // that of full[0]
+}
+
+// packet is how far a frame has left.
+type packet struct {
+	open    bool // a part has been offered to the host
+	sent    int  // bytes that have left, trailer included
+	forced  bool // end it
+	last    bool // what next offered is its end
+	cut     int  // F8: its length, 0 is all of it
+	unended bool // F8
+	empty   bool // F8: an empty packet comes first
 }
 
 type frameBuffer struct {
 	data []byte // pixels and trailer
 	used bool
 	run  uint64 // camera.runs when the frame was taken
+	n    uint64 // camera.frames of this one
 }
 
-func newCamera(d *Device, s *Sensor, host *engine) *camera {
-	c := &camera{d: d, sensor: s, host: host, wake: make(chan struct{}, 1)}
+func newCamera(d *Device, index int, s *Sensor, host *engine) *camera {
+	c := &camera{d: d, index: index, sensor: s, host: host, wake: make(chan struct{}, 1)}
 	c.cameraRegisters = resetCameraRegisters(s.Config())
 	for i := range c.buffers {
 		c.buffers[i].data = make([]byte, s.FrameBytes()+fpga.TrailerSize)
@@ -86,15 +99,25 @@ func (c *camera) readyTime() (t time.Time, ok bool) {
 // start clears the counters and begins the first frame.
 func (c *camera) start(now time.Time) {
 	c.runs++
-	c.sequence, c.delivered, c.dropped, c.padded, c.missed = 0, 0, 0, 0, 0
+	c.sequence, c.delivered, c.dropped, c.padded, c.missed, c.lost = 0, 0, 0, 0, 0, 0
 	if c.open { // a packet has one end only: what was begun is sent
 		c.flush(1)
 	} else {
 		c.flush(0)
 	}
 	c.running = true
-	c.begin, c.exposing = now, !c.triggered()
+	c.expose(now)
+	c.exposing = !c.triggered()
 	c.kick()
+}
+
+// expose begins the next frame at the time given, but for the jitter.
+func (c *camera) expose(due time.Time) {
+	most := c.sensor.cfg.Jitter
+	if !c.triggered() {
+		most = max(0, min(most, c.periodTime()-c.exposureTime()))
+	}
+	c.due, c.begin = due, due.Add(c.sensor.jitter(c.frames, most))
 }
 
 // stop abandons the exposure under way; it is not counted. Frames in the frame memory still leave.
@@ -111,7 +134,8 @@ func (c *camera) trigger(now time.Time) {
 		c.missed++
 		c.events |= uint32(fpga.EventTriggerMissed)
 	default:
-		c.begin, c.exposing = now, true
+		c.expose(now)
+		c.exposing = true
 		c.kick()
 	}
 }
@@ -126,15 +150,16 @@ func (c *camera) take() {
 		d.mu.Unlock() // stopped, or started anew, since it was looked at
 		return
 	}
-	seq, run, flush := c.sequence, c.runs, c.flushes
+	seq, run, flush, n := c.sequence, c.runs, c.flushes, c.frames
 	t := c.trailer(seq, c.begin, exposure)
 	period := c.periodTime()
 	late := !c.triggered() && now.Sub(c.begin) > exposure+lateFrames*period
 	c.sequence++
+	c.frames++
 	if c.triggered() {
 		c.exposing = false
 	} else {
-		c.begin = c.begin.Add(period)
+		c.expose(c.due.Add(period))
 	}
 	b := c.freeBuffer()
 	if b == nil || late || c.host.control&bitRun == 0 {
@@ -142,7 +167,7 @@ func (c *camera) take() {
 		d.mu.Unlock()
 		return
 	}
-	b.used, b.run = true, run
+	b.used, b.run, b.n = true, run, n
 	d.mu.Unlock()
 
 	c.fill(b, seq, t)
@@ -187,7 +212,7 @@ func (c *camera) trailer(seq uint64, begin time.Time, exposure time.Duration) fp
 
 func (c *camera) freeBuffer() *frameBuffer {
 	for i := range c.buffers {
-		if !c.buffers[i].used {
+		if !c.buffers[i].used && &c.buffers[i] != c.lent {
 			return &c.buffers[i]
 		}
 	}
@@ -218,7 +243,15 @@ func (c *camera) detach() {
 		}
 	}
 	c.flush(0)
-	c.sent, c.open, c.forced = 0, false, false
+	c.packet = packet{}
+}
+
+// reset implements streamSource. What is lent stays out of use until it comes back.
+func (c *camera) reset() {
+	c.runs++
+	c.flush(0)
+	c.cameraRegisters, c.packet = resetCameraRegisters(c.sensor.Config()), packet{}
+	c.stop()
 }
 
 // next implements streamSource. A forced end of packet is one last beat.
@@ -226,28 +259,65 @@ func (c *camera) next(n int) (p []byte, eop bool) {
 	if c.nfull == 0 || n == 0 {
 		return nil, false
 	}
-	data := c.full[0].data
-	c.open = true
-	end := min(c.sent+n, len(data))
+	if !c.open {
+		c.beginPacket()
+	}
+	if c.empty {
+		return nil, true
+	}
+	c.lent = c.full[0]
+	length := c.length()
+	end := min(c.sent+n, length)
 	if c.forced {
 		end = min(c.sent+BeatBytes, end)
 		c.last = true
 	}
-	return data[c.sent:end], c.last || end == len(data)
+	return c.lent.data[c.sent:end], c.last || end == length && !c.unended
+}
+
+// beginPacket makes the frame an opportunity for faults.
+func (c *camera) beginPacket() {
+	c.open = true
+	b := c.full[0]
+	c.host.begin(b.n, len(b.data))
+	a, hit := c.host.fire(F8, "packet cut short", "packet without an end", "empty packet before the frame")
+	if !hit {
+		return
+	}
+	switch a.variant(3) {
+	case packetShort:
+		c.cut = BeatBytes * (1 + int(a.roll>>8%uint64(len(b.data)/BeatBytes-1)))
+	case packetUnended:
+		c.unended = true
+	case packetEmpty:
+		c.empty = true
+	}
+}
+
+// length is how many bytes of the frame leave.
+func (c *camera) length() int {
+	if c.cut > 0 {
+		return c.cut
+	}
+	return len(c.full[0].data)
 }
 
 // taken implements streamSource.
 func (c *camera) taken(n int) {
+	c.lent = nil
 	if n == 0 {
+		c.empty = false
 		return
 	}
 	c.sent += n
-	whole := c.sent == len(c.full[0].data)
+	whole := c.sent == c.length()
 	if !whole && !c.last {
 		return
 	}
 	switch {
 	case c.full[0].run != c.runs: // of a run that the counters no longer know
+	case whole && (c.cut > 0 || c.unended):
+		c.lost++
 	case whole:
 		c.delivered++
 	default:
@@ -256,5 +326,5 @@ func (c *camera) taken(n int) {
 	c.full[0].used = false
 	c.nfull--
 	copy(c.full[:], c.full[1:])
-	c.sent, c.open, c.forced, c.last = 0, false, false, false
+	c.packet = packet{}
 }

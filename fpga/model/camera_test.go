@@ -19,6 +19,7 @@ type cameraHost struct {
 	cam    *fpga.Camera
 	slots  []slot
 	perDsc int // descriptors a slot
+	ring   uint64
 	wb     uint64
 }
 
@@ -28,13 +29,16 @@ type slot struct {
 }
 
 // newCameraHost lays out nslots frames in segments of up to most bytes.
-func newCameraHost(t testing.TB, s *Sensor, clock Clock, nslots, most int) *cameraHost {
+func newCameraHost(t testing.TB, s *Sensor, clock Clock, nslots, most int, change ...func(*Config)) *cameraHost {
 	t.Helper()
 	c := &cameraHost{sensor: s}
 	c.clock, _ = clock.(*VirtualClock)
 	c.host = newHost(t, func(b Bus) Config {
 		cfg := Camera(b, s)
 		cfg.Clock = clock
+		for _, f := range change {
+			f(&cfg)
+		}
 		return cfg
 	})
 	var err error
@@ -70,6 +74,7 @@ func newCameraHost(t testing.TB, s *Sensor, clock Clock, nslots, most int) *came
 		list = append(list, desc{control: 2, length: fpga.TrailerSize, src: c.wb + uint64(len(list))*32, dst: trailer})
 	}
 	c.list(ring, ring, list)
+	c.ring = ring
 	c.first(0x5000, ring, 0)
 	c.run()
 	return c
@@ -289,7 +294,7 @@ func TestCameraStopsWhileFilling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := d.camera
+	c := d.cameras[0]
 	locked := func(f func()) {
 		d.mu.Lock()
 		defer d.mu.Unlock()

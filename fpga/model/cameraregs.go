@@ -16,6 +16,7 @@ type cameraRegisters struct {
 	sequence            uint64
 	delivered, dropped  uint32
 	padded, missed      uint32
+	lost                uint32
 	timeHigh            uint32 // latched
 	sequenceHigh        uint32 // latched
 }
@@ -83,6 +84,12 @@ func (c *camera) readRegister(off uint32) uint32 {
 		return BeatBytes
 	case fpga.CamMinPeriod:
 		return uint32(minPeriod)
+	case fpga.CamCount:
+		return uint32(len(c.d.cameras))
+	case fpga.CamIndex:
+		return uint32(c.index)
+	case fpga.CamChannel:
+		return uint32(c.host.channel)
 	case fpga.CamControl:
 		return c.control
 	case fpga.CamStatus:
@@ -138,6 +145,8 @@ func (c *camera) readDerived(off uint32) uint32 {
 		return c.padded
 	case fpga.CamTriggerMissed:
 		return c.missed
+	case fpga.CamLost:
+		return c.lost
 	}
 	return 0
 }

@@ -15,7 +15,10 @@ type Clock interface {
 // RealClock is the machine's monotonic time.
 func RealClock() Clock { return &realClock{} }
 
-type realClock struct{ timers sync.Pool }
+type realClock struct {
+	mu   sync.Mutex
+	free []*time.Timer
+}
 
 func (*realClock) Now() time.Time { return time.Now() }
 
@@ -24,22 +27,34 @@ func (c *realClock) Wait(t time.Time, wake <-chan struct{}) bool {
 	if d <= 0 {
 		return true
 	}
-	timer, _ := c.timers.Get().(*time.Timer)
-	if timer == nil {
-		timer = time.NewTimer(d)
-	} else {
-		timer.Reset(d)
-	}
-	defer func() {
-		timer.Stop()
-		c.timers.Put(timer)
-	}()
+	timer := c.timer(d)
+	defer c.putBack(timer)
 	select {
 	case <-timer.C:
 		return true
 	case <-wake:
 		return false
 	}
+}
+
+func (c *realClock) timer(d time.Duration) *time.Timer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.free)
+	if n == 0 {
+		return time.NewTimer(d)
+	}
+	timer := c.free[n-1]
+	c.free = c.free[:n-1]
+	timer.Reset(d)
+	return timer
+}
+
+func (c *realClock) putBack(timer *time.Timer) {
+	timer.Stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.free = append(c.free, timer)
 }
 
 // VirtualClock is time for tests. It moves when Advance is called or, once Free was called, jumps to whatever

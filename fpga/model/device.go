@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"tegracast/fpga"
 )
@@ -16,25 +15,31 @@ var ErrRan = errors.New("model: the device has been run already, make a new one"
 // goneValue is what the registers of a missing device read.
 const goneValue = 0xffffffff
 
-// Device is the FPGA. Its registers answer from New on; engines and camera work while Run runs; when Run has
+// Device is the FPGA. Its registers answer from New on; engines and cameras work while Run runs; when Run has
 // returned the device has gone and every register reads all ones.
 type Device struct {
 	cfg   Config
 	clock Clock
-	epoch time.Time // zero of the timestamp counter
 
 	ran  atomic.Bool
-	gone atomic.Bool
+	gone atomic.Bool // Run has returned
+	down atomic.Bool // the link is lost, F4
 
-	// mu guards all registers and the queues between camera, FIFOs and engines. It is never held while the bus is
-	// used or a frame is built.
-	mu     sync.Mutex
-	h2c    []*engine
-	c2h    []*engine
-	common common
-	irq    irqBlock
-	msix   msix
-	camera *camera // nil without sensor
+	running sync.WaitGroup // what Run waits for
+
+	// mu guards all registers and the queues between cameras, FIFOs, sinks and engines. It is never held while the bus
+	// is used, a frame is built, or the clock is waited for.
+	mu      sync.Mutex
+	h2c     []*engine
+	c2h     []*engine
+	common  common
+	irq     irqBlock
+	msix    msix
+	cameras []*camera
+	counter counter
+	resets  uint64 // whoever let go of mu and finds it changed has nothing left to do
+	timers  timers
+	faults  faultState
 
 	ram blockRAM
 }
@@ -47,7 +52,10 @@ func New(cfg Config) (*Device, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	d := &Device{cfg: cfg, clock: cfg.Clock, epoch: cfg.Clock.Now(), ram: blockRAM{bytes: make([]byte, cfg.RAM)}}
+	d := &Device{cfg: cfg, clock: cfg.Clock, ram: blockRAM{bytes: make([]byte, cfg.RAM)}}
+	d.counter = counter{at: d.clock.Now(), ppm: cfg.ClockPPM}
+	d.timers.wake = make(chan struct{}, 1)
+	d.faults.on.Store(len(cfg.Faults.Rates) > 0)
 	for i := range d.msix.vectors {
 		d.msix.vectors[i] = make(chan struct{}, 1)
 	}
@@ -63,25 +71,29 @@ func New(cfg Config) (*Device, error) {
 
 // connectStreams gives every C2H stream channel its source and every H2C stream channel its sink.
 func (d *Device) connectStreams() {
+	for i, cfg := range d.cfg.Sinks {
+		d.h2c[i].frames = &frameSink{d: d, e: d.h2c[i], cfg: cfg}
+		d.h2c[i].sink = d.h2c[i].frames
+	}
 	for i, e := range d.c2h {
 		if !e.stream {
 			continue
 		}
-		if d.cfg.Sensor != nil && d.camera == nil {
-			d.camera = newCamera(d, d.cfg.Sensor, e)
-			e.source = d.camera
+		if n := len(d.cameras); n < len(d.cfg.Sensors) {
+			d.cameras = append(d.cameras, newCamera(d, n, d.cfg.Sensors[n], e))
+			e.source = d.cameras[n]
 			continue
 		}
 		f := &fifo{reader: e}
 		e.source = f
-		if i < len(d.h2c) && d.h2c[i].stream {
+		if i < len(d.h2c) && d.h2c[i].stream && d.h2c[i].sink == nil {
 			f.writer = d.h2c[i]
 			d.h2c[i].sink = f
 		}
 	}
 }
 
-// BARs are the user BAR 0 (camera block), the DMA BAR 1 (XDMA registers) and the bypass BAR 2 (block RAM).
+// BARs are the user BAR 0 (camera blocks), the DMA BAR 1 (XDMA registers) and the bypass BAR 2 (block RAM).
 func (d *Device) BARs() []fpga.BAR {
 	window := func(index int, read func(uint32) uint32, write func(uint32, uint32)) fpga.BAR {
 		return fpga.BAR{Index: index, Size: BARSize, Registers: &window{d: d, read: read, write: write}}
@@ -101,19 +113,30 @@ func (d *Device) Run(ctx context.Context) error {
 	if d.ran.Swap(true) {
 		return ErrRan
 	}
-	var wg sync.WaitGroup
+	stop := context.AfterFunc(ctx, d.kickAll)
+	defer stop()
 	for _, e := range d.engines() {
-		wg.Go(func() { e.run(ctx) })
+		d.running.Go(func() { e.run(ctx) })
 	}
-	if d.camera != nil {
-		stop := context.AfterFunc(ctx, d.camera.kick)
-		defer stop()
-		wg.Go(func() { d.camera.run(ctx) })
+	for _, c := range d.cameras {
+		d.running.Go(func() { c.run(ctx) })
 	}
-	wg.Wait()
+	d.running.Go(func() { d.runTimers(ctx) })
+	d.running.Wait()
 	<-ctx.Done()
 	d.gone.Store(true)
 	return nil
+}
+
+// kickAll makes every goroutine look again.
+func (d *Device) kickAll() {
+	for _, e := range d.engines() {
+		e.kick()
+	}
+	for _, c := range d.cameras {
+		c.kick()
+	}
+	d.timers.kick()
 }
 
 // engines lists the channels in the order of their interrupt bits: all H2C, then all C2H.
@@ -121,27 +144,29 @@ func (d *Device) engines() []*engine {
 	return append(append(make([]*engine, 0, 2*MaxChannels), d.h2c...), d.c2h...)
 }
 
-// timestamp is the camera's counter in ns.
-func (d *Device) timestamp(t time.Time) uint64 { return uint64(max(0, t.Sub(d.epoch))) }
-
 func (d *Device) readUser(off uint32) uint32 {
-	if d.camera == nil {
+	n := int(off / fpga.CameraBlock)
+	if n >= len(d.cameras) {
 		return 0
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.camera.readRegister(off)
+	return d.cameras[n].readRegister(off % fpga.CameraBlock)
 }
 
 func (d *Device) writeUser(off, v uint32) {
-	if d.camera == nil {
+	n := int(off / fpga.CameraBlock)
+	if n >= len(d.cameras) {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.camera.writeRegister(off, v)
+	d.cameras[n].writeRegister(off%fpga.CameraBlock, v)
 	d.updateIRQ()
 }
+
+// absent says that nothing answers on the bus.
+func (d *Device) absent() bool { return d.gone.Load() || d.down.Load() }
 
 // window is one BAR. Accesses beyond its end and to a device that has gone read all ones; offsets are cut to
 // multiples of 4.
@@ -152,14 +177,14 @@ type window struct {
 }
 
 func (w *window) Read32(off uint32) uint32 {
-	if off >= BARSize || w.d.gone.Load() {
+	if off >= BARSize || w.d.absent() {
 		return goneValue
 	}
 	return w.read(off &^ 3)
 }
 
 func (w *window) Write32(off, v uint32) {
-	if off >= BARSize || w.d.gone.Load() {
+	if off >= BARSize || w.d.absent() {
 		return
 	}
 	w.write(off&^3, v)

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math/bits"
+	"sync"
 
 	"tegracast/fpga"
 )
@@ -63,7 +64,11 @@ type engine struct {
 	stream  bool
 	source  streamSource // C2H stream
 	sink    streamSink   // H2C stream; nil swallows
+	frames  *frameSink   // sink, if it is one
 	wake    chan struct{}
+
+	pollOrder sync.Mutex // held while the poll-mode write-back is written, taken before d.mu
+	pollBytes [4]byte    // guarded by it
 
 	// Guarded by d.mu.
 	control, status, mask uint32 // status without Busy
@@ -75,6 +80,7 @@ type engine struct {
 	firstAdjacent         uint32
 	credits               uint32
 	perf                  perfMonitor
+	faultyState
 
 	work transferState // of the goroutine
 }
@@ -96,7 +102,7 @@ func (e *engine) commonBit() uint32 { return 1 << (16*int(e.dir) + e.channel) }
 
 // cause is 1 when the channel asks for an interrupt.
 func (e *engine) cause() uint32 {
-	if e.status&e.mask != 0 {
+	if e.status&e.mask != 0 || e.requestStays {
 		return 1
 	}
 	return 0
@@ -138,7 +144,7 @@ func (e *engine) readChannel(off uint32) uint32 {
 }
 
 func (e *engine) statusRegister() uint32 {
-	if e.busy {
+	if e.busy || e.holdsBusy() {
 		return e.status | bitRun
 	}
 	return e.status
@@ -156,6 +162,7 @@ func (e *engine) writeChannel(off, v uint32) {
 		e.pollAddr = e.pollAddr&0xffffffff | uint64(v)<<32
 	case chMask, chMask + 4, chMask + 8:
 		e.mask = setClear(e.mask, off-chMask, v) & e.logBits()
+		e.requestStays = e.requestStays && e.mask != 0
 	case chPerfControl:
 		e.perf.write(v, e.control&bitRun != 0, e.d.clock.Now())
 	default:
@@ -179,7 +186,7 @@ func (e *engine) setControl(v uint32) {
 	now := e.d.clock.Now()
 	switch rising, falling := e.control&^old&bitRun != 0, old&^e.control&bitRun != 0; {
 	case rising:
-		e.status, e.completed = 0, 0
+		e.status, e.completed = 0, e.firstCount()
 		e.restarted = e.busy
 		e.busy = true
 		e.starts++
@@ -199,6 +206,9 @@ func (e *engine) setControl(v uint32) {
 func (e *engine) detach() {
 	if e.source != nil {
 		e.source.detach()
+	}
+	if e.sink != nil {
+		e.sink.detach()
 	}
 }
 
@@ -228,11 +238,18 @@ func (e *engine) writeSGDMA(off, v uint32) {
 	case sgAdjacent:
 		e.firstAdjacent = v & 0x3f
 	case sgCredits:
-		if e.d.common.creditMode&e.commonBit() != 0 {
+		if e.d.common.creditMode&e.commonBit() != 0 && !e.losesCredits() {
 			e.credits = (e.credits + v&creditBits) & creditBits
 			e.kick()
 		}
 	}
+}
+
+// logs says that Control has a Status bit logged.
+func (e *engine) logs(status uint32) bool {
+	e.d.mu.Lock()
+	defer e.d.mu.Unlock()
+	return e.control&e.logBits()&status != 0
 }
 
 // log sets Status bits as far as Control's enable bits let it, and returns what it set.
@@ -242,9 +259,9 @@ func (e *engine) log(status uint32) uint32 {
 	return status
 }
 
-// pollWord is the poll-mode write-back.
-func (e *engine) pollWord() uint32 {
-	word := e.completed & 0xffffff
+// pollWord is the poll-mode write-back, as it was so many descriptors ago.
+func (e *engine) pollWord(ago uint32) uint32 {
+	word := (e.completed - ago) & 0xffffff
 	if bits.OnesCount32(e.status&anyError) > 0 {
 		word |= 1 << 31
 	}

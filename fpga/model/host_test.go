@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -37,7 +38,9 @@ func (h *host) find(addr uint64, n int) []byte {
 			return r.bytes[addr-r.addr:][:n]
 		}
 	}
-	h.faults = append(h.faults, fmt.Sprintf("%d bytes at %#x", n, addr))
+	if len(h.faults) < 1000 {
+		h.faults = append(h.faults, fmt.Sprintf("%d bytes at %#x", n, addr))
+	}
 	return nil
 }
 
@@ -71,6 +74,20 @@ func (h *host) alloc(n int) uint64 {
 	h.next += uint64((n+4095)&^4095) + 1<<16
 	h.regions = append(h.regions, region{addr, make([]byte, n)})
 	return addr
+}
+
+// unmap takes a region from the device.
+func (h *host) unmap(addr uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.regions = slices.DeleteFunc(h.regions, func(r region) bool { return r.addr == addr })
+}
+
+// refused are the accesses that found nothing.
+func (h *host) refused() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.faults)
 }
 
 func (h *host) bytes(addr uint64, n int) []byte {

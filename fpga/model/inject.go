@@ -71,33 +71,25 @@ func (d *Device) takeInjected(id FaultID, opportunity uint64) armed {
 // arm draws the faults of an opportunity. Those that found no occasion before stay.
 func (e *engine) arm(opportunity uint64) (any bool) {
 	for id := F1; id < faultIDs; id++ {
-		if !e.armed[id].on && e.canHave(id) {
-			e.armed[id] = e.drawFault(id, opportunity)
-		}
+		e.armOne(id, opportunity, false)
 		any = any || e.armed[id].on
 	}
 	return any
 }
 
-// drawFault decides about one fault: by Inject, or by the plan.
-func (e *engine) drawFault(id FaultID, opportunity uint64) armed {
-	wrap := id == F9 && e.d.faults.injected[F9]%creditVariants == creditWrap
-	if a := e.d.takeInjectedUnless(wrap, id, opportunity); a.on {
-		return a
+// armOne decides about one fault: by Inject, or by the plan. start says that a run begins with this opportunity.
+func (e *engine) armOne(id FaultID, opportunity uint64, start bool) {
+	if e.armed[id].on || !e.canHave(id) {
+		return
+	}
+	if e.armed[id] = e.d.takeInjected(id, opportunity); e.armed[id].on {
+		return
 	}
 	roll, ok := e.d.cfg.Faults.draw(id, e.dir, e.channel, opportunity)
 	a := armed{on: ok, opportunity: opportunity, roll: roll}
-	if id == F9 && a.variant(creditVariants) == creditWrap {
-		return armed{} // happens at the start of a run
+	if id != F9 || (a.variant(creditFaults) == creditWrap) == start {
+		e.armed[id] = a
 	}
-	return a
-}
-
-func (d *Device) takeInjectedUnless(no bool, id FaultID, opportunity uint64) armed {
-	if no {
-		return armed{}
-	}
-	return d.takeInjected(id, opportunity)
 }
 
 // canHave says whether a fault makes sense on the channel as it is programmed now.
@@ -119,8 +111,8 @@ func (e *engine) canHave(id FaultID) bool {
 	return true
 }
 
-// fire takes an armed fault and logs it.
-func (e *engine) fire(id FaultID, what string) (armed, bool) {
+// fire takes an armed fault and logs it; what describes its variants.
+func (e *engine) fire(id FaultID, what ...string) (armed, bool) {
 	a := e.armed[id]
 	if !a.on {
 		return a, false
@@ -131,6 +123,9 @@ func (e *engine) fire(id FaultID, what string) (armed, bool) {
 	if len(f.log) >= 2*maxFaultLog {
 		f.log = append(f.log[:0], f.log[maxFaultLog:]...)
 	}
-	f.log = append(f.log, FaultEvent{ID: id, Direction: e.dir, Channel: e.channel, Opportunity: a.opportunity, What: what})
+	f.log = append(f.log, FaultEvent{
+		ID: id, Direction: e.dir, Channel: e.channel, Opportunity: a.opportunity,
+		What: what[a.variant(uint64(len(what)))],
+	})
 	return a, true
 }

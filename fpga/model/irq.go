@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+
+	"tegracast/fpga"
 )
 
 const (
@@ -64,6 +66,9 @@ func (d *Device) writeIRQ(off, v uint32) {
 	case irqChannelEnable, irqChannelEnable + 4, irqChannelEnable + 8:
 		channels := uint32(1)<<(len(d.h2c)+len(d.c2h)) - 1
 		b.channelEnable = setClear(b.channelEnable, off-irqChannelEnable, v) & channels
+		for _, e := range d.engines() {
+			e.requestStays = e.requestStays && b.channelEnable&e.irqBit() != 0
+		}
 	case irqUserVector, irqUserVector + 4, irqUserVector + 8, irqUserVector + 12:
 		b.userVectors[(off-irqUserVector)/4] = v & vectorFields
 	case irqChanVector, irqChanVector + 4:
@@ -84,10 +89,13 @@ func setClear(old, off, v uint32) uint32 {
 }
 
 func (d *Device) userCause() uint32 {
-	if d.camera != nil && d.camera.events&d.camera.eventEnable != 0 {
-		return 1
+	var cause uint32
+	for i, c := range d.cameras {
+		if c.events&c.eventEnable != 0 {
+			cause |= 1 << i
+		}
 	}
-	return 0
+	return cause
 }
 
 func (d *Device) channelCause() uint32 {
@@ -110,9 +118,52 @@ func (d *Device) updateIRQ() {
 		d.msix.post(vectorOf(b.userVectors[:], bits.TrailingZeros32(rise)))
 	}
 	for rise := channel &^ b.channelRequest; rise != 0; rise &= rise - 1 {
-		d.msix.post(vectorOf(b.channelVectors[:], bits.TrailingZeros32(rise)))
+		i := bits.TrailingZeros32(rise)
+		d.engineOfBit(i).post(vectorOf(b.channelVectors[:], i))
 	}
 	b.userRequest, b.channelRequest = user, channel
+}
+
+// engineOfBit is the channel of bit i: all H2C, then all C2H.
+func (d *Device) engineOfBit(i int) *engine {
+	if i < len(d.h2c) {
+		return d.h2c[i]
+	}
+	return d.c2h[i-len(d.h2c)]
+}
+
+// irqBit is the channel's bit in the IRQ block.
+func (e *engine) irqBit() uint32 {
+	if e.dir == fpga.C2H {
+		return 1 << (len(e.d.h2c) + e.channel)
+	}
+	return 1 << e.channel
+}
+
+// post sends the channel's message.
+func (e *engine) post(vector int) {
+	m := &e.d.msix
+	a, hit := e.fire(F7, "message lost", "message sent twice", "message late", "request stays")
+	if !hit {
+		m.post(vector)
+		return
+	}
+	later := func() {
+		e.d.mu.Lock()
+		defer e.d.mu.Unlock()
+		m.post(vector)
+	}
+	switch a.variant(interruptFaults) {
+	case interruptLost:
+	case interruptTwice:
+		m.post(vector)
+		e.d.after(a.between(1, 4), later)
+	case interruptLate:
+		e.d.after(a.between(1, 4), later)
+	case interruptStays:
+		m.post(vector)
+		e.requestStays = true
+	}
 }
 
 // vectorOf reads field i of vector registers: four 5-bit fields a dword.

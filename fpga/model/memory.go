@@ -2,69 +2,90 @@ package model
 
 import "tegracast/fpga"
 
-// copyCard does one descriptor of a memory-mapped channel between host and block RAM. Writes to the host are posted:
-// when the bus refuses one, the device does not learn of it (the SMMU does).
+// pieceBytes is the most that a memory-mapped channel moves at once.
+const pieceBytes = 64 << 10
+
+// copyCard moves the next piece of a memory-mapped channel's descriptor between host and block RAM. With a fixed card
+// address each beat overwrites the one before.
 func (e *engine) copyCard(c *descriptor) bool {
-	card := c.src
-	if e.dir == fpga.H2C {
-		card = c.dst
-	}
-	e.d.mu.Lock()
+	w, d := &e.work, e.d
+	d.mu.Lock()
 	fixed := e.control&bitNonInc != 0
-	e.d.mu.Unlock()
-	if fixed && (card%BeatBytes != 0 || c.length%BeatBytes != 0) && e.stop(bitAlign, false) {
+	d.mu.Unlock()
+	if w.filled == 0 {
+		if status := e.badCard(c, fixed); status != 0 {
+			if !e.stop(status, false) {
+				e.complete(c)
+			}
+			return true
+		}
+	}
+	n := min(c.length-w.filled, pieceBytes)
+	card := e.card(c) + uint64(w.filled)
+	if fixed {
+		n, card = min(n, BeatBytes), e.card(c)
+	}
+	n = e.piece(n)
+	if !e.movePiece(c, card, n) {
+		if !e.stop(hostUnsupported<<shiftReadError, false) {
+			e.complete(c)
+		}
 		return true
 	}
-	var stopped bool
-	if e.dir == fpga.H2C {
-		stopped = e.toCard(c, fixed)
-	} else {
-		stopped = e.fromCard(c, fixed)
+	d.mu.Lock()
+	if e.stale() {
+		d.mu.Unlock()
+		return true
 	}
-	if !stopped {
-		e.count(c.length)
+	e.perf.count(n)
+	d.mu.Unlock()
+	w.filled += n
+	w.moved += n
+	if w.filled == c.length {
 		e.complete(c)
 	}
 	return true
 }
 
-// span is how much of the card's address space a descriptor covers: one beat when the address is fixed, where each
-// beat overwrites the one before.
-func span(c *descriptor, fixed bool) int {
+// card is the descriptor's card address.
+func (e *engine) card(c *descriptor) uint64 {
+	if e.dir == fpga.H2C {
+		return c.dst
+	}
+	return c.src
+}
+
+// badCard is the error of a descriptor that the card's address space refuses.
+func (e *engine) badCard(c *descriptor, fixed bool) (status uint32) {
+	span := c.length
 	if fixed {
-		return min(c.length, BeatBytes)
+		span = min(span, BeatBytes)
 	}
-	return c.length
+	switch card := e.card(c); {
+	case fixed && (card%BeatBytes != 0 || c.length%BeatBytes != 0) && e.logs(bitAlign):
+		return bitAlign
+	case e.d.ram.in(card, span):
+		return 0
+	case e.dir == fpga.H2C:
+		return cardDecode << shiftWriteError
+	}
+	return cardDecode << shiftReadError
 }
 
-func (e *engine) toCard(c *descriptor, fixed bool) (stopped bool) {
-	ram := &e.d.ram
-	n := span(c, fixed)
-	if !ram.in(c.dst, n) {
-		return e.stop(cardDecode<<shiftWriteError, false)
+// movePiece returns false when the host's memory could not be read. Writes to the host are posted: when the bus
+// refuses one, the device does not learn of it (the SMMU does).
+func (e *engine) movePiece(c *descriptor, card uint64, n int) bool {
+	if n == 0 {
+		return true
 	}
-	ram.mu.Lock()
-	defer ram.mu.Unlock()
-	for off := 0; off < c.length; off += n {
-		k := uint64(min(n, c.length-off))
-		if e.d.cfg.Bus.Read(c.src+uint64(off), ram.bytes[c.dst:c.dst+k]) != nil {
-			return e.stop(hostUnsupported<<shiftReadError, false)
-		}
-	}
-	return false
-}
-
-func (e *engine) fromCard(c *descriptor, fixed bool) (stopped bool) {
-	ram := &e.d.ram
-	n := span(c, fixed)
-	if !ram.in(c.src, n) {
-		return e.stop(cardDecode<<shiftReadError, false)
+	ram, bus := &e.d.ram, e.d.cfg.Bus
+	if e.dir == fpga.H2C {
+		ram.mu.Lock()
+		defer ram.mu.Unlock()
+		return bus.Read(e.address(c.src+uint64(e.work.filled)), ram.bytes[card:card+uint64(n)]) == nil
 	}
 	ram.mu.RLock()
 	defer ram.mu.RUnlock()
-	for off := 0; off < c.length; off += n {
-		k := uint64(min(n, c.length-off))
-		_ = e.d.cfg.Bus.Write(c.dst+uint64(off), ram.bytes[c.src:c.src+k])
-	}
-	return false
+	_ = bus.Write(e.address(c.dst+uint64(e.work.filled)), ram.bytes[card:card+uint64(n)])
+	return true
 }

@@ -107,6 +107,50 @@ func TestAccessTypes(t *testing.T) {
 	}
 }
 
+// All channels that the IP can have: 4 and 4, each its own (PG195, address map).
+func TestEightChannels(t *testing.T) {
+	h := newHost(t, func(b Bus) Config {
+		mm := []Interface{MemoryMapped, MemoryMapped, MemoryMapped, MemoryMapped}
+		return Config{Bus: b, H2C: mm, C2H: mm}
+	}).run()
+	h.w(0x2010, ^uint32(0))
+	if got := h.r(0x2010); got != 0xff {
+		t.Errorf("channel interrupt enable %#x, want eight bits", got)
+	}
+	h.w(0x20a0, 4<<24|3<<16|2<<8|1)
+	h.w(0x20a4, 8<<24|7<<16|6<<8|5)
+	for i := range uint32(8) {
+		channel := i/4<<12 | i%4<<8
+		if got, want := h.r(channel), 0x1fc00006|i/4<<16|i%4<<8; got != want {
+			t.Errorf("channel %d: identifier %#x, want %#x", i, got, want)
+		}
+		if got, want := h.r(0x4000+channel), 0x1fc40006|i/4<<16|i%4<<8; got != want {
+			t.Errorf("channel %d: SGDMA identifier %#x, want %#x", i, got, want)
+		}
+		common := uint32(1) << (i%4 + 16*(i/4))
+		h.w(0x6024, common)
+		h.w(0x408c+channel, 100+i)
+		h.w(channel+0x90, 1<<4)
+		h.w(channel+0x88, 0x1000+i)
+	}
+	for i := range uint32(8) {
+		channel := i/4<<12 | i%4<<8
+		if got := [2]uint32{h.r(0x408c + channel), h.r(channel + 0x88)}; got != [2]uint32{100 + i, 0x1000 + i} {
+			t.Errorf("channel %d: credits and poll address %v", i, got)
+		}
+		h.first(0x4000+channel, h.alloc(32), 0) // a descriptor of zeros
+		h.w(channel+0x04, 1<<4|1)
+		h.idle(channel)
+		if err := h.d.Interrupts().Wait(t.Context(), int(1+i)); err != nil {
+			t.Error(err)
+		}
+		if got := h.r(0x204c); got != 1<<i {
+			t.Errorf("channel %d: pending %#x", i, got)
+		}
+		h.r(channel + 0x44)
+	}
+}
+
 func TestCreditRegister(t *testing.T) {
 	h := newHost(t, Loopback)
 	const credits, mode = 0x508c, 0x6020
@@ -245,7 +289,13 @@ func TestConfigErrors(t *testing.T) {
 		"five C2H":     {Bus: &host{}, H2C: one, C2H: make([]Interface, 5)},
 		"kind":         {Bus: &host{}, H2C: []Interface{7}, C2H: one},
 		"RAM":          {Bus: &host{}, H2C: one, C2H: one, RAM: 100},
-		"sensor on MM": {Bus: &host{}, H2C: one, C2H: mm, Sensor: sensor},
+		"sensor on MM": {Bus: &host{}, H2C: one, C2H: mm, Sensors: []*Sensor{sensor}},
+		"two sensors":  {Bus: &host{}, H2C: one, C2H: one, Sensors: []*Sensor{sensor, sensor}},
+		"nil sensor":   {Bus: &host{}, H2C: one, C2H: one, Sensors: []*Sensor{nil}},
+		"sink on MM":   {Bus: &host{}, H2C: mm, C2H: one, Sinks: map[int]SinkConfig{0: {}}},
+		"sink 1":       {Bus: &host{}, H2C: one, C2H: one, Sinks: map[int]SinkConfig{1: {}}},
+		"sink's rate":  {Bus: &host{}, H2C: one, C2H: one, Sinks: map[int]SinkConfig{0: {Rate: -1}}},
+		"clock":        {Bus: &host{}, H2C: one, C2H: one, ClockPPM: 1e6},
 	} {
 		if _, err := New(cfg); err == nil {
 			t.Errorf("%s: no error", name)
@@ -253,15 +303,31 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// Whatever is written, wherever, while the device runs: nothing panics, and the identifiers stay.
-func TestRandomWrites(t *testing.T) {
-	h := newHost(t, func(b Bus) Config {
+// busyDevice has everything: cameras, sinks, block RAM and channels both ways.
+func busyDevice(t testing.TB, plan FaultPlan) *host {
+	plan.Revoke = func() {}
+	return newHost(t, func(b Bus) Config {
 		return Config{
-			Bus: b, H2C: []Interface{MemoryMapped, Stream}, C2H: []Interface{Stream, Stream, MemoryMapped},
-			Sensor: smallSensor(t, 64, 4),
+			Bus: b, H2C: []Interface{MemoryMapped, Stream, Stream}, C2H: []Interface{Stream, Stream, MemoryMapped, Stream},
+			Sensors: []*Sensor{smallSensor(t, 64, 4), smallSensor(t, 64, 2)},
+			Sinks:   map[int]SinkConfig{2: {Rate: 1 << 20}}, Faults: plan,
 		}
 	}).run()
-	fuzzRegisters(t, h, rand.New(rand.NewPCG(1, 2)), 20000)
+}
+
+// Whatever is written, wherever, while the device runs: nothing panics, and the identifiers stay.
+func TestRandomWrites(t *testing.T) {
+	fuzzRegisters(t, busyDevice(t, FaultPlan{}), rand.New(rand.NewPCG(1, 2)), 20000)
+	fuzzRegisters(t, busyDevice(t, randomPlan(rand.New(rand.NewPCG(3, 4)))), rand.New(rand.NewPCG(5, 6)), 20000)
+}
+
+// randomPlan has all faults, some often.
+func randomPlan(rng *rand.Rand) FaultPlan {
+	plan := FaultPlan{Seed: rng.Uint64(), Rates: map[FaultID]float64{}}
+	for _, id := range FaultIDs() {
+		plan.Rates[id] = rng.Float64() * rng.Float64()
+	}
+	return plan
 }
 
 // fuzzRegisters prefers registers that exist and descriptors that can be read.
@@ -272,7 +338,7 @@ func fuzzRegisters(t *testing.T, h *host, rng *rand.Rand, n int) {
 		bar := bars[rng.IntN(3)]
 		off := rng.Uint32() % BARSize
 		v := rng.Uint32()
-		switch rng.IntN(4) {
+		switch rng.IntN(6) {
 		case 0: // a channel's control
 			bar, off = bars[1], uint32(rng.IntN(2))<<12|uint32(rng.IntN(4))<<8|4
 		case 1: // its first descriptor
@@ -284,14 +350,21 @@ func fuzzRegisters(t *testing.T, h *host, rng *rand.Rand, n int) {
 				control: rng.Uint32() & 0xff, adjacent: rng.Uint32() & 3, length: rng.Uint32() & 0x3ff,
 				src: ring + rng.Uint64()%4096, dst: ring + rng.Uint64()%4096, next: ring + rng.Uint64()%64*32,
 			}.encode())
-		case 3: // the camera block
-			bar, off = bars[0], rng.Uint32()&0xff
+		case 3: // a descriptor of random bytes, but for a right magic now and then
+			h.put(ring+uint64(rng.IntN(64))*32, desc{
+				magic: 0xad4b ^ rng.Uint32()&rng.Uint32()&rng.Uint32()&1, control: rng.Uint32() & 0xff, adjacent: rng.Uint32() & 0x3f,
+				length: rng.Uint32(), src: rng.Uint64(), dst: rng.Uint64(), next: rng.Uint64(),
+			}.encode())
+		case 4: // a camera block
+			bar, off = bars[0], rng.Uint32()&0x10ff
+		case 5:
+			_ = h.d.Inject(FaultID(rng.IntN(200))) // mostly none
 		}
 		bar.Registers.Write32(off, v)
 		bar.Registers.Read32(off)
 	}
 	for off, want := range map[uint32]uint32{0x0000: 0x1fc00006, 0x1000: 0x1fc18006, 0x2000: 0x1fc20006} {
-		if got := h.r(off); got != want {
+		if got := h.r(off); got != want && !h.d.down.Load() && got != goneValue {
 			t.Errorf("[%#x] = %#x, want %#x", off, got, want)
 		}
 	}
@@ -301,13 +374,11 @@ func FuzzRegisters(f *testing.F) {
 	f.Add(uint64(1), uint64(2))
 	f.Add(uint64(0), ^uint64(0))
 	f.Fuzz(func(t *testing.T, a, b uint64) {
-		h := newHost(t, func(b Bus) Config {
-			return Config{
-				Bus: b, H2C: []Interface{MemoryMapped, Stream}, C2H: []Interface{Stream, Stream, MemoryMapped},
-				Sensor: smallSensor(t, 64, 2),
-			}
-		}).run()
-		fuzzRegisters(t, h, rand.New(rand.NewPCG(a, b)), 300)
+		plan := FaultPlan{}
+		if a%4 != 0 {
+			plan = randomPlan(rand.New(rand.NewPCG(b, a)))
+		}
+		fuzzRegisters(t, busyDevice(t, plan), rand.New(rand.NewPCG(a, b)), 300)
 	})
 }
 

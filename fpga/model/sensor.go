@@ -31,6 +31,11 @@ type SensorConfig struct {
 	// Period and Exposure are the reset values of the camera's registers: 0 is 30 frames a second and 10 ms, or
 	// half the period if that is shorter.
 	Period, Exposure time.Duration
+
+	// Jitter is how much later than the frame timer or a trigger has it a frame begins, at most; each frame's delay
+	// follows from the seed. A frame never begins later than the next one allows.
+	Jitter     time.Duration
+	JitterSeed uint64
 }
 
 // Sensor makes the frames of a SensorConfig: frame n is the same bytes whenever it is asked for.
@@ -65,6 +70,8 @@ func NewSensor(cfg SensorConfig) (*Sensor, error) {
 		return nil, bad("shift %d must be even and not negative, or the Bayer order changes", cfg.Shift)
 	case cfg.Period < minPeriod || cfg.Period >= 1<<32:
 		return nil, bad("period %v, want %v to 4.29 s", cfg.Period, minPeriod)
+	case cfg.Jitter < 0 || cfg.Jitter > cfg.Period-cfg.Exposure:
+		return nil, bad("jitter %v, want up to %v: the period less the exposure", cfg.Jitter, cfg.Period-cfg.Exposure)
 	case cfg.Exposure < 0 || cfg.Exposure > cfg.Period:
 		return nil, bad("exposure %v, want up to the period %v", cfg.Exposure, cfg.Period)
 	}
@@ -82,6 +89,14 @@ func (s *Sensor) Config() SensorConfig { return s.cfg }
 
 // FrameBytes is the length of a frame in bytes, without trailer.
 func (s *Sensor) FrameBytes() int { return s.line * s.cfg.Height }
+
+// jitter is the delay of frame n, below most.
+func (s *Sensor) jitter(n uint64, most time.Duration) time.Duration {
+	if most <= 0 {
+		return 0
+	}
+	return time.Duration(mix(mix(s.cfg.JitterSeed)^mix(n)) % uint64(most))
+}
 
 // Frame writes frame n to dst, which has FrameBytes bytes: raw frame n modulo the number of frames, shifted, with
 // the stamp of n.

@@ -1,62 +1,85 @@
 package model
 
-import "encoding/binary"
+import "context"
 
-// A streamSource is the card side of a C2H stream channel. Its methods are called with Device.mu held; the bytes
-// that next returns stay as they are until taken or detach is called.
+// A streamSource is the card side of a C2H stream channel. Its methods are called with Device.mu held; the bytes that
+// next returns are lent: they stay as they are until taken is called.
 type streamSource interface {
-	// next returns up to n bytes that can go now, and whether they end a packet; nil when there are none.
+	// next returns up to n bytes that can go now, and whether they end a packet; nil and false when there are none.
 	next(n int) (p []byte, eop bool)
-	// taken says that the n bytes last offered have gone.
+	// taken says that n of the bytes last offered have gone, the first ones, and ends the loan.
 	taken(n int)
 	// detach says that the channel's Run bit has fallen.
 	detach()
+	// reset forgets everything, also during a loan; taken(0) ends that.
+	reset()
 }
 
 // A streamSink is the card side of an H2C stream channel, called with Device.mu held.
 type streamSink interface {
 	room() int
 	push(p []byte, eop bool)
+	detach()
+	reset()
 }
 
 // receive moves the next piece of the stream into the descriptor.
-func (e *engine) receive(c *descriptor) bool {
+func (e *engine) receive(ctx context.Context, c *descriptor) bool {
 	w, d := &e.work, e.d
 	d.mu.Lock()
+	if e.stale() {
+		d.mu.Unlock()
+		return true
+	}
 	p, eop := e.source.next(c.length - w.filled)
+	if n := e.piece(len(p)); n < len(p) {
+		p, eop = p[:n], false
+	}
+	writeBack := e.control&bitNoWriteBack == 0
+	var late armed
+	if eop && writeBack {
+		late, _ = e.fire(F6, "write-back late", "write-back stale first", "write-back before the data")
+	}
 	d.mu.Unlock()
-	if len(p) == 0 && c.length > 0 {
+	if len(p) == 0 && !eop && c.length > 0 {
 		return false
 	}
-	if len(p) > 0 {
-		_ = d.cfg.Bus.Write(c.dst+uint64(w.filled), p) // posted
+	if late.on && late.variant(3) == writeBackEarly {
+		e.streamBack(c.src, w.filled+len(p), eop, late)
+		if !e.pause(ctx, late.between(1, 4)) {
+			e.took(0)
+			return true
+		}
 	}
-	d.mu.Lock()
-	e.source.taken(len(p))
-	e.perf.count(len(p))
-	writeBack := e.control&bitNoWriteBack == 0
-	d.mu.Unlock()
-	w.filled += len(p)
+	if len(p) > 0 {
+		_ = d.cfg.Bus.Write(e.address(c.dst+uint64(w.filled)), p) // posted
+	}
+	if !e.took(len(p)) {
+		return true
+	}
 	if w.filled < c.length && !eop {
 		return true
 	}
 	if writeBack {
-		e.writeStreamBack(c.src, w.filled, eop)
+		e.streamBack(c.src, w.filled, eop, late)
 	}
 	e.complete(c)
 	return true
 }
 
-// writeStreamBack is the C2H stream write-back: magic and EOP, then the length. Posted.
-func (e *engine) writeStreamBack(addr uint64, length int, eop bool) {
-	word := uint32(writeBackMagic) << 16
-	if eop {
-		word |= 1
+// took accounts for n bytes that have left. It returns false when the device was reset meanwhile.
+func (e *engine) took(n int) bool {
+	e.d.mu.Lock()
+	defer e.d.mu.Unlock()
+	if e.stale() {
+		e.source.taken(0)
+		return false
 	}
-	b := e.work.writeBack[:]
-	binary.LittleEndian.PutUint32(b, word)
-	binary.LittleEndian.PutUint32(b[4:], uint32(length))
-	_ = e.d.cfg.Bus.Write(addr, b)
+	e.source.taken(n)
+	e.perf.count(n)
+	e.work.filled += n
+	e.work.moved += n
+	return true
 }
 
 // send moves the next piece of the descriptor into the stream.
@@ -65,7 +88,7 @@ func (e *engine) send(c *descriptor) bool {
 	if w.scratch == nil {
 		w.scratch = make([]byte, fifoBytes)
 	}
-	n := min(len(w.scratch), c.length-w.filled)
+	n := e.piece(min(len(w.scratch), c.length-w.filled))
 	if e.sink != nil {
 		d.mu.Lock()
 		n = min(n, e.sink.room())
@@ -74,15 +97,20 @@ func (e *engine) send(c *descriptor) bool {
 	if n == 0 && c.length > 0 {
 		return false
 	}
-	if n > 0 && d.cfg.Bus.Read(c.src+uint64(w.filled), w.scratch[:n]) != nil {
+	if n > 0 && d.cfg.Bus.Read(e.address(c.src+uint64(w.filled)), w.scratch[:n]) != nil {
 		if e.stop(hostUnsupported<<shiftReadError, false) {
 			return true
 		}
 		clear(w.scratch[:n])
 	}
-	w.filled += n
-	end := w.filled == c.length
 	d.mu.Lock()
+	if e.stale() {
+		d.mu.Unlock()
+		return true
+	}
+	w.filled += n
+	w.moved += n
+	end := w.filled == c.length
 	e.perf.count(n)
 	if e.sink != nil {
 		e.sink.push(w.scratch[:n], end && c.control&descEOP != 0)
@@ -103,9 +131,16 @@ type fifo struct {
 	buf            [fifoBytes]byte
 	rd, wr         uint64 // bytes that have gone and come
 	ends           []uint64
+	lent           bool // to the reader
+	discard        bool // everything, when the loan ends
 }
 
-func (f *fifo) room() int { return fifoBytes - int(f.wr-f.rd) }
+func (f *fifo) room() int {
+	if f.discard {
+		return 0
+	}
+	return fifoBytes - int(f.wr-f.rd)
+}
 
 func (f *fifo) push(p []byte, eop bool) {
 	k := copy(f.buf[f.wr%fifoBytes:], p)
@@ -120,10 +155,14 @@ func (f *fifo) push(p []byte, eop bool) {
 func (f *fifo) next(n int) (p []byte, eop bool) {
 	at := f.rd % fifoBytes
 	n = min(n, int(f.wr-f.rd), fifoBytes-int(at))
+	if n == 0 {
+		return nil, false
+	}
 	if len(f.ends) > 0 {
 		n = min(n, int(f.ends[0]-f.rd))
 		eop = f.rd+uint64(n) == f.ends[0]
 	}
+	f.lent = true
 	return f.buf[at : int(at)+n], eop
 }
 
@@ -132,6 +171,11 @@ func (f *fifo) taken(n int) {
 	if len(f.ends) > 0 && f.ends[0] == f.rd {
 		f.ends = append(f.ends[:0], f.ends[1:]...)
 	}
+	f.lent = false
+	if f.discard {
+		f.discard = false
+		f.reset()
+	}
 	if f.writer != nil {
 		f.writer.kick()
 	}
@@ -139,3 +183,11 @@ func (f *fifo) taken(n int) {
 
 // detach keeps what is in the FIFO: it comes with the next start.
 func (*fifo) detach() {}
+
+func (f *fifo) reset() {
+	if f.lent {
+		f.discard = true
+		return
+	}
+	f.rd, f.ends = f.wr, f.ends[:0]
+}

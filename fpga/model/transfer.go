@@ -43,6 +43,7 @@ func parseDescriptor(b []byte) descriptor {
 
 // transferState belongs to the engine's goroutine.
 type transferState struct {
+	resets     uint64 // Device.resets that were acted upon
 	started    uint64 // rising edges of Run that were acted upon
 	queue      [maxAdjacent]descriptor
 	head, tail int
@@ -51,13 +52,27 @@ type transferState struct {
 	filled     int    // bytes of the current descriptor that are done
 	raw        [maxAdjacent * descriptorBytes]byte
 	scratch    []byte // H2C stream
-	writeBack  [8]byte
+
+	// Of the frame or transfer that is under way (see FaultID).
+	moved    int  // bytes
+	index    int  // descriptors completed
+	strikeAt int  // value of moved at which its faults happen; -1 when they have, or when strikeIn says it
+	strikeIn int  // value of index: in the middle of this descriptor; -1 for none
+	reached  bool // that place is behind
+	astray   bool // the next piece goes to a stray address
+
+	last     descriptor // that a slow stop goes on with
+	lastFrom int        // bytes of it that had been done
+	lastBack [8]byte    // last stream write-back
 }
+
+// drop forgets the descriptors that were fetched.
+func (w *transferState) drop() { w.head, w.tail, w.filled = 0, 0, 0 }
 
 // run moves data until ctx ends.
 func (e *engine) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		if e.step() {
+		if e.step(ctx) {
 			continue
 		}
 		select {
@@ -68,16 +83,22 @@ func (e *engine) run(ctx context.Context) {
 }
 
 // step does the next piece of work. It returns false when there is nothing to do before the next kick.
-func (e *engine) step() bool {
+func (e *engine) step(ctx context.Context) bool {
 	w := &e.work
-	if !e.active() {
+	switch e.active() {
+	case idle:
 		return false
+	case lingering:
+		e.linger(ctx)
+		return true
 	}
 	if w.head == w.tail {
 		return e.fetch()
 	}
 	c := &w.queue[w.head]
 	switch {
+	case e.d.faults.on.Load() && e.strike(ctx, c):
+		return true
 	case !c.valid:
 		e.stop(bitMagic, true)
 		return true
@@ -86,7 +107,7 @@ func (e *engine) step() bool {
 	case !e.stream:
 		return e.copyCard(c)
 	case e.dir == fpga.C2H:
-		return e.receive(c)
+		return e.receive(ctx, c)
 	}
 	return e.send(c)
 }
@@ -99,53 +120,136 @@ func (e *engine) badLength(c *descriptor) bool {
 	return e.stream && c.length%BeatBytes != 0 && (e.dir == fpga.C2H || c.control&descEOP == 0)
 }
 
-// active acts upon the edges of Run and reports whether the engine has to work.
-func (e *engine) active() bool {
+// activity is what an engine has to do.
+type activity int
+
+const (
+	idle activity = iota
+	working
+	lingering
+)
+
+// active acts upon reset and the edges of Run.
+func (e *engine) active() activity {
 	w := &e.work
 	e.d.mu.Lock()
 	defer e.d.mu.Unlock()
+	if e.stale() {
+		w.resets = e.d.resets
+		w.drop()
+	}
+	if e.d.down.Load() {
+		return idle
+	}
+	if doing, faulty := e.stopFaults(); faulty {
+		return doing
+	}
 	if w.filled > 0 && e.busy {
-		return true // the current descriptor is completed first
+		return working // the current descriptor is completed first
 	}
 	if w.started != e.starts {
-		w.started = e.starts
-		w.next, w.adjacent = e.first, e.firstAdjacent
-		w.head, w.tail = 0, 0
-		if e.restarted {
-			e.restarted = false
-			e.detach()
-		}
+		e.restart()
 	}
 	if e.busy && e.control&bitRun == 0 {
-		w.head, w.tail = 0, 0
+		w.drop()
 		e.detach()
 		e.busy = false
 		e.log(bitIdle)
 		e.d.updateIRQ()
 	}
-	return e.busy
+	if !e.busy {
+		return idle
+	}
+	if e.frames != nil && w.head < w.tail {
+		e.frames.begin()
+	}
+	return working
+}
+
+// restart acts upon a rising edge of Run.
+func (e *engine) restart() {
+	w := &e.work
+	w.started = e.starts
+	w.next, w.adjacent = e.first, e.firstAdjacent
+	w.drop()
+	if e.restarted {
+		e.restarted = false
+		e.detach()
+	}
+	if _, camera := e.source.(*camera); e.busy && !camera && e.frames == nil {
+		e.begin(e.starts, 0) // frames begin by themselves
+	}
+}
+
+// stopFaults lets an engine hang, and stop badly. ok says that it does.
+func (e *engine) stopFaults() (doing activity, ok bool) {
+	w := &e.work
+	running := e.control&bitRun != 0
+	halted := e.busy && (!running || e.restarted)
+	switch {
+	case e.stuck:
+		return idle, true
+	case e.hung && !halted:
+		return idle, true
+	case e.slow > 0 && running && w.started == e.starts: // completed; lingers when Run falls
+		return idle, true
+	case e.slow > 0:
+		return lingering, true
+	case !halted:
+		return idle, false
+	}
+	w.last, w.lastFrom = descriptor{}, 0
+	if w.head < w.tail {
+		w.last, w.lastFrom = w.queue[w.head], w.filled
+	}
+	if e.hung {
+		e.hung = false
+		w.drop()
+	}
+	return e.stopBadly()
+}
+
+// stopBadly is where an engine that stops has F2 and F3.
+func (e *engine) stopBadly() (doing activity, ok bool) {
+	if _, hit := e.fire(F3, "Busy stays set"); hit {
+		e.stuck = true
+		e.work.drop()
+		e.detach()
+		return idle, true
+	}
+	if a, hit := e.fire(F2, "stops slowly"); hit {
+		e.slow = a.between(2, 8)
+		return lingering, true
+	}
+	return idle, false
 }
 
 // stop logs an error and stops the engine when Control says so, or always. It reports whether the engine stopped.
 func (e *engine) stop(status uint32, always bool) bool {
 	d := e.d
 	d.mu.Lock()
+	if e.stale() {
+		d.mu.Unlock()
+		return true
+	}
 	stopped := e.log(status) != 0 || always
 	if stopped {
-		e.work.head, e.work.tail, e.work.filled = 0, 0, 0
+		e.work.drop()
 	}
-	poll, addr, word := stopped && e.control&bitPoll != 0, e.pollAddr, e.pollWord()
+	poll := stopped && e.control&bitPoll != 0
 	d.mu.Unlock()
 	if !stopped {
 		return false
 	}
 	if poll {
-		e.writePoll(addr, word)
+		e.writePoll(0)
 	}
 	d.mu.Lock()
-	e.busy = false
-	d.updateIRQ()
-	d.mu.Unlock()
+	defer d.mu.Unlock()
+	if !e.stale() {
+		e.busy = false
+		d.updateIRQ()
+	}
 	return true
 }
 
@@ -193,51 +297,42 @@ func (e *engine) fetch() bool {
 // complete ends the current descriptor: write-back first, then status and interrupt.
 func (e *engine) complete(c *descriptor) {
 	w, d := &e.work, e.d
-	w.head, w.filled = w.head+1, 0
-	stopping := c.control&descStop != 0
 	d.mu.Lock()
-	e.completed++
-	poll := c.control&descCompleted != 0 && e.control&bitPoll != 0 &&
-		(!d.cfg.PollNeedsLog || e.control&bitCompleted != 0)
-	addr, word := e.pollAddr, e.pollWord()
-	if stopping {
-		w.head, w.tail = 0, 0
-		e.perf.descriptorStopped(d.clock.Now())
-	}
-	if !poll {
-		e.signal(c.control)
-		d.mu.Unlock()
+	defer d.mu.Unlock()
+	if e.stale() {
 		return
 	}
-	d.mu.Unlock()
-	e.writePoll(addr, word)
-	d.mu.Lock()
-	e.signal(c.control)
-	d.mu.Unlock()
+	w.head, w.filled = w.head+1, 0
+	w.index++
+	e.completed++
+	if c.control&descStop != 0 {
+		w.drop()
+		e.perf.descriptorStopped(d.clock.Now())
+	}
+	if c.control&descCompleted != 0 && e.control&bitPoll != 0 && (!d.cfg.PollNeedsLog || e.control&bitCompleted != 0) {
+		late, _ := e.fire(F6, "poll write-back late", "poll write-back stale first", "poll write-back out of order")
+		d.mu.Unlock()
+		e.pollBack(late)
+		d.mu.Lock()
+	}
+	if !e.stale() {
+		e.signal(c)
+	}
 }
 
 // signal sets the Status bits of a completed descriptor.
-func (e *engine) signal(control uint32) {
-	if control&descCompleted != 0 {
+func (e *engine) signal(c *descriptor) {
+	if c.control&descCompleted != 0 {
 		e.log(bitCompleted)
 	}
-	if control&descStop != 0 {
+	if c.control&descStop != 0 {
 		e.log(bitStopped)
+		e.work.last, e.work.lastFrom = *c, 0
+		if e.stream {
+			e.work.last = descriptor{} // its data are not there to be written again
+		}
+		e.stopBadly()
 		e.busy = false
 	}
 	e.d.updateIRQ()
-}
-
-// writePoll is a posted write: the device does not learn whether it arrived.
-func (e *engine) writePoll(addr uint64, word uint32) {
-	b := e.work.writeBack[:4]
-	binary.LittleEndian.PutUint32(b, word)
-	_ = e.d.cfg.Bus.Write(addr, b)
-}
-
-// count adds n bytes to the performance counters.
-func (e *engine) count(n int) {
-	e.d.mu.Lock()
-	e.perf.count(n)
-	e.d.mu.Unlock()
 }

@@ -21,6 +21,10 @@ type bus struct {
 	next   uint64
 	areas  map[uint64][]byte // by first address; each at most 1 MiB apart
 	faults int
+
+	intercept func(p []byte, write func()) bool // takes a write upon itself
+	held      uint64                            // reads of this address wait for hold
+	hold      chan struct{}
 }
 
 const stride = 1 << 28 // distance of the areas
@@ -40,7 +44,27 @@ func (b *bus) area(addr uint64, n int) ([]byte, error) {
 	return mem[off : off+uint64(n)], nil
 }
 
+// hang makes reads of an address wait until hold is closed.
+func (b *bus) hang(addr uint64, hold chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held, b.hold = addr, hold
+}
+
+// onWrite lets f see every write of the device first; f returns true when it does it itself, or not at all.
+func (b *bus) onWrite(f func(p []byte, write func()) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.intercept = f
+}
+
 func (b *bus) Read(addr uint64, p []byte) error {
+	b.mu.RLock()
+	held, hold := b.held, b.hold
+	b.mu.RUnlock()
+	if hold != nil && held == addr {
+		<-hold
+	}
 	mem, err := b.area(addr, len(p))
 	if err == nil {
 		copy(p, mem)
@@ -50,10 +74,20 @@ func (b *bus) Read(addr uint64, p []byte) error {
 
 func (b *bus) Write(addr uint64, p []byte) error {
 	mem, err := b.area(addr, len(p))
-	if err == nil {
-		copy(mem, p)
+	if err != nil {
+		return err
 	}
-	return err
+	b.mu.RLock()
+	intercept := b.intercept
+	b.mu.RUnlock()
+	if intercept != nil {
+		data := append([]byte{}, p...)
+		if intercept(data, func() { copy(mem, data) }) {
+			return nil
+		}
+	}
+	copy(mem, p)
+	return nil
 }
 
 // memory makes size bytes in segments of the given length; the last one is shorter.
@@ -74,8 +108,63 @@ func (b *bus) coherent(size int) (Coherent, error) {
 	return Coherent{Memory: b.memory(size, max(size, 1)), Close: func() error { return nil }}, nil
 }
 
+// tap stands between driver and model: it changes what registers read, swallows writes and loses interrupts.
+type tap struct {
+	fpga.Interrupts
+	mu    sync.Mutex
+	read  func(off, v uint32) uint32 // nil: as it is
+	write func(off, v uint32) bool   // whether it arrives; nil: all do
+	raise func(ctx context.Context, vector int) (lost bool)
+	raw   fpga.Registers
+}
+
+func (x *tap) Read32(off uint32) uint32 {
+	v := x.raw.Read32(off)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.read != nil {
+		v = x.read(off, v)
+	}
+	return v
+}
+
+func (x *tap) Write32(off, v uint32) {
+	x.mu.Lock()
+	f := x.write
+	x.mu.Unlock()
+	if f == nil || f(off, v) {
+		x.raw.Write32(off, v)
+	}
+}
+
+func (x *tap) Wait(ctx context.Context, vector int) error {
+	for {
+		err := x.Interrupts.Wait(ctx, vector)
+		x.mu.Lock()
+		f := x.raise
+		x.mu.Unlock()
+		if err != nil || f == nil || !f(ctx, vector) {
+			return err
+		}
+	}
+}
+
+// on sets what the tap does.
+func (x *tap) on(read func(off, v uint32) uint32, write func(off, v uint32) bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.read, x.write = read, write
+}
+
+// lose sets which interrupts do not arrive.
+func (x *tap) lose(raise func(ctx context.Context, vector int) bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.raise = raise
+}
+
 // run starts a model and opens the driver on it.
-func run(t testing.TB, cfg model.Config) (*Device, *model.Device) {
+func run(t testing.TB, cfg model.Config, options ...func(*Config)) (*Device, *model.Device, *tap) {
 	t.Helper()
 	m, err := model.New(cfg)
 	if err != nil {
@@ -90,12 +179,23 @@ func run(t testing.TB, cfg model.Config) (*Device, *model.Device) {
 			t.Error(err)
 		}
 	})
-	d, err := Open(Config{BARs: m.BARs(), Interrupts: m.Interrupts(), Alloc: cfg.Bus.(*bus).coherent})
+	bars := m.BARs()
+	x := &tap{Interrupts: m.Interrupts(), raw: bars[1].Registers}
+	bars[1].Registers = x
+	c := Config{BARs: bars, Interrupts: x, Alloc: cfg.Bus.(interface {
+		coherent(int) (Coherent, error)
+	}).coherent}
+	for _, o := range options {
+		o(&c)
+	}
+	d, err := Open(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d, m
+	return d, m, x
 }
+
+func polling(c *Config) { c.Poll, c.Interrupts = true, nil }
 
 func random(n int) []byte {
 	rng := rand.NewChaCha8([32]byte{byte(n)})
@@ -110,5 +210,5 @@ func alloc(n int) []byte {
 	if err != nil {
 		panic(err)
 	}
-	return b[:n:n]
+	return b[:n]
 }

@@ -53,14 +53,17 @@ func (c *channel) claim() error {
 
 func (c *channel) release() { c.used.Store(false) }
 
+// ready recovers the channel if something has failed since.
+func (c *channel) ready() error {
+	if c.dirty.Load() {
+		return c.recover()
+	}
+	return nil
+}
+
 // start arms the channel at the first descriptor: clear Run, clear the status, unmask, give the address, set Run. poll
 // is the bus address for the poll-mode write-back, if that is used.
 func (c *channel) start(first uint64, adjacent int, poll uint64) error {
-	if c.dirty.Load() {
-		if err := c.recover(); err != nil {
-			return err
-		}
-	}
 	c.write(regControlW1C, controlRun)
 	switch status := c.read(regStatusClear); {
 	case status == gone:

@@ -28,7 +28,8 @@ func (c *channel) counters() (Counters, error) {
 
 // counter42 reads the two halves of a counter that may be running: the upper half must be the same before and after.
 func (c *channel) counter42(low, high uint32) (v uint64, full bool, err error) {
-	for {
+	const most = 4 // it changes every 17 s at 250 MHz: twice in a row is no counter
+	for range most {
 		before := c.read(high)
 		lo, err := c.counter(low)
 		if err != nil {
@@ -42,4 +43,5 @@ func (c *channel) counter42(low, high uint32) (v uint64, full bool, err error) {
 			return uint64(hi&(1<<10-1))<<32 | uint64(lo), hi&perfFull != 0, nil
 		}
 	}
+	return 0, false, c.errorf(ErrLost, "the performance counter at %#x does not hold still", c.base+high)
 }

@@ -78,7 +78,7 @@ func (c chain) link(i int, next uint64, adjacent int) {
 }
 
 func (c *channel) allocate(what string, size int) (Coherent, error) {
-	m, err := c.dev.alloc(size)
+	m, err := c.dev.cfg.Alloc(size)
 	if err != nil {
 		return m, fmt.Errorf("%s channel %d: %d bytes of coherent memory for %s: %w", c.dir, c.index, size, what, err)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"tegracast/fpga"
 )
@@ -12,10 +14,13 @@ import (
 // A Transfer is a prepared memory-mapped transfer: its descriptors are made, and Run does it as often as wanted.
 type Transfer struct {
 	c        *channel
-	memory   Coherent
+	memory   Coherent // descriptors, and the poll-mode write-back
 	chain    chain
+	poll     uint64 // bus address of the poll-mode write-back
+	wait     waiter
 	segments int
 	bytes    int
+	stuck    atomic.Bool // the engine may still use the descriptors
 }
 
 // NewTransfer prepares the copy of all of mem to (H2C) or from (C2H) the card address card. mem must stay mapped for
@@ -30,7 +35,7 @@ func (d *Device) NewTransfer(dir fpga.Direction, index int, mem fpga.Memory, car
 		return nil, c.errorf(ErrMemory, "no bytes to transfer")
 	}
 	parts := make([]part, len(segments))
-	t := &Transfer{c: c, segments: len(segments)}
+	t := &Transfer{c: c, segments: len(segments), wait: waiter{c: c}}
 	for i, s := range segments {
 		parts[i] = part{src: s.Addr, dst: card + uint64(t.bytes), n: s.Len}
 		if dir == fpga.C2H {
@@ -39,10 +44,15 @@ func (d *Device) NewTransfer(dir fpga.Direction, index int, mem fpga.Memory, car
 		t.bytes += s.Len
 	}
 	parts[len(parts)-1].control = descStop | descCompleted | descEOP
-	if t.memory, err = c.allocate("descriptors", len(parts)*descriptorSize); err != nil {
+	word := len(parts) * descriptorSize
+	if t.memory, err = c.allocate("descriptors", word+descriptorSize); err != nil {
 		return nil, err
 	}
 	t.chain = writeChain(t.memory.Bytes, t.memory.Segments[0].Addr, parts)
+	t.poll = t.chain.at(len(parts))
+	if d.cfg.Poll {
+		t.wait.word = (*uint32)(unsafe.Pointer(&t.memory.Bytes[word]))
+	}
 	return t, nil
 }
 
@@ -53,26 +63,33 @@ type Result struct {
 	Counters Counters
 }
 
-// Run does the transfer and waits for its end. On an error, also ctx's, the channel has been stopped when Run
-// returns, unless the error wraps ErrBusy.
+// Run does the transfer and waits for its end. When ctx ends first, the channel is stopped. On an error the channel
+// has been stopped when Run returns and can be used again, unless the error wraps ErrBusy: then the memory must stay
+// mapped until Device.Recover, another Run or Close returns nil.
 func (t *Transfer) Run(ctx context.Context) (Result, error) {
 	c := t.c
+	r := Result{Bytes: t.bytes}
+	if err := c.claim(); err != nil {
+		return r, err
+	}
+	defer c.release()
+	if err := c.ready(); err != nil {
+		return r, fmt.Errorf("transfer of %d bytes: %w", t.bytes, err)
+	}
+	t.wait.clear()
 	c.clearCounters()
 	begin := time.Now()
-	err := c.start(t.chain.at(0), t.chain.adjacent(0))
-	for done := false; err == nil && !done; {
-		var status uint32
-		status, err = c.wait(ctx)
-		done = status&bitDescStopped != 0
-	}
-	r := Result{Bytes: t.bytes, Elapsed: time.Since(begin)}
+	err := c.start(t.chain.at(0), t.chain.adjacent(0), t.poll)
 	if err == nil {
-		if n := c.read(regCompleted); int(n) != t.segments {
-			err = c.errorf(ErrLost, "it stopped after %d of %d descriptors", n, t.segments)
-		}
+		err = t.finish(ctx)
 	}
-	r.Counters = c.counters()
-	if stopErr := c.stop(); stopErr != nil && !errors.Is(err, ErrGone) {
+	r.Elapsed = time.Since(begin)
+	if err == nil {
+		r.Counters, err = c.counters()
+	}
+	if !errors.Is(err, ErrGone) {
+		stopErr := c.stop(nil)
+		t.stuck.Store(errors.Is(stopErr, ErrBusy))
 		err = errors.Join(err, stopErr)
 	}
 	if err != nil {
@@ -81,5 +98,44 @@ func (t *Transfer) Run(ctx context.Context) (Result, error) {
 	return r, nil
 }
 
-// Close frees the descriptors. The transfer must not run.
-func (t *Transfer) Close() error { return t.memory.Close() }
+// finish waits until the engine has stopped at the last descriptor, and checks that it did all of them. A poll-mode
+// write-back may be stale: only the status counts.
+func (t *Transfer) finish(ctx context.Context) error {
+	c := t.c
+	for {
+		hint, err := t.wait.wait(ctx)
+		if err != nil {
+			return err
+		}
+		status, err := c.takeStatus()
+		if err != nil {
+			return err
+		}
+		t.wait.confirm(status&bitDescStopped != 0)
+		if status&bitDescStopped != 0 {
+			break
+		}
+		if !hint {
+			if err := c.running("a transfer was waited for"); err != nil {
+				return err
+			}
+		}
+	}
+	n, err := c.completed()
+	if err == nil && n != uint32(t.segments) {
+		err = c.errorf(ErrLost, "it stopped after %d of %d descriptors", n, t.segments)
+	}
+	return err
+}
+
+// Close frees the descriptors. The transfer must not run. After a Run that returned ErrBusy it tries to stop the channel
+// again, and frees nothing when that fails.
+func (t *Transfer) Close() error {
+	if t.stuck.Load() {
+		if err := t.c.dev.Recover(context.Background(), t.c.dir, t.c.index); err != nil && !errors.Is(err, ErrGone) {
+			return fmt.Errorf("close: %w", err)
+		}
+		t.stuck.Store(false)
+	}
+	return t.memory.Close()
+}

@@ -17,7 +17,7 @@ import (
 
 func TestTransfers(t *testing.T) {
 	b := newBus()
-	d, _ := run(t, model.Loopback(b))
+	d, _, _ := run(t, model.Loopback(b))
 	for _, c := range []struct{ size, segment, card int }{
 		{1, 4096, 0},
 		{4097, 4096, 100},
@@ -62,7 +62,7 @@ func TestTransfers(t *testing.T) {
 
 func TestTransferErrors(t *testing.T) {
 	b := newBus()
-	d, _ := run(t, model.Loopback(b))
+	d, _, _ := run(t, model.Loopback(b))
 	mem := b.memory(8192, 4096)
 	fails := func(dir fpga.Direction, mem fpga.Memory, card uint64) error {
 		tr, err := d.NewTransfer(dir, 0, mem, card)
@@ -119,7 +119,7 @@ func TestChannelsAreListed(t *testing.T) {
 	cfg := model.Loopback(newBus())
 	cfg.H2C = []model.Interface{model.MemoryMapped, model.Stream}
 	cfg.C2H = []model.Interface{model.Stream, model.MemoryMapped, model.Stream}
-	d, _ := run(t, cfg)
+	d, _, _ := run(t, cfg)
 	var got []string
 	for _, c := range d.Channels() {
 		got = append(got, fmt.Sprint(c.Direction, c.Channel, c.Stream))
@@ -132,13 +132,15 @@ func TestChannelsAreListed(t *testing.T) {
 // camera is a model camera with a ring on it.
 type camera struct {
 	*fpga.Camera
+	device *Device
+	tap    *tap
 	sensor *model.Sensor
 	ring   *Ring
 	slots  []fpga.Memory
 	bus    *bus
 }
 
-func newCamera(t testing.TB, width, height, slots, segment int, period time.Duration) *camera {
+func newCamera(t testing.TB, width, height, slots, segment int, period time.Duration, options ...func(*Config)) *camera {
 	t.Helper()
 	format := fpga.NewFourCC([4]byte{'R', 'G', '1', '0'})
 	s, err := model.NewSensor(model.SensorConfig{Width: width, Height: height, Format: format, Frames: [][]byte{random(2 * width * height)}, Shift: 2, Period: period})
@@ -146,11 +148,12 @@ func newCamera(t testing.TB, width, height, slots, segment int, period time.Dura
 		t.Fatal(err)
 	}
 	c := &camera{sensor: s, bus: newBus()}
-	d, m := run(t, model.Camera(c.bus, s))
+	var m *model.Device
+	c.device, m, c.tap = run(t, model.Camera(c.bus, s), options...)
 	for range slots {
 		c.slots = append(c.slots, c.bus.memory(s.FrameBytes(), segment))
 	}
-	if c.ring, err = d.NewRing(RingConfig{Slots: c.slots, Trailer: fpga.TrailerSize}); err != nil {
+	if c.ring, err = c.device.NewRing(RingConfig{Slots: c.slots, Trailer: fpga.TrailerSize}); err != nil {
 		t.Fatal(err)
 	}
 	if c.Camera, err = fpga.OpenCamera(m.BARs()[0].Registers); err != nil {
@@ -255,7 +258,7 @@ func TestStarvedRingLosesWholeFramesAndGoesOn(t *testing.T) {
 	cam := newCamera(t, 64, 48, 4, 4096, time.Millisecond)
 	cam.start(t)
 	var held []int
-	for range 3 { // of four free slots three can complete
+	for range 4 {
 		slot, _ := cam.next(t)
 		held = append(held, slot)
 	}

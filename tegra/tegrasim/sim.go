@@ -4,6 +4,7 @@
 package tegrasim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -166,6 +167,26 @@ func (s *Sim) Invalidate(addr uintptr, size int) {
 		return
 	}
 	s.revoke(tegra.ReasonInvalidate, func(o *owner) bool { return overlap(o.addr, o.size, addr, size) })
+}
+
+// InvalidateAny revokes one of the live pins as if its memory were about to be freed: for demonstrations and tests of
+// what a revocation does to a stream. n chooses it, in the order of addresses. It reports whether there was one.
+func (s *Sim) InvalidateAny(n uint64) bool {
+	s.mu.RLock()
+	var live []*owner
+	for o := range s.owners {
+		if o.pin && o.live {
+			live = append(live, o)
+		}
+	}
+	s.mu.RUnlock()
+	if len(live) == 0 {
+		return false
+	}
+	slices.SortFunc(live, func(a, b *owner) int { return cmp.Compare(a.addr, b.addr) })
+	o := live[n%uint64(len(live))]
+	s.Invalidate(o.addr, o.size)
+	return true
 }
 
 // revoke takes the pins that match from the device, then tells their holders.

@@ -1,0 +1,234 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"tegracast/fpga"
+	"tegracast/fpga/xdma"
+	"tegracast/pipeline"
+	"tegracast/tegra"
+)
+
+// A session is a camera's hold on the hardware, from finding it to letting go: the camera block, the pins of all slots
+// and the ring of their descriptors.
+type session struct {
+	owner   *FPGACamera
+	camera  *fpga.Camera
+	ring    *xdma.Ring
+	pins    []*tegra.Pin
+	revoked chan struct{} // closed when a pin was taken away
+	once    sync.Once     // closes it
+	failed  chan error    // credits could not be given
+	started bool          // the camera takes frames
+}
+
+func (c *FPGACamera) newSession() (*session, error) {
+	s := &session{owner: c, revoked: make(chan struct{}), failed: make(chan error, 1)}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *session) open() error {
+	// The fence is lifted only if no more memory was revoked while the engine was being reset.
+	fencer, _ := s.owner.cfg.Pinner.(tegra.Fencer)
+	var generation uint64
+	var fenced bool
+	if fencer != nil {
+		generation, fenced = fencer.Fenced()
+	}
+	if err := s.openCamera(); err != nil {
+		return err
+	}
+	cfg := &s.owner.cfg
+	device, err := xdma.Open(xdma.Config{BARs: cfg.BARs, Interrupts: cfg.Interrupts, Alloc: CoherentMemory(cfg.Pinner)})
+	if err != nil {
+		return err
+	}
+	if fenced { // xdma.Open has stopped the engine
+		if err := fencer.Resume(generation); err != nil {
+			return err
+		}
+	}
+	ring := xdma.RingConfig{Channel: cfg.Channel, Trailer: fpga.TrailerSize, Unblock: s.camera.ForceEOP}
+	for i, b := range s.owner.buffers {
+		pin, memory, err := pinBuffer(cfg.Pinner, b, s.owner.format.Size(), tegra.FromDevice)
+		if err != nil {
+			return fmt.Errorf("frame slot %d: %w", i, err)
+		}
+		pin.OnFree(s.pinEnded)
+		s.pins = append(s.pins, pin)
+		ring.Slots = append(ring.Slots, memory)
+	}
+	s.ring, err = device.NewRing(ring)
+	return err
+}
+
+// openCamera finds the camera block in one of the BARs and configures it.
+func (s *session) openCamera() error {
+	cfg, format := &s.owner.cfg, s.owner.format
+	err := fmt.Errorf("%w: the device has no BAR", ErrHardware)
+	for _, bar := range cfg.BARs {
+		if s.camera, err = fpga.OpenCamera(bar.Registers); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	want := fpga.CameraConfig{
+		Width: cfg.Width, Height: cfg.Height, Format: fpga.FourCC(cfg.Pixel),
+		Exposure: cfg.Exposure, Gain: cfg.Gain, Triggered: cfg.Triggered, Period: cfg.Rate.Period(),
+	}
+	if err := s.camera.Configure(want); err != nil {
+		return err
+	}
+	if n, stride := s.camera.FrameBytes(), s.camera.Stride(); n != format.Size() || stride != format.Stride {
+		return fmt.Errorf("%w: it sends %d bytes a frame in lines of %d, %s has %d in lines of %d",
+			ErrHardware, n, stride, format, format.Size(), format.Stride)
+	}
+	return nil
+}
+
+// pinEnded runs when a slot's memory has been taken from the device.
+func (s *session) pinEnded(why tegra.Reason) {
+	if why == tegra.ReasonUnpin {
+		return
+	}
+	s.once.Do(func() { close(s.revoked) })
+}
+
+// lost says whether a slot's memory was taken away, with what was being written to it.
+func (s *session) lost() bool {
+	select {
+	case <-s.revoked:
+		return true
+	default:
+		return false
+	}
+}
+
+// free gives a slot to the ring.
+func (s *session) free(slot int) {
+	if err := s.ring.Free(slot); err != nil {
+		select {
+		case s.failed <- err:
+		default:
+		}
+	}
+}
+
+// run streams until ctx ends, and returns nil then, or something fails. Afterwards the engine still has to be stopped. The
+// camera keeps taking frames when only the engine has to start again, so the FPGA's own count tells what was lost.
+func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) error {
+	c := s.owner
+	if err := s.ring.Start(c.freeSlots()); err != nil {
+		return err
+	}
+	c.freeSlots() // those that were released in between
+	if !s.started {
+		if err := s.camera.Start(); err != nil {
+			return err
+		}
+		s.started = true
+	}
+	for {
+		done, err := s.ring.Next(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if s.lost() {
+			return fmt.Errorf("frame slot: %w", tegra.ErrRevoked)
+		}
+		if err := c.take(done, s.camera, emit); err != nil {
+			return err
+		}
+	}
+}
+
+// freeSlots lists the slots that nobody holds. Releasing gives each to the ring if it runs and does not have it yet.
+func (c *FPGACamera) freeSlots() (free []int) {
+	for i := range c.cfg.Slots {
+		if f, err := c.pool.Lease(i); err == nil {
+			free = append(free, i)
+			f.Release()
+		}
+	}
+	return free
+}
+
+// take checks a completed slot and emits it. The completion was observed on this goroutine; the consumers get the
+// frame through a lock, which is the synchronising operation that GPUDirect RDMA 12.9 §11.7 asks for between the
+// observation and a kernel's launch.
+func (c *FPGACamera) take(done xdma.Completion, camera *fpga.Camera, emit func(*pipeline.Frame)) error {
+	now := time.Now()
+	trailer, err := fpga.ParseTrailer(done.Trailer)
+	if err != nil {
+		return fmt.Errorf("slot %d: %w: %w", done.Slot, xdma.ErrStream, err)
+	}
+	if trailer.Bytes != uint64(c.format.Size()) || trailer.Format != fpga.FourCC(c.format.Pixel) || trailer.Sequence < c.next {
+		return fmt.Errorf("%w: frame %d has %d bytes of %v; %s after frame %d was expected",
+			xdma.ErrStream, trailer.Sequence, trailer.Bytes, trailer.Format, c.format, c.next)
+	}
+	if c.clock.due(now) && c.clock.Update(camera.Timestamp) {
+		c.cfg.Logger.Warn("clock step: the FPGA's time was mapped anew", "source", c.cfg.Name)
+	}
+	f, err := c.pool.Lease(done.Slot)
+	if err != nil {
+		return err
+	}
+	c.next = trailer.Sequence + 1
+	if c.format.Memory == pipeline.MemoryHost && fpga.PixelCRC(f.Bytes) != trailer.PixelCRC {
+		// The graph sees the gap in the sequence.
+		c.refused.Add(1)
+		c.cfg.Logger.Error("frame refused: its pixels do not match the FPGA's CRC",
+			"source", c.cfg.Name, "frame", c.base+trailer.Sequence, "slot", done.Slot)
+		f.Release()
+		return nil
+	}
+	f.Sequence = c.base + trailer.Sequence
+	f.Times.ExposureStart, f.Times.Uncertainty = c.clock.At(trailer.Start)
+	f.Times.ExposureEnd, _ = c.clock.At(trailer.End)
+	f.Times.Captured = now
+	if trailer.Flags&fpga.FlagPadded != 0 {
+		f.Flags |= pipeline.FlagPadded
+	}
+	c.last.Store(f.Sequence)
+	c.frames.Add(1)
+	emit(f)
+	return nil
+}
+
+// close stops the camera and lets go of everything. The pins are given back even when the engine does not stop: then
+// it is the unmapping that keeps it from the memory.
+func (s *session) close() error {
+	var errs []error
+	if s.camera != nil && s.started {
+		if n, err := s.camera.Counters(); err == nil {
+			s.owner.next = max(s.owner.next, n.Sequence)
+		}
+		errs = append(errs, s.camera.Stop())
+	}
+	if s.ring != nil {
+		stopped := s.ring.Stop()
+		release := s.ring.Close
+		if errors.Is(stopped, xdma.ErrBusy) {
+			release = s.ring.Abandon
+		}
+		errs = append(errs, stopped, release())
+	}
+	for _, p := range s.pins {
+		errs = append(errs, p.Unpin())
+	}
+	s.owner.base += s.owner.next
+	s.owner.next = 0
+	return errors.Join(errs...)
+}

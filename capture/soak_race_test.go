@@ -1,0 +1,10 @@
+//go:build race
+
+package capture
+
+import "time"
+
+const (
+	soakSeeds = 2
+	soakTime  = 2 * time.Minute
+)

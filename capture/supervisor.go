@@ -1,0 +1,219 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tegracast/fpga"
+	"tegracast/fpga/xdma"
+	"tegracast/pipeline"
+	"tegracast/tegra"
+)
+
+// A State is what a supervised source is doing.
+type State int
+
+const (
+	Starting   State = iota // engine and camera are being started
+	Streaming               // frames come
+	Idle                    // nothing to say: an untriggered camera, or outputs that hold all slots
+	Restarting              // the engine is stopped and started again
+	Reopening               // everything is let go and made anew, after a pause
+	Ended                   // stopped, or given up
+	numStates
+)
+
+func (s State) String() string {
+	return [...]string{"starting", "streaming", "idle", "restarting", "reopening", "ended"}[s]
+}
+
+// Bounds of recovery.
+const (
+	firstPause = 10 * time.Millisecond // before the first reopening; it doubles
+	lastPause  = 2 * time.Second
+	watchLeast = 50 * time.Millisecond // between looks of the watchdog; else four frame periods
+	watchMost  = 5 * time.Second
+)
+
+// supervisor is the one owner of a camera's recovery: it stops the engine, lets go, backs off, starts again, or ends
+// with the fault.
+type supervisor struct {
+	camera *FPGACamera
+	state  State
+	seen   uint64 // frames when the watchdog looked last
+	taken  uint64 // the FPGA's count then
+}
+
+// to makes a transition, and tells the log, the flight recorder and the counters.
+func (s *supervisor) to(state State, why error) {
+	if s.state == state && why == nil {
+		return
+	}
+	c := s.camera
+	s.state = state
+	c.counters[state].Add(1)
+	c.cfg.Recorder.Record(c.cfg.Name, pipeline.EventState, c.last.Load(), uint64(state))
+	if why != nil {
+		c.cfg.Logger.Warn("source "+state.String(), "source", c.cfg.Name, "after frame", c.last.Load(), "fault", why)
+		return
+	}
+	c.cfg.Logger.Info("source "+state.String(), "source", c.cfg.Name)
+}
+
+// run keeps sessions going until ctx ends or recovery has been fruitless for too long.
+func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error {
+	c := s.camera
+	s.to(Starting, nil)
+	good, attempts := time.Now(), 0 // since when there was no frame, and recoveries since then
+	for {
+		before := c.frames.Load()
+		err := s.attempt(ctx, emit)
+		if ctx.Err() != nil {
+			s.to(Ended, nil)
+			return err
+		}
+		if c.frames.Load() > before {
+			good, attempts = time.Now(), 0
+		}
+		if tried := time.Since(good); tried > c.cfg.GiveUp {
+			s.to(Ended, err)
+			return fmt.Errorf("%w after %v and %d attempts: %w", ErrGivenUp, tried.Round(time.Millisecond), attempts, err)
+		}
+		c.cfg.Recorder.Record(c.cfg.Name, pipeline.EventFault, c.last.Load(), uint64(attempts))
+		if attempts++; attempts == 1 && restartable(err) {
+			s.to(Restarting, err)
+			continue
+		}
+		s.to(Reopening, err)
+		s.letGo()
+		pause := min(firstPause<<min(attempts-1, 16), lastPause)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// restartable says whether stopping and starting the engine can mend what err names. Everything else, and what a
+// restart has not mended, needs a new session.
+func restartable(err error) bool {
+	for _, needsSession := range []error{xdma.ErrBusy, xdma.ErrGone, xdma.ErrReset, fpga.ErrCameraGone, tegra.ErrRevoked} {
+		if errors.Is(err, needsSession) {
+			return false
+		}
+	}
+	return true
+}
+
+// attempt makes a session if there is none and runs it under the watchdog.
+func (s *supervisor) attempt(ctx context.Context, emit func(*pipeline.Frame)) error {
+	c := s.camera
+	if c.session == nil {
+		next, err := c.newSession()
+		if err != nil {
+			return err
+		}
+		c.setSession(next)
+		c.clock.forget()
+	}
+	if c.clock.due(time.Now()) {
+		c.clock.Update(c.session.camera.Timestamp)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		cancel(s.watch(ctx, c.session))
+	}()
+	err := c.session.run(ctx, emit)
+	cancel(nil)
+	<-watched
+	err = both(err, c.session.ring.Stop())
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+		return both(cause, err) // what the watchdog saw
+	}
+	return err
+}
+
+// both is one error of two, of which either may be nil, on one line.
+func both(a, b error) error {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return fmt.Errorf("%w; %w", a, b)
+}
+
+// letGo closes the session. What it says has been said by the fault, but for an engine that does not stop.
+func (s *supervisor) letGo() {
+	c := s.camera
+	old := c.session
+	if old == nil {
+		return
+	}
+	c.setSession(nil)
+	if err := old.close(); err != nil {
+		c.cfg.Logger.Warn("source let go of the hardware with errors", "source", c.cfg.Name, "error", err)
+	}
+}
+
+// watch looks after a session until ctx ends or something is wrong: memory that was revoked, credits that could not be
+// given, a device that has gone, frames that do not come though they should.
+func (s *supervisor) watch(ctx context.Context, session *session) error {
+	period := s.camera.cfg.Rate.Period()
+	tick := time.NewTicker(min(max(4*period, watchLeast), watchMost).Round(time.Millisecond))
+	defer tick.Stop()
+	silent := 0
+	s.seen, s.taken = s.camera.frames.Load(), 0
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-session.revoked:
+			return fmt.Errorf("frame slot: %w", tegra.ErrRevoked)
+		case err := <-session.failed:
+			return err
+		case <-tick.C:
+		}
+		verdict, err := s.look(session)
+		switch {
+		case err != nil:
+			return err
+		case verdict == Streaming:
+			silent = 0
+			s.to(Streaming, nil)
+		case verdict == Idle:
+			silent = 0
+			s.to(Idle, nil)
+		default:
+			if silent++; silent >= 2 {
+				return ErrStalled
+			}
+		}
+	}
+}
+
+// look is one look of the watchdog. Starting means that it should be streaming and is not.
+func (s *supervisor) look(session *session) (State, error) {
+	c := s.camera
+	n, err := session.camera.Counters()
+	if err != nil {
+		return 0, err
+	}
+	frames, taken := c.frames.Load(), n.Sequence
+	moved, sensed := frames != s.seen, taken != s.taken
+	s.seen, s.taken = frames, taken
+	switch {
+	case moved:
+		return Streaming, nil
+	case c.cfg.Triggered && !sensed:
+		return Idle, nil
+	case c.pool.Leased() >= c.Slots():
+		return Idle, nil // the outputs hold all slots: theirs is the fault
+	}
+	return Starting, nil
+}

@@ -1,0 +1,254 @@
+package model
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"tegracast/fpga"
+)
+
+// Variants of the faults that have several, as FaultID's table has them.
+const (
+	writeBackLate = iota
+	writeBackStale
+	writeBackEarly
+)
+
+const (
+	interruptLost = iota
+	interruptTwice
+	interruptLate
+	interruptStays
+	interruptFaults
+)
+
+const (
+	packetShort = iota
+	packetUnended
+	packetEmpty
+)
+
+const (
+	creditLost = iota
+	creditWrap
+	creditFaults
+)
+
+const (
+	wrapDistance   = 64               // of the completed count from its wrap
+	burst          = 256              // bytes that go astray: the max payload
+	stray          = 0xf10 << 52      // address bits of a stray burst: beyond what any IOMMU maps
+	poison         = 0xf2             // what an engine writes that has no data any more
+	slowSteps      = 8                // pieces that a slow stop writes
+	slowPiece      = 64               // bytes each
+	longestLink    = 8                // frame periods
+	defaultOutage  = time.Second / 30 // in place of a frame period
+	revocationWait = 2 * time.Millisecond
+)
+
+// faultyState is what an engine's faults need. Guarded by Device.mu.
+type faultyState struct {
+	armed        [faultIDs]armed
+	hung         bool          // F1
+	slow         time.Duration // F2: the engine lingers, or will as soon as Run falls
+	stuck        bool          // F3
+	writeBacks   int           // F6: on their way
+	requestStays bool          // F7
+}
+
+// holdsBusy says that Busy stays set although the engine has nothing to do.
+func (e *engine) holdsBusy() bool { return e.slow > 0 || e.stuck || e.writeBacks > 0 }
+
+// opportunity is the number of the frame or transfer that a run which starts now begins with.
+func (e *engine) opportunity() uint64 {
+	if c, ok := e.source.(*camera); ok {
+		return c.frames
+	}
+	if e.frames != nil {
+		return e.frames.packets
+	}
+	return e.starts
+}
+
+// firstCount is the completed count at the rising edge of Run.
+func (e *engine) firstCount() uint32 {
+	if !e.stream || !e.d.faults.on.Load() {
+		return 0
+	}
+	e.armOne(F9, e.opportunity(), true)
+	if a := e.armed[F9]; !a.on || a.variant(creditFaults) != creditWrap {
+		return 0
+	}
+	e.fire(F9, "completed count begins near its wrap")
+	return -wrapDistance & 0xffffffff
+}
+
+// losesCredits says that a write of credits does not arrive.
+func (e *engine) losesCredits() bool {
+	if a := e.armed[F9]; !a.on || e.stream && a.variant(creditFaults) != creditLost {
+		return false
+	}
+	_, hit := e.fire(F9, "a write of credits lost")
+	return hit
+}
+
+// begin makes the frame or transfer that the engine begins an opportunity. size is its length in bytes, 0 when the
+// device does not know it. It is called on the engine's goroutine with Device.mu held.
+func (e *engine) begin(number uint64, size int) {
+	w := &e.work
+	w.moved, w.index, w.reached = 0, 0, false
+	w.strikeAt, w.strikeIn = -1, -1
+	if !e.d.faults.on.Load() || !e.arm(number) {
+		return
+	}
+	place := e.d.cfg.Faults.hash(uint64(faultIDs), uint64(e.dir), uint64(e.channel), number)
+	switch {
+	case size > 2*BeatBytes:
+		w.strikeAt = BeatBytes * (1 + int(place%uint64(size/BeatBytes-1)))
+	case e.frames != nil:
+		w.strikeIn = 0
+	default:
+		w.strikeIn = int(place % uint64(w.adjacent+1))
+	}
+}
+
+// strike lets the faults within an opportunity happen, when the place is reached. It reports whether the engine has
+// to look again at what it does.
+func (e *engine) strike(ctx context.Context, c *descriptor) bool {
+	w := &e.work
+	e.d.mu.Lock()
+	defer e.d.mu.Unlock()
+	if w.filled == 0 && w.index == w.strikeIn {
+		w.strikeIn, w.strikeAt, w.reached = -1, w.moved+c.length/2&^(BeatBytes-1), true
+	}
+	w.reached = w.reached || w.strikeAt >= 0 && w.moved >= w.strikeAt
+	if w.reached && w.filled == 0 && c.valid {
+		if _, hit := e.fire(F5, "descriptor fetched with a wrong magic"); hit {
+			c.valid = false
+			return true
+		}
+	}
+	if w.moved != w.strikeAt {
+		return false
+	}
+	w.strikeAt = -1
+	if e.hitDevice() {
+		return true
+	}
+	if _, hit := e.fire(F1, "engine hangs"); hit {
+		e.hung = true
+		return true
+	}
+	if c.length > 0 {
+		_, w.astray = e.fire(F10, "burst to an address that is not mapped")
+	}
+	if _, hit := e.fire(F11, "memory revoked"); hit {
+		e.d.mu.Unlock()
+		e.revoke(ctx)
+		e.d.mu.Lock()
+		return true
+	}
+	return false
+}
+
+// piece is how much of the next n bytes the engine may move at once.
+func (e *engine) piece(n int) int {
+	w := &e.work
+	if w.astray {
+		return min(n, burst)
+	}
+	if w.moved < w.strikeAt {
+		return min(n, w.strikeAt-w.moved)
+	}
+	return n
+}
+
+// address is where a piece goes to, or comes from.
+func (e *engine) address(a uint64) uint64 {
+	if e.work.astray {
+		e.work.astray = false
+		return a | stray
+	}
+	return a
+}
+
+// revoke calls the hook, and waits a little: the memory goes while the DMA is under way.
+func (e *engine) revoke(ctx context.Context) {
+	var returned atomic.Bool
+	e.d.running.Go(func() {
+		e.d.cfg.Faults.Revoke()
+		returned.Store(true)
+		e.kick()
+	})
+	until := e.d.clock.Now().Add(revocationWait)
+	for ctx.Err() == nil && !returned.Load() && e.runs() && !e.d.clock.Wait(until, e.wake) {
+	}
+}
+
+// runs says that Run is set and the device was not reset.
+func (e *engine) runs() bool {
+	e.d.mu.Lock()
+	defer e.d.mu.Unlock()
+	return e.control&bitRun != 0 && !e.stale()
+}
+
+// stale says that the device was reset since the goroutine last looked.
+func (e *engine) stale() bool { return e.work.resets != e.d.resets }
+
+// pause waits by the device's clock. It returns false when the device ends or is reset.
+func (e *engine) pause(ctx context.Context, d time.Duration) bool {
+	until := e.d.clock.Now().Add(d)
+	for !e.d.clock.Wait(until, e.wake) {
+		e.d.mu.Lock()
+		stale := e.stale()
+		e.d.mu.Unlock()
+		if stale || ctx.Err() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// linger is a slow stop: c, of which from bytes were done, is written on (or read) while Busy stays set. What has not
+// been announced as complete becomes garbage; what has is written again as it is.
+func (e *engine) linger(ctx context.Context) {
+	w, d := &e.work, e.d
+	c, from := w.last, w.lastFrom
+	d.mu.Lock()
+	step, fixed := e.slow/slowSteps, e.control&bitNonInc != 0
+	d.mu.Unlock()
+	span := c.length - from
+	for i := range slowSteps {
+		if !e.pause(ctx, step) {
+			break
+		}
+		if k := min(slowPiece, span); k > 0 && !fixed {
+			e.trickle(c, from+i*slowPiece%(span-k+1), k)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !e.stale() {
+		e.slow = 0
+		w.drop()
+	}
+}
+
+func (e *engine) trickle(c descriptor, off, n int) {
+	var b [slowPiece]byte
+	d := e.d
+	if e.dir == fpga.H2C {
+		_ = d.cfg.Bus.Read(c.src+uint64(off), b[:n])
+		return
+	}
+	for i := range b {
+		b[i] = poison
+	}
+	if !e.stream && d.ram.in(c.src+uint64(off), n) {
+		d.ram.mu.RLock()
+		copy(b[:n], d.ram.bytes[c.src+uint64(off):])
+		d.ram.mu.RUnlock()
+	}
+	_ = d.cfg.Bus.Write(c.dst+uint64(off), b[:n])
+}

@@ -1,0 +1,84 @@
+package model
+
+import "time"
+
+// Reset is a hot reset from outside, as an operating system can do it to a device on the bus: all registers go to their
+// reset values, and what the engines were doing is forgotten. It has no effect while the link is lost.
+func (d *Device) Reset() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.down.Load() {
+		d.reset()
+	}
+}
+
+// reset is called with mu held. The MSI-X table stays: the operating system restores it. So do the block RAM, and the
+// numbers of opportunities.
+func (d *Device) reset() {
+	d.resets++
+	d.common, d.irq, d.msix.pending = common{}, irqBlock{}, 0
+	d.counter.at, d.counter.value = d.clock.Now(), 0
+	for _, e := range d.engines() {
+		e.reset()
+	}
+	for _, c := range d.cameras {
+		c.reset()
+	}
+}
+
+// reset leaves identity and wiring. The goroutine sees by Device.resets that its work is void.
+func (e *engine) reset() {
+	e.control, e.status, e.mask, e.completed, e.credits = 0, 0, 0, 0, 0
+	e.busy, e.restarted = false, false
+	e.pollAddr, e.first, e.firstAdjacent = 0, 0, 0
+	e.perf, e.faultyState = perfMonitor{}, faultyState{}
+	if e.source != nil {
+		e.source.reset()
+	}
+	if e.sink != nil {
+		e.sink.reset()
+	}
+	e.kick()
+}
+
+// hitDevice lets F12 and F4 happen, and reports whether one did. It is called with Device.mu held.
+func (e *engine) hitDevice() bool {
+	if _, hit := e.fire(F12, "all registers reset"); hit {
+		e.d.reset()
+		return true
+	}
+	a := e.armed[F4]
+	if !a.on {
+		return false
+	}
+	if a.variant(16) == 15 {
+		e.fire(F4, "link lost for ever")
+		e.d.loseLink(0)
+	} else {
+		e.fire(F4, "link lost")
+		e.d.loseLink(time.Duration(3+a.roll>>8%(longestLink-2)) * e.d.framePeriod())
+	}
+	return true
+}
+
+// framePeriod is that of the first camera.
+func (d *Device) framePeriod() time.Duration {
+	if len(d.cameras) > 0 && d.cameras[0].period > 0 {
+		return min(d.cameras[0].periodTime(), time.Second)
+	}
+	return defaultOutage
+}
+
+// loseLink makes the device unreachable for a while, 0 for ever, after which it is in its reset state.
+func (d *Device) loseLink(outage time.Duration) {
+	d.down.Store(true)
+	d.reset()
+	if outage > 0 {
+		d.after(outage, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.reset() // also of what a write left that was under way when the link was lost
+			d.down.Store(false)
+		})
+	}
+}

@@ -1,0 +1,180 @@
+package model
+
+import (
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"tegracast/fpga"
+)
+
+// SinkConfig is how fast a frame sink takes data.
+type SinkConfig struct {
+	Rate   int // bytes a second; 0 is no limit
+	Paused bool
+}
+
+func (c *SinkConfig) check() error {
+	if c.Rate < 0 {
+		return fmt.Errorf("model: a frame sink of %d bytes a second, want 0 (no limit) or more", c.Rate)
+	}
+	return nil
+}
+
+// ReceivedStats is what a frame sink has got. A packet is a frame: pixels, then a trailer (docs/fpga-interface.md).
+type ReceivedStats struct {
+	Good       uint64 // right in every field, length and CRC, and with a higher sequence number than the one before
+	OutOfOrder uint64 // right, but for its sequence number
+	Bad        uint64
+	Missing    uint64 // sequence numbers that were skipped
+	Aborted    uint64 // begun, and ended by the stop of the channel
+	Bytes      uint64
+	Sequence   uint64 // of the last frame that was not bad
+	LastBad    string // why
+}
+
+// frameSink checks the frames that come over an H2C stream channel. Guarded by Device.mu.
+type frameSink struct {
+	d       *Device
+	e       *engine
+	cfg     SinkConfig
+	next    time.Time // when it takes data again
+	waiting bool      // a timer will kick the engine
+	stats   ReceivedStats
+
+	packets uint64 // begun since the device was made
+	begun   bool   // a packet
+	ordered bool   // stats.Sequence is of this run
+	length  int    // of the packet so far
+	crc     uint32 // of its bytes but those in tail
+	tail    [fpga.TrailerSize]byte
+	ntail   int
+}
+
+// Received returns what the frame sink of an H2C channel has got since the device was made; the zero value when there
+// is none.
+func (d *Device) Received(channel int) ReceivedStats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if channel < 0 || channel >= len(d.h2c) || d.h2c[channel].frames == nil {
+		return ReceivedStats{}
+	}
+	return d.h2c[channel].frames.stats
+}
+
+// SetSink changes how fast the frame sink of an H2C channel takes data.
+func (d *Device) SetSink(channel int, cfg SinkConfig) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if channel < 0 || channel >= len(d.h2c) || d.h2c[channel].frames == nil {
+		return fmt.Errorf("model: H2C channel %d has no frame sink", channel)
+	}
+	s := d.h2c[channel].frames
+	s.cfg, s.next = cfg, time.Time{}
+	s.e.kick()
+	return nil
+}
+
+// begin is called when the engine has a descriptor.
+func (s *frameSink) begin() {
+	if !s.begun {
+		s.begun = true
+		s.e.begin(s.packets, 0)
+		s.packets++
+	}
+}
+
+// room implements streamSink. A limited rate comes in pieces of 10 ms.
+func (s *frameSink) room() int {
+	switch {
+	case s.cfg.Paused:
+		return 0
+	case s.cfg.Rate == 0:
+		return fifoBytes
+	}
+	if wait := s.next.Sub(s.d.clock.Now()); wait > 0 {
+		if !s.waiting {
+			s.waiting = true
+			s.d.after(wait, s.resume)
+		}
+		return 0
+	}
+	return max(BeatBytes, min(fifoBytes, s.cfg.Rate/100&^(BeatBytes-1)))
+}
+
+func (s *frameSink) resume() {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	s.waiting = false
+	s.e.kick()
+}
+
+// push implements streamSink. The last bytes are kept: they may be the trailer.
+func (s *frameSink) push(p []byte, eop bool) {
+	if s.cfg.Rate > 0 {
+		s.next = s.d.clock.Now().Add(time.Duration(float64(len(p)) / float64(s.cfg.Rate) * 1e9))
+	}
+	s.stats.Bytes += uint64(len(p))
+	s.length += len(p)
+	if pixels := s.ntail + len(p) - len(s.tail); pixels > 0 {
+		old := min(pixels, s.ntail)
+		s.sum(s.tail[:old])
+		s.ntail = copy(s.tail[:], s.tail[old:s.ntail])
+		s.sum(p[:pixels-old])
+		p = p[pixels-old:]
+	}
+	s.ntail += copy(s.tail[s.ntail:], p)
+	if eop {
+		s.end()
+		s.clear()
+	}
+}
+
+func (s *frameSink) sum(p []byte) {
+	s.crc = crc32.Update(s.crc, crc32.MakeTable(crc32.Castagnoli), p)
+}
+
+// end checks the packet.
+func (s *frameSink) end() {
+	t, err := fpga.ParseTrailer(s.tail[:s.ntail])
+	pixels := s.length - s.ntail
+	switch {
+	case err != nil:
+		s.bad(err.Error())
+	case t.Bytes != uint64(pixels):
+		s.bad(fmt.Sprintf("frame %d has %d pixel bytes, its trailer says %d", t.Sequence, pixels, t.Bytes))
+	case t.PixelCRC != s.crc:
+		s.bad(fmt.Sprintf("frame %d has CRC-32C %#08x, its trailer says %#08x", t.Sequence, s.crc, t.PixelCRC))
+	case s.ordered && t.Sequence <= s.stats.Sequence:
+		s.stats.OutOfOrder++
+		s.stats.Sequence = t.Sequence
+	default:
+		s.stats.Good++
+		if s.ordered {
+			s.stats.Missing += t.Sequence - s.stats.Sequence - 1
+		}
+		s.ordered, s.stats.Sequence = true, t.Sequence
+	}
+}
+
+func (s *frameSink) bad(why string) { s.stats.Bad, s.stats.LastBad = s.stats.Bad+1, why }
+
+func (s *frameSink) clear() { s.begun, s.length, s.crc, s.ntail = false, 0, 0, 0 }
+
+// detach implements streamSink: what was begun is lost, and sequence numbers may begin anew.
+func (s *frameSink) detach() {
+	if s.length > 0 {
+		s.stats.Aborted++
+	}
+	s.clear()
+	s.ordered = false
+}
+
+// reset implements streamSink.
+func (s *frameSink) reset() {
+	s.detach()
+	s.next, s.waiting = time.Time{}, false
+}

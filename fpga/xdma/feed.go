@@ -1,0 +1,399 @@
+package xdma
+
+import (
+	"encoding/binary"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"tegracast/fpga"
+)
+
+// pumpEvery is how often a long frame announces itself so that the 10-bit credit counter can be topped up: half of it.
+const pumpEvery = 512
+
+// grantTries is how often credits that did not arrive are written again before the next hint or tick.
+const grantTries = 3
+
+// Stats count what a ring did since it was made.
+type Stats struct {
+	Frames      uint64 // completed
+	Descriptors uint64 // of these frames
+	Starts      uint64
+	Interrupts  uint64 // in poll mode: changes of the write-back
+	Spurious    uint64 // interrupts that found nothing logged: duplicate, late, or overtaken by a tick
+	Missed      uint64 // frames that a tick of the watchdog found: their interrupt was lost or is late
+	Doubted     uint64 // write-backs that the descriptor counter did not confirm at once: stale, or ahead of it
+	Late        uint64 // ticks at which a frame's write-back had not come although the counter says complete
+	Credits     uint64 // granted
+	CreditsLost uint64 // of those written, how many did not arrive; they were written again
+}
+
+// feed hands frames to a stream channel, in either direction, and knows when each is done. A descriptor credit is the
+// engine's lease on the memory behind the descriptor: it gets those of a frame when the frame is handed to it.
+//
+// The engine walks through positions. Each has two descriptors that are written when a frame is put there: the head, a
+// copy of the first descriptor of the slot's pixels, which continues in the slot's own list; and the tail, for the
+// trailer, in which that list ends. A tail always continues at the head of the next position: so all descriptors of a
+// frame may be fetched before it is known what comes after it, slots may come in any order, and the rest of a slot's
+// descriptors is made once.
+//
+// The head of a position without frame has no magic number. If an engine gets beyond the last frame that it was given,
+// because it ignores credits or counts them wrongly, it stops there with magic_stopped and has overwritten nothing.
+type feed struct {
+	c         *channel
+	memory    Coherent // positions, write-backs of their tails, poll-mode write-back
+	positions int
+	poll      uint64
+	wait      waiter
+
+	mu      sync.Mutex // held for a few register accesses, never while something is waited for
+	state   feedState
+	slots   []*slot
+	frames  []frame // with the engine, oldest first
+	next    int     // position of the next frame
+	allowed int     // credits that may be granted
+	end     uint32  // descriptors of all frames that were handed over since the start
+	granted uint32  // credits since the start
+	reached uint32  // completed descriptors since the start, as far as known
+	failed  error   // of credits that could not be granted, for who serves the ring
+	stats   Stats
+}
+
+type feedState int
+
+const (
+	idle feedState = iota
+	running
+	stopping // or the channel did not stop
+)
+
+// frame is a slot at a position.
+type frame struct {
+	slot, position int
+	end            uint32 // completed descriptors with which it is done
+}
+
+// newFeed makes the descriptors of n positions. Their trailers have the given length.
+func newFeed(c *channel, n, trailer int) (*feed, error) {
+	if trailer < 1 || trailer > descriptorPage {
+		return nil, c.errorf(ErrMemory, "a trailer has 1 to %d bytes, not %d", descriptorPage, trailer)
+	}
+	writeBacks := roundUp(2 * n * descriptorSize)
+	word := writeBacks + n*writeBackSize
+	m, err := c.allocate("descriptors", word+writeBackSize)
+	if err != nil {
+		return nil, err
+	}
+	f := &feed{c: c, memory: m, positions: n, poll: m.Segments[0].Addr + uint64(word), wait: waiter{c: c}}
+	if c.dev.cfg.Poll {
+		f.wait.word = (*uint32)(unsafe.Pointer(&m.Bytes[word]))
+	}
+	for p := range n {
+		control := uint32(descriptorMagic | descCompleted)
+		if c.dir == fpga.H2C {
+			control |= descEOP
+		}
+		d, le := f.descriptor(2*p+1), binary.LittleEndian
+		clear(d)
+		le.PutUint32(d[0:], control)
+		le.PutUint32(d[4:], uint32(trailer))
+		le.PutUint64(d[8:], m.Segments[0].Addr+uint64(writeBacks+p*writeBackSize)) // of an H2C tail: place overwrites it
+		le.PutUint64(d[24:], f.at(2*((p+1)%n)))
+	}
+	return f, nil
+}
+
+// descriptor is descriptor i of the positions: 2p is the head and 2p+1 the tail of position p.
+func (f *feed) descriptor(i int) []byte {
+	return f.memory.Bytes[i*descriptorSize : (i+1)*descriptorSize]
+}
+
+// at is its bus address.
+func (f *feed) at(i int) uint64 { return f.memory.Segments[0].Addr + uint64(i*descriptorSize) }
+
+// writeBack is that of the tail of position p (C2H).
+func (f *feed) writeBack(p int) []byte {
+	at := roundUp(2*f.positions*descriptorSize) + p*writeBackSize
+	return f.memory.Bytes[at : at+writeBackSize]
+}
+
+// place puts slot i at the next position and allows its credits. The engine cannot be there: it has no credit for it.
+func (f *feed) place(i int) {
+	s, p, le := f.slots[i], f.next, binary.LittleEndian
+	s.placed = true
+	f.next = (p + 1) % f.positions
+	head, tail := f.descriptor(2*p), f.descriptor(2*p+1)
+	if f.c.dir == fpga.C2H {
+		clear(f.writeBack(p))
+		clear(s.writeBacks)
+		clear(s.trailer)
+		le.PutUint64(tail[16:], s.trailerAddr)
+	} else {
+		le.PutUint64(tail[8:], s.trailerAddr)
+	}
+	copy(head[4:], s.chain.bytes[4:descriptorSize])
+	magic := le.Uint32(s.chain.bytes)
+	if last := s.chain.n - 1; last > 0 {
+		s.chain.link(last, f.at(2*p+1), 0)
+	} else {
+		le.PutUint64(head[24:], f.at(2*p+1))
+	}
+	atomic.StoreUint32((*uint32)(unsafe.Pointer(&head[0])), magic)
+	n := s.chain.n + 1
+	f.end += uint32(n)
+	f.allowed += n
+	f.frames = append(f.frames, frame{slot: i, position: p, end: f.end})
+}
+
+// take removes the oldest frame, which is done.
+func (f *feed) take() {
+	done := f.frames[0]
+	copy(f.frames, f.frames[1:])
+	f.frames = f.frames[:len(f.frames)-1]
+	f.forget(done.position)
+	s := f.slots[done.slot]
+	s.placed = false
+	f.stats.Frames++
+	f.stats.Descriptors += uint64(s.chain.n + 1)
+}
+
+// forget makes the head of a position invalid.
+func (f *feed) forget(p int) {
+	atomic.StoreUint32((*uint32)(unsafe.Pointer(&f.descriptor(2 * p)[0])), 0)
+}
+
+// start runs the engine from position 0 on, with the given slots there. When it fails the engine has been stopped,
+// unless the error wraps ErrBusy.
+func (f *feed) start(slots []int) error {
+	f.mu.Lock()
+	if f.state != idle {
+		f.mu.Unlock()
+		return f.c.errorf(ErrBusy, "the ring runs already, or could not be stopped")
+	}
+	if err := f.c.claim(); err != nil {
+		f.mu.Unlock()
+		return err
+	}
+	f.state = stopping
+	f.mu.Unlock()
+	err := f.c.ready()
+	f.mu.Lock()
+	if err == nil {
+		f.reset(slots)
+		err = f.run()
+	}
+	if err == nil {
+		f.state = running
+		f.stats.Starts++
+	}
+	f.mu.Unlock()
+	if err != nil {
+		return errors.Join(err, f.stop(nil))
+	}
+	return nil
+}
+
+// reset forgets the run before.
+func (f *feed) reset(slots []int) {
+	f.frames, f.next, f.allowed, f.end, f.granted, f.reached = f.frames[:0], 0, 0, 0, 0, 0
+	for p := range f.positions {
+		f.forget(p)
+	}
+	for _, s := range f.slots {
+		s.placed = false
+	}
+	for _, i := range slots {
+		f.place(i)
+	}
+	f.wait.clear()
+	f.c.clearCounters()
+}
+
+func (f *feed) run() error {
+	f.c.commonWrite(regCreditW1S)
+	if err := f.c.start(f.at(0), 0, f.poll); err != nil {
+		return err
+	}
+	return f.pump()
+}
+
+// pump grants as many of the allowed credits as the counter has room for. While the engine's fetch is halted, the
+// counter must show exactly what was written: credits that got lost are written again.
+func (f *feed) pump() error {
+	if f.allowed == 0 {
+		return nil
+	}
+	f.c.commonWrite(regHaltW1S)
+	defer f.c.commonWrite(regHaltW1C)
+	left, err := f.settled()
+	for range grantTries {
+		n := min(f.allowed, maxCredits-left)
+		if err != nil || n == 0 {
+			return err
+		}
+		f.c.sgWrite(regDescCredits, uint32(n))
+		after, err := f.c.credits()
+		if err != nil {
+			return err
+		}
+		got := after - left
+		if got < 0 || got > n {
+			return f.c.errorf(ErrCredits, "the counter read %d, %d were granted, and it reads %d", left, n, after)
+		}
+		f.allowed -= got
+		f.granted += uint32(got)
+		f.stats.Credits += uint64(got)
+		f.stats.CreditsLost += uint64(n - got)
+		if got == n {
+			return nil
+		}
+		left = after
+	}
+	return nil
+}
+
+// settled reads the credits until a fetch that was under way when it was halted has taken its own.
+func (f *feed) settled() (int, error) {
+	before, err := f.c.credits()
+	for range grantTries {
+		if err != nil {
+			break
+		}
+		var left int
+		if left, err = f.c.credits(); left == before {
+			return left, err
+		}
+		before = left
+	}
+	return before, err
+}
+
+// count reads the counter of completed descriptors and checks it against what was granted.
+func (f *feed) count() error {
+	n, err := f.c.completed()
+	switch {
+	case err != nil:
+		return err
+	case int32(n-f.reached) < 0:
+		if err := f.c.running("descriptors were counted"); err != nil {
+			return err
+		}
+		return f.c.errorf(ErrStream, "the counter of descriptors went from %d back to %d", f.reached, n)
+	case int32(n-f.granted) > 0:
+		return f.c.errorf(ErrCredits, "%d descriptors were completed, credits for %d were granted", n, f.granted)
+	}
+	f.reached = n
+	return nil
+}
+
+// done reports whether a frame has been completed.
+func (f *feed) done(end uint32) (bool, error) {
+	if int32(f.reached-end) >= 0 {
+		return true, nil
+	}
+	err := f.count()
+	return err == nil && int32(f.reached-end) >= 0, err
+}
+
+// look serves the channel after a hint or a tick.
+func (f *feed) look(hint bool) error {
+	status, err := f.c.takeStatus()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if hint {
+		f.stats.Interrupts++
+		if status&bitsRaised == 0 && !f.c.dev.cfg.Poll {
+			f.stats.Spurious++
+		}
+	}
+	if f.state != running {
+		return f.stopped()
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.pump(); err != nil || hint {
+		return err
+	}
+	if status&bitsRaised != 0 {
+		f.c.rearm()
+	}
+	return f.audit()
+}
+
+// audit looks for what nothing announces: a device that has gone or was reset, and credits that do not add up.
+func (f *feed) audit() error {
+	if err := f.c.running("the ring was audited"); err != nil {
+		return err
+	}
+	if err := f.count(); err != nil {
+		return err
+	}
+	left, err := f.c.credits()
+	if err == nil && int32(f.granted-f.reached)-int32(left) < 0 {
+		return f.c.errorf(ErrCredits, "%d were granted, %d used, and %d are left", f.granted, f.reached, left)
+	}
+	return err
+}
+
+func (f *feed) stopped() error { return f.c.errorf(ErrStopped, "start it first") }
+
+// stop stops the engine. It may be called again when it returned an error that wraps ErrBusy.
+func (f *feed) stop(unblock func()) error {
+	f.mu.Lock()
+	if f.state == idle {
+		f.mu.Unlock()
+		return nil
+	}
+	f.state = stopping
+	f.mu.Unlock()
+	err := f.c.stop(unblock)
+	if errors.Is(err, ErrBusy) {
+		return err
+	}
+	f.c.commonWrite(regCreditW1C)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.state == stopping {
+		f.state = idle
+		f.c.release()
+	}
+	return err
+}
+
+// Stats returns the counts.
+func (f *feed) Stats() Stats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stats
+}
+
+func (f *feed) close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.state != idle {
+		return f.c.errorf(ErrBusy, "close of a ring that has not been stopped")
+	}
+	var errs []error
+	for _, s := range f.slots {
+		errs = append(errs, s.memory.Close())
+	}
+	f.slots = nil
+	return errors.Join(append(errs, f.memory.Close())...)
+}
+
+func roundUp(n int) int { return (n + descriptorPage - 1) &^ (descriptorPage - 1) }
+
+// add lays out one more slot.
+func (f *feed) add(mem fpga.Memory, trailer int) (int, error) {
+	s, err := f.c.newSlot(mem, trailer)
+	if err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.slots = append(f.slots, s)
+	return len(f.slots) - 1, nil
+}

@@ -1,0 +1,261 @@
+package xdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tegracast/fpga"
+)
+
+// SendConfig describes the frames of an H2C stream.
+type SendConfig struct {
+	Channel int
+	Trailer int // bytes that follow the pixels in each packet; they get a descriptor of their own
+	Depth   int // frames that may be with the device at once; 0: 2
+	// Done gives a slot back: with nil when the device has read all of it, or with why it was abandoned. Run calls it, one
+	// call at a time, exactly once for every Send that returned nil; it must not wait for Send or Drain.
+	Done func(slot int, err error)
+}
+
+// A SendRing sends frames continuously to the card, each as one stream packet: the slot's pixels, then a trailer. Slots
+// are registered once, at any time; any order of sending is possible.
+//
+// A frame has been sent when the channel's counter of completed descriptors, a register, says so.
+type SendRing struct {
+	feed    *feed
+	trailer int
+	done    func(int, error)
+	room    chan struct{} // holds a value for each frame with the device
+	stopped chan struct{} // closed while the ring does not run; guarded by feed.mu
+	empty   chan struct{} // closed when no frame is with the device; guarded by feed.mu; nil: nobody waits
+}
+
+// NewSendRing makes a ring without slots.
+func (d *Device) NewSendRing(cfg SendConfig) (*SendRing, error) {
+	c, err := d.channel(fpga.H2C, cfg.Channel, true)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Depth == 0 {
+		cfg.Depth = 2
+	}
+	if cfg.Depth < 1 || cfg.Done == nil {
+		return nil, c.errorf(ErrMemory, "a ring to send needs a depth of at least 1, not %d, and Done to give slots back", cfg.Depth)
+	}
+	f, err := newFeed(c, cfg.Depth+1, cfg.Trailer) // the position after the last frame is empty
+	if err != nil {
+		return nil, err
+	}
+	r := &SendRing{feed: f, trailer: cfg.Trailer, done: cfg.Done, room: make(chan struct{}, cfg.Depth), stopped: make(chan struct{})}
+	close(r.stopped)
+	return r, nil
+}
+
+// Add registers a frame's memory and returns its slot. It may be called at any time; the memory must stay mapped for
+// the device until Close. Slots may differ in size.
+func (r *SendRing) Add(mem fpga.Memory) (slot int, err error) { return r.feed.add(mem, r.trailer) }
+
+// Send hands a slot to the device, with the trailer that ends its packet. It waits while Depth frames are with the
+// device: that is the card's back pressure. The slot must not be written until Done was called for it. Errors wrap
+// ctx's, ErrStopped while Run does not run, and ErrSlot when the device has the slot. It may be called concurrently.
+func (r *SendRing) Send(ctx context.Context, slot int, trailer []byte) error {
+	f := r.feed
+	f.mu.Lock()
+	stopped := r.stopped
+	f.mu.Unlock()
+	select {
+	case <-stopped:
+		return f.stopped()
+	default:
+	}
+	select {
+	case r.room <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-stopped:
+		return f.stopped()
+	}
+	f.mu.Lock()
+	err := r.send(slot, trailer)
+	f.mu.Unlock()
+	if err != nil {
+		<-r.room
+	}
+	return err
+}
+
+func (r *SendRing) send(slot int, trailer []byte) error {
+	f := r.feed
+	switch {
+	case f.state != running:
+		return f.stopped()
+	case slot < 0 || slot >= len(f.slots) || f.slots[slot].placed:
+		return f.c.errorf(ErrSlot, "slot %d is sent, the ring has %d", slot, len(f.slots))
+	case len(trailer) != r.trailer:
+		return f.c.errorf(ErrMemory, "a trailer of %d bytes, they have %d", len(trailer), r.trailer)
+	}
+	copy(f.slots[slot].trailer, trailer)
+	f.place(slot)
+	if err := f.pump(); err != nil {
+		f.failed = err // the frame is with the device, and Run has to end
+	}
+	return nil
+}
+
+// Run starts the engine and serves it until ctx ends, and returns nil then, or until it fails. Before it returns the
+// engine is stopped, and every slot that is with the device is given back: unless the error wraps ErrBusy. Then they must
+// stay mapped, and Run or Close may be called again.
+func (r *SendRing) Run(ctx context.Context) (err error) {
+	if err := r.halt(); err != nil { // what a Run before could not
+		return err
+	}
+	f := r.feed
+	if err := f.start(nil); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	r.stopped, f.failed = make(chan struct{}), nil
+	f.mu.Unlock()
+	defer func() { err = errors.Join(err, r.halt()) }()
+	hint := true
+	for {
+		if err := r.collect(hint); err != nil {
+			return err
+		}
+		if hint, err = f.wait.wait(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		if err := f.look(hint); err != nil {
+			return err
+		}
+	}
+}
+
+// collect gives back the slots of all frames that have been sent.
+func (r *SendRing) collect(hint bool) error {
+	for {
+		slot, ok, err := r.sent(hint)
+		if !ok || err != nil {
+			return err
+		}
+		r.done(slot, nil)
+		<-r.room
+	}
+}
+
+// sent takes the oldest frame if it has been sent.
+func (r *SendRing) sent(hint bool) (slot int, ok bool, err error) {
+	f := r.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed != nil || len(f.frames) == 0 {
+		return 0, false, f.failed
+	}
+	slot = f.frames[0].slot
+	if ok, err = f.done(f.frames[0].end); !ok {
+		return 0, false, err
+	}
+	f.take()
+	if !hint {
+		f.stats.Missed++
+	}
+	r.signal()
+	return slot, true, nil
+}
+
+// signal tells Drain when no frame is left.
+func (r *SendRing) signal() {
+	if r.empty != nil && len(r.feed.frames) == 0 {
+		close(r.empty)
+		r.empty = nil
+	}
+}
+
+// halt stops the engine and gives back what it had.
+func (r *SendRing) halt() error {
+	f := r.feed
+	f.mu.Lock()
+	if f.state == idle {
+		f.mu.Unlock()
+		return nil
+	}
+	select {
+	case <-r.stopped:
+	default:
+		close(r.stopped)
+	}
+	f.mu.Unlock()
+	err := f.stop(nil)
+	if errors.Is(err, ErrBusy) {
+		return fmt.Errorf("stop: %w", err)
+	}
+	f.mu.Lock()
+	if err == nil {
+		_ = f.count() // what was sent before it stopped
+	}
+	left, reached := f.frames, f.reached
+	f.frames = nil
+	for _, frame := range left {
+		f.slots[frame.slot].placed = false
+	}
+	r.signal()
+	f.mu.Unlock()
+	for _, frame := range left {
+		var why error
+		if int32(reached-frame.end) < 0 {
+			why = f.stopped()
+		}
+		r.done(frame.slot, why)
+		<-r.room
+	}
+	if err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	return nil
+}
+
+// Drain waits until no frame is with the device, at most until ctx ends.
+func (r *SendRing) Drain(ctx context.Context) error {
+	f := r.feed
+	f.mu.Lock()
+	if len(f.frames) == 0 {
+		f.mu.Unlock()
+		return nil
+	}
+	if r.empty == nil {
+		r.empty = make(chan struct{})
+	}
+	empty := r.empty
+	f.mu.Unlock()
+	select {
+	case <-empty:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Stats returns the counts.
+func (r *SendRing) Stats() Stats { return r.feed.Stats() }
+
+// Counters are the channel's performance counters since Run was called.
+func (r *SendRing) Counters() (Counters, error) { return r.feed.c.counters() }
+
+// Close frees descriptors and trailers. Run must have returned.
+func (r *SendRing) Close() error {
+	f := r.feed
+	f.mu.Lock()
+	busy := f.state == running
+	f.mu.Unlock()
+	if busy {
+		return f.c.errorf(ErrBusy, "close of a ring that runs")
+	}
+	if err := r.halt(); err != nil && !errors.Is(err, ErrGone) {
+		return err
+	}
+	return f.close()
+}

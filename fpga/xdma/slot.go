@@ -1,0 +1,84 @@
+package xdma
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+
+	"tegracast/fpga"
+)
+
+// slot is a frame's memory: descriptors of its pixels, and its trailer.
+type slot struct {
+	memory      Coherent // descriptors, trailer, write-backs
+	chain       chain    // of the pixels; the first is the template of the head of whatever position the slot is at
+	lengths     []uint32 // of the pixel descriptors, bytes
+	writeBacks  []byte   // of the pixel descriptors (C2H)
+	trailer     []byte
+	trailerAddr uint64
+	placed      bool // with the engine
+}
+
+// newSlot lays out the descriptors of a frame. A C2H stream descriptor's source field is the address of its write-back
+// (PG195, C2H stream); an H2C one has no destination.
+func (c *channel) newSlot(mem fpga.Memory, trailer int) (*slot, error) {
+	segments := pieces(mem.Segments)
+	if len(segments) == 0 {
+		return nil, c.errorf(ErrMemory, "a slot has no bytes")
+	}
+	alignments := c.read(regAlignments)
+	if alignments == gone {
+		return nil, c.goneError("a slot was laid out")
+	}
+	granularity := int(alignments >> 8 & 0xff)
+	for i, s := range segments {
+		if granularity > 1 && s.Len%granularity != 0 {
+			return nil, c.errorf(ErrMemory, "segment %d of a slot has %d bytes, the stream is %d wide", i, s.Len, granularity)
+		}
+	}
+	at := roundUp(len(segments) * descriptorSize)
+	back := at + roundUp(trailer) // pages of their own: no cache line is shared
+	m, err := c.allocate("a slot's descriptors", back+len(segments)*writeBackSize)
+	if err != nil {
+		return nil, err
+	}
+	base := m.Segments[0].Addr
+	s := &slot{
+		memory: m, trailer: m.Bytes[at : at+trailer : at+trailer], trailerAddr: base + uint64(at),
+		writeBacks: m.Bytes[back : back+len(segments)*writeBackSize],
+	}
+	parts := make([]part, len(segments))
+	for k, seg := range segments {
+		parts[k] = part{src: seg.Addr, n: seg.Len}
+		if c.dir == fpga.C2H {
+			parts[k] = part{src: base + uint64(back+k*writeBackSize), dst: seg.Addr, n: seg.Len}
+		}
+		if (k+1)%pumpEvery == 0 {
+			parts[k].control = descCompleted
+		}
+		s.lengths = append(s.lengths, uint32(seg.Len))
+	}
+	s.chain = writeChain(m.Bytes, base, parts)
+	return s, nil
+}
+
+// written reads a write-back: whether it is there, how many bytes came, and whether the packet ended with them.
+func written(writeBack []byte) (length uint32, eop, ok bool) {
+	head := atomic.LoadUint32((*uint32)(unsafe.Pointer(&writeBack[0])))
+	return binary.LittleEndian.Uint32(writeBack[4:]), head&1 == 1, head>>16 == writeBackMagic
+}
+
+// filled checks the write-backs of all pixel descriptors: whether they have all come, and the first that does not show
+// a full descriptor in the middle of a packet.
+func (s *slot) filled() (all bool, wrong int) {
+	for k, want := range s.lengths {
+		length, eop, ok := written(s.writeBacks[k*writeBackSize:])
+		if !ok {
+			return false, -1
+		}
+		if eop || length != want {
+			return true, k
+		}
+	}
+	return true, -1
+}

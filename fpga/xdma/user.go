@@ -1,0 +1,88 @@
+package xdma
+
+import (
+	"context"
+	"fmt"
+)
+
+func checkUser(i int) error {
+	if i < 0 || i >= userInterrupts {
+		return fmt.Errorf("%w: %d, the core has 0 to %d", ErrUser, i, userInterrupts-1)
+	}
+	return nil
+}
+
+// EnableUser lets user interrupt i, 0 to 15, through (PG195, IRQ block user interrupt enable).
+func (d *Device) EnableUser(i int) error {
+	if err := checkUser(i); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.user |= 1 << i
+	d.mu.Unlock()
+	d.writeVectors()
+	return d.userEnabled(i)
+}
+
+// DisableUser masks user interrupt i.
+func (d *Device) DisableUser(i int) error {
+	if err := checkUser(i); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.user &^= 1 << i
+	d.mu.Unlock()
+	d.regs.Write32(targetIRQ<<12|regUserIntEnableW1C, 1<<i)
+	return nil
+}
+
+// WaitUser returns nil when user interrupt i was raised since the last WaitUser returned nil for it, or is still
+// raised although its message was lost. User interrupts are levels: who has been told clears the source. An error
+// wraps ctx's, ErrGone, or ErrReset when the core no longer has it enabled.
+func (d *Device) WaitUser(ctx context.Context, i int) error {
+	if err := checkUser(i); err != nil {
+		return err
+	}
+	for {
+		if raised, err := d.awaitUser(ctx, i); raised || err != nil {
+			return err
+		}
+		if err := d.userEnabled(i); err != nil {
+			return err
+		}
+		switch request := d.regs.Read32(targetIRQ<<12 | regUserRequest); {
+		case request == gone:
+			return fmt.Errorf("user interrupt %d: %w", i, ErrGone)
+		case request>>i&1 == 1:
+			return nil
+		}
+	}
+}
+
+// awaitUser waits for the interrupt's message, or in poll mode for nothing, until the watchdog's tick.
+func (d *Device) awaitUser(ctx context.Context, i int) (raised bool, err error) {
+	tick, cancel := context.WithTimeout(ctx, d.cfg.Watchdog)
+	defer cancel()
+	if d.cfg.Poll {
+		<-tick.Done()
+		return false, ctx.Err()
+	}
+	err = d.cfg.Interrupts.Wait(tick, len(d.h2c)+len(d.c2h)+i)
+	switch {
+	case err == nil:
+		return true, nil
+	case tick.Err() != nil:
+		return false, ctx.Err()
+	}
+	return false, fmt.Errorf("user interrupt %d: %w", i, err)
+}
+
+func (d *Device) userEnabled(i int) error {
+	switch enabled := d.regs.Read32(targetIRQ<<12 | regUserIntEnable); {
+	case enabled == gone:
+		return fmt.Errorf("user interrupt %d: %w", i, ErrGone)
+	case enabled>>i&1 == 0:
+		return fmt.Errorf("user interrupt %d: %w: it is not enabled (%#x)", i, ErrReset, enabled)
+	}
+	return nil
+}

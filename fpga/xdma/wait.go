@@ -1,0 +1,123 @@
+package xdma
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// Poll mode looks at the write-back after pauses that grow from the first to the second.
+const (
+	pollFirst = 20 * time.Microsecond
+	pollMost  = time.Millisecond
+)
+
+// A waiter waits for a hint that the channel has done something: its interrupt or a change of the poll-mode
+// write-back; and for the tick of the watchdog, by which whatever the hint was lost for is found. One goroutine uses it.
+type waiter struct {
+	c    *channel
+	word *uint32 // poll-mode write-back; nil: interrupts
+	last uint32  // what it was
+
+	parent <-chan struct{} // Done of the context that tick was made from
+	tick   context.Context // ends when the next tick is due
+	cancel context.CancelFunc
+
+	timer *time.Timer
+	doubt time.Duration // the last hint found nothing: look again after this long
+	due   time.Time     // of the next tick, in poll mode
+}
+
+// wait returns true after a hint and false after a tick.
+func (w *waiter) wait(ctx context.Context) (hint bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if w.word != nil {
+		return w.poll(ctx)
+	}
+	if w.tick == nil || w.parent != ctx.Done() {
+		w.renew(ctx)
+	}
+	if w.tick.Err() == nil { // else ticks would wait as long as interrupts come
+		err := w.c.dev.cfg.Interrupts.Wait(w.tick, w.c.vector)
+		switch {
+		case err == nil:
+			return true, nil
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case w.tick.Err() == nil:
+			return false, err
+		}
+	}
+	w.renew(ctx)
+	return false, nil
+}
+
+// renew begins the time until the next tick. Its context is used for as many waits as fit, so that a frame costs no
+// allocation.
+func (w *waiter) renew(ctx context.Context) {
+	if w.cancel != nil {
+		w.cancel()
+	}
+	w.parent = ctx.Done()
+	w.tick, w.cancel = context.WithTimeout(ctx, w.c.dev.cfg.Watchdog)
+}
+
+func (w *waiter) poll(ctx context.Context) (hint bool, err error) {
+	now := time.Now()
+	if w.due.IsZero() || now.Sub(w.due) > w.c.dev.cfg.Watchdog {
+		w.due = now.Add(w.c.dev.cfg.Watchdog)
+	}
+	if w.doubt > 0 && now.Before(w.due) {
+		return true, w.sleep(ctx, w.doubt)
+	}
+	for pause := pollFirst; ; pause = min(2*pause, pollMost) {
+		if word := atomic.LoadUint32(w.word); word != w.last {
+			w.last = word
+			return true, nil
+		}
+		now = time.Now()
+		if !now.Before(w.due) {
+			w.due = now.Add(w.c.dev.cfg.Watchdog)
+			return false, nil
+		}
+		if err := w.sleep(ctx, min(pause, w.due.Sub(now))); err != nil {
+			return false, err
+		}
+	}
+}
+
+// confirm says whether the registers confirmed what the last hint promised. The write-back is made before the status is
+// set, and it may be a stale one: until the status is there, it is looked at again after growing pauses.
+func (w *waiter) confirm(done bool) {
+	switch {
+	case done || w.word == nil || w.last == 0:
+		w.doubt = 0
+	default:
+		w.doubt = max(pollFirst, min(2*w.doubt, pollMost))
+	}
+}
+
+func (w *waiter) sleep(ctx context.Context, d time.Duration) error {
+	if w.timer == nil {
+		w.timer = time.NewTimer(d)
+	} else {
+		w.timer.Reset(d)
+	}
+	select {
+	case <-w.timer.C:
+		return nil
+	case <-ctx.Done():
+		w.timer.Stop()
+		return ctx.Err()
+	}
+}
+
+// clear forgets the write-back of the run before. The channel must be stopped.
+func (w *waiter) clear() {
+	if w.word != nil {
+		atomic.StoreUint32(w.word, 0)
+	}
+	w.last, w.doubt = 0, 0
+}
