@@ -88,7 +88,7 @@ func stream(t *testing.T, plan model.FaultPlan, d time.Duration) (*witness, outc
 	w := &witness{bench: b, want: make([]byte, b.sensor.FrameBytes()), at: time.Now()}
 	logger := slog.New(slog.NewTextHandler(&w.log, nil))
 	c, err := NewFPGACamera(FPGAConfig{
-		Hardware: b.Hardware, Width: 64, Height: 16, Pixel: pipeline.RGGB10, Slots: 6, Rate: faultyRate,
+		Card: b.card, Width: 64, Height: 16, Pixel: pipeline.RGGB10, Slots: 6, Rate: faultyRate,
 		GiveUp: 5 * time.Second, Logger: logger,
 	})
 	if err != nil {

@@ -10,25 +10,14 @@ import (
 	"time"
 
 	"tegracast/cudahost"
-	"tegracast/fpga"
 	"tegracast/pipeline"
-	"tegracast/tegra"
 )
-
-// Hardware is what an FPGA camera stands on: the device's registers and interrupts, who pins memory for it, and who
-// makes that memory.
-type Hardware struct {
-	BARs       []fpga.BAR
-	Interrupts fpga.Interrupts
-	Pinner     tegra.Pinner
-	Memory     cudahost.Allocator
-}
 
 // FPGAConfig is an FPGA camera.
 type FPGAConfig struct {
-	Hardware
+	Card          *Card
+	Number        int    // of the camera on the card
 	Name          string // in the log and the flight recorder; empty: "camera"
-	Channel       int    // C2H stream channel
 	Width, Height int    // pixels
 	Pixel         pipeline.PixelFormat
 	Rate          pipeline.Rate // not used when Triggered
@@ -46,6 +35,7 @@ type FPGAConfig struct {
 var (
 	ErrHardware = errors.New("FPGA camera")
 	ErrStalled  = errors.New("no frame comes, though slots are free and the sensor should deliver")
+	ErrStuck    = errors.New("frames are with the device, and none comes back")
 	ErrGivenUp  = errors.New("recovery was given up")
 )
 
@@ -103,7 +93,7 @@ func (c *FPGACamera) open() error {
 	}
 	var slots []pipeline.Slot
 	for range c.cfg.Slots {
-		b, err := newBuffer(c.cfg.Memory, c.format.Size(), c.cfg.Flags)
+		b, err := newBuffer(c.cfg.Card.Memory, c.format.Size(), c.cfg.Flags)
 		if err != nil {
 			return fmt.Errorf("frame slot: %w", err)
 		}
@@ -111,7 +101,7 @@ func (c *FPGACamera) open() error {
 		slots = append(slots, pipeline.Slot{Bytes: b.Bytes()[:c.format.Size()], Device: b.DevicePointer(), Close: b.Close})
 	}
 	c.pool = pipeline.NewPool(c.cfg.Name, c.format, slots, c.slotFree)
-	s, err := c.newSession()
+	s, err := c.newSession(context.Background())
 	if err == nil {
 		c.setSession(s)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +20,7 @@ import (
 
 // bench is a model camera on a simulated SMMU; what it took is checked to be given back.
 type bench struct {
-	Hardware
+	card   *Card
 	sim    *tegrasim.Sim
 	sensor *model.Sensor
 	device *model.Device
@@ -67,7 +68,7 @@ func newFaultyBench(t testing.TB, width, height int, rate pipeline.Rate, plan mo
 		defer close(ended)
 		_ = m.Run(ctx)
 	}()
-	b := &bench{sim: sim, sensor: sensor, device: m, Hardware: Hardware{BARs: m.BARs(), Interrupts: m.Interrupts(), Pinner: sim, Memory: memory}}
+	b := &bench{sim: sim, sensor: sensor, device: m, card: NewCard(Hardware{BARs: m.BARs(), Interrupts: m.Interrupts(), Pinner: sim, Memory: memory})}
 	b.unplug = func() { cancel(); <-ended }
 	t.Cleanup(func() {
 		b.unplug()
@@ -82,7 +83,7 @@ func (b *bench) open(t testing.TB, slots int) *FPGACamera {
 	t.Helper()
 	s := b.sensor.Config()
 	c, err := NewFPGACamera(FPGAConfig{
-		Hardware: b.Hardware, Width: s.Width, Height: s.Height, Pixel: pipeline.RGGB10, Slots: slots,
+		Card: b.card, Width: s.Width, Height: s.Height, Pixel: pipeline.RGGB10, Slots: slots,
 		Rate: pipeline.Rate{Num: int(time.Second / s.Period), Den: 1},
 	})
 	if err != nil {
@@ -192,17 +193,17 @@ func TestFPGACameraLeakIsNamed(t *testing.T) {
 
 func TestFPGACameraRefusals(t *testing.T) {
 	b := newBench(t, 64, 48, pipeline.Rate{Num: 500, Den: 1})
-	good := FPGAConfig{Hardware: b.Hardware, Width: 64, Height: 48, Pixel: pipeline.RGGB10, Rate: pipeline.Rate{Num: 100, Den: 1}}
+	good := FPGAConfig{Card: b.card, Width: 64, Height: 48, Pixel: pipeline.RGGB10, Rate: pipeline.Rate{Num: 100, Den: 1}}
 	for _, c := range []struct {
 		change func(*FPGAConfig)
 		says   string
 	}{
-		{func(c *FPGAConfig) { c.BARs = nil }, "no BAR"},
-		{func(c *FPGAConfig) { c.BARs = c.BARs[1:] }, "no camera block"},
-		{func(c *FPGAConfig) { c.BARs = c.BARs[:1] }, "no XDMA registers"},
+		{func(c *FPGAConfig) { c.Card = without(c.Card, 0, 1, 2) }, "no BAR"},
+		{func(c *FPGAConfig) { c.Card = without(c.Card, 0) }, "no camera block"},
+		{func(c *FPGAConfig) { c.Card = without(c.Card, 1, 2) }, "no XDMA registers"},
 		{func(c *FPGAConfig) { c.Width = 128 }, "the sensor has 64x48"},
 		{func(c *FPGAConfig) { c.Slots = 1 }, "two slots"},
-		{func(c *FPGAConfig) { c.Channel = 3 }, "no such DMA channel"},
+		{func(c *FPGAConfig) { c.Number = 3 }, "camera"},
 		{func(c *FPGAConfig) { c.Pixel = pipeline.UYVY }, "UYVY"},
 	} {
 		cfg := good
@@ -220,4 +221,11 @@ func BenchmarkFPGACamera1080p(b *testing.B) {
 	b.SetBytes(int64(bench.sensor.FrameBytes()))
 	b.ResetTimer()
 	collect(b, c, b.N, func(f *pipeline.Frame) { f.Release() })
+}
+
+// without is the card without some of its BARs.
+func without(c *Card, indices ...int) *Card {
+	h := c.Hardware
+	h.BARs = slices.DeleteFunc(slices.Clone(h.BARs), func(b fpga.BAR) bool { return slices.Contains(indices, b.Index) })
+	return NewCard(h)
 }

@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"tegracast/cudahost"
 	"tegracast/fpga"
@@ -47,11 +48,21 @@ func pinBuffer(pinner tegra.Pinner, b *cudahost.Buffer, size int, dir tegra.Dire
 	if b.Flags()&cudahost.WriteCombined != 0 {
 		attr = tegra.WriteCombined
 	}
-	pin, err := pinner.Pin(b.Addr(), len(b.Bytes()), dir, attr)
+	return pinBytes(pinner, b.Bytes()[:size], attr, dir)
+}
+
+// pinBytes pins bytes of a buffer, from its beginning, rounded up to whole pages, and returns the device's view of them.
+func pinBytes(pinner tegra.Pinner, b []byte, attr tegra.CacheAttr, dir tegra.Direction) (*tegra.Pin, fpga.Memory, error) {
+	pin, err := pinner.Pin(uintptr(unsafe.Pointer(&b[0])), (len(b)+tegra.PageSize-1)&^(tegra.PageSize-1), dir, attr)
 	if err != nil {
 		return nil, fpga.Memory{}, err
 	}
-	return pin, fpga.Memory{Bytes: b.Bytes(), Segments: segments(pin.Segments)}.Slice(0, size), nil
+	n, list := len(b), segments(pin.Segments)
+	for i := range list { // the last page may go beyond b
+		list[i].Len = min(list[i].Len, n)
+		n -= list[i].Len
+	}
+	return pin, fpga.Memory{Bytes: b, Segments: list}, nil
 }
 
 func segments(list []tegra.Segment) []fpga.Segment {

@@ -26,38 +26,26 @@ type session struct {
 	started bool          // the camera takes frames
 }
 
-func (c *FPGACamera) newSession() (*session, error) {
+func (c *FPGACamera) newSession(ctx context.Context) (*session, error) {
 	s := &session{owner: c, revoked: make(chan struct{}), failed: make(chan error, 1)}
-	if err := s.open(); err != nil {
+	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
 
-func (s *session) open() error {
-	// The fence is lifted only if no more memory was revoked while the engine was being reset.
-	fencer, _ := s.owner.cfg.Pinner.(tegra.Fencer)
-	var generation uint64
-	var fenced bool
-	if fencer != nil {
-		generation, fenced = fencer.Fenced()
-	}
+func (s *session) open(ctx context.Context) error {
 	if err := s.openCamera(); err != nil {
 		return err
 	}
-	cfg := &s.owner.cfg
-	device, err := xdma.Open(xdma.Config{BARs: cfg.BARs, Interrupts: cfg.Interrupts, Alloc: CoherentMemory(cfg.Pinner)})
+	cfg, channel := &s.owner.cfg, s.camera.Info().Channel
+	device, err := cfg.Card.channel(ctx, fpga.C2H, channel)
 	if err != nil {
 		return err
 	}
-	if fenced { // xdma.Open has stopped the engine
-		if err := fencer.Resume(generation); err != nil {
-			return err
-		}
-	}
-	ring := xdma.RingConfig{Channel: cfg.Channel, Trailer: fpga.TrailerSize, Unblock: s.camera.ForceEOP}
+	ring := xdma.RingConfig{Channel: channel, Trailer: fpga.TrailerSize, Unblock: s.camera.ForceEOP}
 	for i, b := range s.owner.buffers {
-		pin, memory, err := pinBuffer(cfg.Pinner, b, s.owner.format.Size(), tegra.FromDevice)
+		pin, memory, err := pinBuffer(cfg.Card.Pinner, b, s.owner.format.Size(), tegra.FromDevice)
 		if err != nil {
 			return fmt.Errorf("frame slot %d: %w", i, err)
 		}
@@ -73,8 +61,8 @@ func (s *session) open() error {
 func (s *session) openCamera() error {
 	cfg, format := &s.owner.cfg, s.owner.format
 	err := fmt.Errorf("%w: the device has no BAR", ErrHardware)
-	for _, bar := range cfg.BARs {
-		if s.camera, err = fpga.OpenCamera(bar.Registers); err == nil {
+	for _, bar := range cfg.Card.BARs {
+		if s.camera, err = fpga.OpenCameraBlock(bar.Registers, cfg.Number); err == nil {
 			break
 		}
 	}

@@ -111,7 +111,7 @@ func restartable(err error) bool {
 func (s *supervisor) attempt(ctx context.Context, emit func(*pipeline.Frame)) error {
 	c := s.camera
 	if c.session == nil {
-		next, err := c.newSession()
+		next, err := c.newSession(ctx)
 		if err != nil {
 			return err
 		}

@@ -147,7 +147,7 @@ func (a *appliance) modelCamera(c *SourceConfig, backend string) (*capture.FPGAC
 	}
 	a.closers = append(a.closers, device.Close)
 	return capture.NewFPGACamera(capture.FPGAConfig{
-		Hardware: device.Hardware, Name: c.Name, Recorder: a.recorder, Width: c.Model.Width, Height: c.Model.Height, Pixel: pipeline.RGGB10,
+		Card: capture.NewCard(device.Hardware), Name: c.Name, Recorder: a.recorder, Width: c.Model.Width, Height: c.Model.Height, Pixel: pipeline.RGGB10,
 		Rate: c.Model.Rate.V, Exposure: c.Model.Exposure.V, Slots: c.Slots, Logger: a.env.log,
 	})
 }

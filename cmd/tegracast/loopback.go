@@ -36,11 +36,15 @@ const cardWindow = model.DefaultRAM
 type loopbackOptions struct {
 	device, memory, direction string
 	size, count               int
+	limit                     time.Duration // for one copy
 	json                      bool
 }
 
+// copyLimit is how long one copy may take: 1 GiB over the slowest link takes 10 s.
+const copyLimit = 30 * time.Second
+
 func loopback(ctx context.Context, e env, args []string) error {
-	var o loopbackOptions
+	o := loopbackOptions{limit: copyLimit}
 	f := e.flags("loopback", loopbackUsage)
 	f.StringVar(&o.device, "device", "model", "the FPGA: model")
 	f.StringVar(&o.memory, "memory", "host", "memory of the surfaces: host or cuda")
@@ -65,14 +69,22 @@ func loopback(ctx context.Context, e env, args []string) error {
 	if err != nil {
 		return err
 	}
-	result, err := runLoopback(ctx, e, device.Hardware, o)
-	if faults, n := device.sim.Faults(); n > 0 {
-		err = errors.Join(err, fmt.Errorf("the SMMU refused %d accesses, first: %v", n, faults[0]))
-	}
+	result, err := validate(ctx, e, device, o)
 	if err := errors.Join(err, device.Close()); err != nil {
 		return err
 	}
 	return result.print(e, o)
+}
+
+// validate is one validation run. What the SMMU refused is a fault, too: the engine does not learn of a write that went
+// astray.
+func validate(ctx context.Context, e env, device *modelDevice, o loopbackOptions) (loopbackResult, error) {
+	_, before := device.sim.Faults()
+	result, err := runLoopback(ctx, e, device.Hardware, o)
+	if faults, n := device.sim.Faults(); n > before {
+		err = errors.Join(err, fmt.Errorf("the SMMU refused %d accesses, first: %v", n-before, faults[0]))
+	}
+	return result, err
 }
 
 // A lane is one direction's prepared transfers and what they measured.
@@ -102,7 +114,7 @@ func runLoopback(ctx context.Context, e env, hw capture.Hardware, o loopbackOpti
 	for i := range o.count {
 		fill(c.src.Buffer.Bytes(), uint64(i))
 		invert(c.dst.Buffer.Bytes(), c.src.Buffer.Bytes())
-		if err := c.copy(ctx); err != nil {
+		if err := c.copy(ctx, o.limit); err != nil {
 			return r, fmt.Errorf("copy %d of %d: %w", i+1, o.count, err)
 		}
 		r.Copies++
@@ -159,7 +171,9 @@ func newCopier(hw capture.Hardware, size int) (c *copier, err error) {
 }
 
 // copy moves the whole surface, window by window.
-func (c *copier) copy(ctx context.Context) error {
+func (c *copier) copy(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	for i := range c.lanes[fpga.H2C].transfers {
 		for dir := range c.lanes {
 			l := &c.lanes[dir]

@@ -52,7 +52,7 @@ var errChecked = errors.New("check failed")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends a shutdown that hangs
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
+	"time"
 
 	"tegracast/fpga/model"
 	"tegracast/pipeline/rtp"
@@ -79,6 +82,16 @@ func (a *appliance) serve(ctx context.Context, dir string) error {
 			return err
 		}
 	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer close(hangup)
+	defer signal.Stop(hangup)
+	go func() {
+		for range hangup {
+			a.env.log.Warn("SIGHUP: the configuration is read at the start only: start the service again to change it")
+		}
+	}()
+	began, cpu := time.Now(), cpuTime()
 	watch, stop := context.WithCancel(ctx)
 	shown := make(chan struct{})
 	go func() {
@@ -92,6 +105,8 @@ func (a *appliance) serve(ctx context.Context, dir string) error {
 		return errors.Join(err, a.dump(dir))
 	}
 	summary(a.env.out, a.graph.Stats())
+	destinations(a.env.out, a.streams)
+	fmt.Fprintf(a.env.out, "cpu: %.1f s in %.1f s\n", (cpuTime() - cpu).Seconds(), time.Since(began).Seconds())
 	return nil
 }
 

@@ -91,7 +91,8 @@ func (s *status) line() string {
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d)/1e6) }
 
-// summary prints the final books: for every output captured = delivered + dropped.
+// summary prints the final books: for every output captured = delivered + dropped. Delivered is what the output has done
+// its work on; what became of it on the way to each receiver is told by destinations.
 func summary(w io.Writer, st pipeline.Stats) {
 	for _, s := range st.Sources {
 		fmt.Fprintf(w, "%s: captured %d, lost %d%s\n", s.Name, s.Captured, s.Lost, reasons(s.Report))
@@ -103,6 +104,20 @@ func summary(w io.Writer, st pipeline.Stats) {
 		dropped := o.Captured - o.Delivered - o.Waiting
 		fmt.Fprintf(w, "%s: captured %d = delivered %d + dropped %d%s, latency p50 %s p99 %s p99.9 %s\n",
 			o.Name, o.Captured, o.Delivered, dropped, reasons(o.Dropped), ms(o.Latency.P50), ms(o.Latency.P99), ms(o.Latency.P999))
+	}
+}
+
+// destinations prints what each receiver was sent, and what it reports itself.
+func destinations(w io.Writer, streams []*stream) {
+	for _, s := range streams {
+		for _, d := range s.sink.Stats().Destinations {
+			fmt.Fprintf(w, "%s to %s: frames %d, cut %d, packets %d%s", s.name, d.Address, d.Frames, d.Cut, d.Packets,
+				reasons(map[string]uint64{"dropped": d.Dropped, "refused": d.Refused, "errors": d.Errors}))
+			for _, r := range d.Reports {
+				fmt.Fprintf(w, "; receiver %08x lost %d packets, jitter %s", r.Receiver, r.Lost, ms(r.Jitter))
+			}
+			fmt.Fprintln(w)
+		}
 	}
 }
 

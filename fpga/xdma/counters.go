@@ -45,3 +45,17 @@ func (c *channel) counter42(low, high uint32) (v uint64, full bool, err error) {
 	}
 	return 0, false, c.errorf(ErrLost, "the performance counter at %#x does not hold still", c.base+high)
 }
+
+// Stats count what a ring did since it was made.
+type Stats struct {
+	Frames      uint64 // completed
+	Descriptors uint64 // of these frames
+	Starts      uint64
+	Interrupts  uint64 // in poll mode: changes of the write-back
+	Spurious    uint64 // interrupts that found nothing logged: duplicate, late, or overtaken by a tick
+	Missed      uint64 // frames that a tick of the watchdog found: their interrupt was lost or is late
+	Doubted     uint64 // write-backs that the descriptor counter did not confirm at once: stale, or ahead of it
+	Late        uint64 // frames whose write-backs had not come when the counter said complete
+	Credits     uint64 // granted
+	CreditsLost uint64 // of those written, how many did not arrive; they were written again
+}

@@ -3,7 +3,6 @@ package xdma
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,320 +10,6 @@ import (
 	"tegracast/fpga"
 	"tegracast/fpga/model"
 )
-
-// take receives and frees n frames.
-func (c *camera) take(t testing.TB, n int) {
-	t.Helper()
-	for range n {
-		slot, _ := c.next(t)
-		if err := c.ring.Free(slot); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func (c *camera) restart(t testing.TB) {
-	t.Helper()
-	if err := errors.Join(c.Stop(), c.ring.Stop()); err != nil {
-		t.Fatal(err)
-	}
-	c.start(t)
-}
-
-// fails waits until Next fails and returns with what, and how long it took.
-func (c *camera) fails(t testing.TB) (time.Duration, error) {
-	t.Helper()
-	begin := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		done, err := c.ring.Next(ctx)
-		if err != nil {
-			return time.Since(begin), err
-		}
-		if err := c.ring.Free(done.Slot); err != nil {
-			return time.Since(begin), err
-		}
-	}
-}
-
-func TestPollMode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cam := newCamera(t, 320, 240, 3, 96, 2*time.Millisecond, polling)
-		cam.start(t)
-		begin := time.Now()
-		cam.take(t, 10)
-		if s := cam.ring.Stats(); s.Missed != 0 || s.Interrupts == 0 || s.Frames != 10 || s.Descriptors != 10*1601 {
-			t.Errorf("%+v", s)
-		}
-		if took := time.Since(begin); took > 40*time.Millisecond {
-			t.Errorf("10 frames at 2 ms took %v", took)
-		}
-		n, err := cam.ring.Counters()
-		if want := uint64(10 * (320*240*2 + fpga.TrailerSize)); err != nil || n.Bytes < want || n.Cycles == 0 || n.Full {
-			t.Errorf("%+v, %v, want at least %d bytes", n, err, want)
-		}
-	})
-}
-
-func TestPollModeTransfer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBus()
-		cfg := model.Loopback(b)
-		cfg.PollNeedsLog = true
-		d, _, _ := run(t, cfg, polling)
-		mem := b.memory(8192, 4096)
-		tr, err := d.NewTransfer(fpga.H2C, 0, mem, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 5 {
-			if r, err := tr.Run(t.Context()); err != nil || r.Elapsed > 10*time.Millisecond {
-				t.Fatalf("%v, %v", r.Elapsed, err)
-			}
-		}
-		// Nothing there: the error arrives by the write-back's bit 31 or by the tick.
-		bad, err := d.NewTransfer(fpga.H2C, 0, fpga.Memory{Segments: []fpga.Segment{{Addr: 77 << 40, Len: 4096}}}, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := bad.Run(t.Context()); !errors.Is(err, ErrRead) {
-			t.Errorf("%v, want ErrRead", err)
-		}
-		if _, err := tr.Run(t.Context()); err != nil {
-			t.Errorf("after the error: %v", err)
-		}
-	})
-}
-
-// Without a single interrupt every frame and transfer still arrives, a tick late.
-func TestLostInterrupts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cam := newCamera(t, 64, 48, 4, 1008, 97*time.Millisecond)
-		cam.tap.lose(func(context.Context, int) bool { return true })
-		cam.start(t)
-		begin := time.Now()
-		cam.take(t, 20)
-		if took := time.Since(begin); took > 2200*time.Millisecond {
-			t.Errorf("20 frames at 97 ms took %v", took)
-		}
-		if s := cam.ring.Stats(); s.Missed != 20 || s.Interrupts != 0 {
-			t.Errorf("%+v", s)
-		}
-		cam.tap.lose(nil)
-		cam.take(t, 5)
-		if s := cam.ring.Stats(); s.Missed > 21 || s.Interrupts < 4 {
-			t.Errorf("interrupts work again: %+v", s)
-		}
-	})
-}
-
-// Registers that let interrupts through are lost while the ring runs: the first tick that finds a frame mends them.
-func TestInterruptsThatWereSwitchedOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cam := newCamera(t, 64, 48, 4, 1008, 3*time.Millisecond)
-		cam.start(t)
-		cam.take(t, 5)
-		for _, off := range []uint32{0x1090, 0x2010, 0x20a0} {
-			cam.tap.raw.Write32(off, 0)
-			before, begin := cam.ring.Stats().Missed, time.Now()
-			cam.take(t, 20)
-			if n, took := cam.ring.Stats().Missed-before, time.Since(begin); n < 1 || took > 120*time.Millisecond {
-				t.Errorf("register %#x cleared: %d ticks found a frame, 20 frames at 3 ms took %v", off, n, took)
-			}
-		}
-	})
-}
-
-// A write-back from another run is there before the transfer is done: it is not done then, and it is not found a tick
-// late either.
-func TestStaleWriteBackOfATransfer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBus()
-		d, _, x := run(t, model.Loopback(b), polling)
-		mem := b.memory(8192, 4096)
-		tr, err := d.NewTransfer(fpga.H2C, 0, mem, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		hold := make(chan struct{})
-		b.hang(mem.Segments[1].Addr, hold)
-		x.on(nil, func(off, v uint32) bool {
-			if off == regControl && v&controlRun != 0 {
-				atomic.StoreUint32(tr.wait.word, 2)
-				time.AfterFunc(5*time.Millisecond, func() { close(hold) })
-			}
-			return true
-		})
-		if r, err := tr.Run(t.Context()); err != nil || r.Elapsed < 5*time.Millisecond || r.Elapsed > 8*time.Millisecond {
-			t.Errorf("%v, %v", r.Elapsed, err)
-		}
-	})
-}
-
-func TestLostInterruptOfATransfer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBus()
-		d, _, x := run(t, model.Loopback(b))
-		x.lose(func(context.Context, int) bool { return true })
-		tr, err := d.NewTransfer(fpga.C2H, 0, b.memory(8192, 4096), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r, err := tr.Run(t.Context()); err != nil || r.Elapsed > d.cfg.Watchdog {
-			t.Errorf("%v, %v", r.Elapsed, err)
-		}
-	})
-}
-
-// stutter raises every interrupt many times.
-type stutter struct {
-	fpga.Interrupts
-	again atomic.Int32
-}
-
-func (s *stutter) Wait(ctx context.Context, vector int) error {
-	if s.again.Add(-1) >= 0 {
-		return ctx.Err()
-	}
-	err := s.Interrupts.Wait(ctx, vector)
-	if err == nil {
-		s.again.Store(3)
-	}
-	return err
-}
-
-func TestDuplicateInterrupts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cam := newCamera(t, 64, 48, 4, 1008, 2*time.Millisecond, func(c *Config) { c.Interrupts = &stutter{Interrupts: c.Interrupts} })
-		cam.start(t)
-		cam.take(t, 20)
-		if s := cam.ring.Stats(); s.Frames != 20 || s.Spurious < 40 {
-			t.Errorf("%+v", s)
-		}
-	})
-}
-
-// Every third write of credits is lost, also in part: they are written again, and no frame is missed.
-func TestLostCredits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cam := newCamera(t, 320, 240, 3, 96, 2*time.Millisecond)
-		writes := 0
-		cam.tap.on(nil, func(off, v uint32) bool {
-			if off != 0x508c {
-				return true
-			}
-			writes++
-			if writes%3 == 1 {
-				cam.tap.raw.Write32(off, v/2)
-			}
-			return writes%3 != 1
-		})
-		cam.start(t)
-		for want := range uint64(30) {
-			slot, seq := cam.next(t)
-			if seq != want {
-				t.Fatalf("frame %d, want %d", seq, want)
-			}
-			if err := cam.ring.Free(slot); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if s := cam.ring.Stats(); s.CreditsLost == 0 || s.Credits < 30*1601 {
-			t.Errorf("%+v", s)
-		}
-	})
-}
-
-// An engine that has more credits than it was given stops at the empty position behind the last frame: it overwrites
-// nothing, and the ring says so.
-func TestTooManyCredits(t *testing.T) {
-	for name, write := range map[string]func(cam *camera){
-		"granted twice":     func(cam *camera) { cam.tap.raw.Write32(0x508c, 300) },
-		"mode switched off": func(cam *camera) { cam.tap.raw.Write32(0x6028, 0xf<<16) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cam := newCamera(t, 64, 48, 4, 1008, 2*time.Millisecond)
-				cam.start(t)
-				cam.take(t, 20)
-				slot, _ := cam.next(t) // and is not freed
-				was := append([]byte{}, cam.slots[slot].Bytes...)
-				write(cam)
-				time.Sleep(50 * time.Millisecond) // 25 frames
-				took, err := cam.fails(t)
-				if !errors.Is(err, ErrMagic) && !errors.Is(err, ErrCredits) || took > time.Second {
-					t.Errorf("%v after %v, want ErrMagic or ErrCredits", err, took)
-				}
-				if string(was) != string(cam.slots[slot].Bytes) {
-					t.Error("a slot that was not freed was written")
-				}
-				cam.restart(t)
-				cam.take(t, 5)
-			})
-		})
-	}
-}
-
-// Write-backs of a frame before are there already: they are not taken for the frame's.
-func TestStaleWriteBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cam := newCamera(t, 64, 48, 3, 1008, 20*time.Millisecond)
-		if err := cam.ring.Start([]int{0, 1, 2}); err != nil {
-			t.Fatal(err)
-		}
-		for p, s := range cam.ring.slots { // as if they had been delayed since another lap
-			copy(cam.ring.writeBack(p), []byte{1, 0, 0xb4, 0x52, 128, 0, 0, 0})
-			for k, n := range s.lengths {
-				copy(s.writeBacks[k*writeBackSize:], []byte{0, 0, 0xb4, 0x52, byte(n), byte(n >> 8), 0, 0})
-			}
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if done, err := cam.ring.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("slot %d, %v", done.Slot, err)
-		}
-		if s := cam.ring.Stats(); s.Doubted == 0 {
-			t.Errorf("%+v", s)
-		}
-		if err := cam.Start(); err != nil {
-			t.Fatal(err)
-		}
-		cam.take(t, 10)
-	})
-}
-
-// A write-back that comes late is waited for, and one that never comes is an error.
-func TestLateWriteBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cam := newCamera(t, 64, 48, 3, 1008, 20*time.Millisecond)
-		var late atomic.Int32
-		late.Store(1)
-		cam.bus.onWrite(func(p []byte, write func()) bool {
-			if len(p) != 8 || p[0] != 1 || late.Load() == 0 { // write-backs with EOP
-				return false
-			}
-			if late.Load() == 1 {
-				late.Store(0)
-				time.AfterFunc(300*time.Millisecond, write)
-			}
-			return true
-		})
-		cam.start(t)
-		cam.take(t, 10)
-		if s := cam.ring.Stats(); s.Late == 0 {
-			t.Errorf("%+v", s)
-		}
-		late.Store(2)
-		took, err := cam.fails(t)
-		if !errors.Is(err, ErrLost) || took > 2*time.Second {
-			t.Errorf("%v after %v, want ErrLost", err, took)
-		}
-		late.Store(0)
-		cam.restart(t)
-		cam.take(t, 5)
-	})
-}
 
 // Packets of the wrong length are never frames, and a restart realigns.
 func TestPacketsOfTheWrongLength(t *testing.T) {
@@ -619,5 +304,44 @@ func TestUserInterrupts(t *testing.T) {
 				t.Errorf("user interrupt %d: %v", i, err)
 			}
 		}
+	})
+}
+
+// A ring that was abandoned takes no later call amiss.
+func TestAbandon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		s := newSender(t, p, 2, 2)
+		s.run(t)
+		p.tap.on(func(off, v uint32) uint32 {
+			if off == regStatus || off == regStatusClear {
+				v |= statusBusy
+			}
+			if off == regCompleted {
+				v = 0
+			}
+			return v
+		}, nil)
+		if err := s.Send(t.Context(), 0, make([]byte, 128)); err != nil {
+			t.Fatal(err)
+		}
+		s.cancel()
+		if err := <-s.ended; !errors.Is(err, ErrBusy) {
+			t.Fatalf("%v, want ErrBusy", err)
+		}
+		if err := s.Abandon(); err != nil {
+			t.Error(err)
+		}
+		p.tap.on(nil, nil)
+		if err := s.Send(t.Context(), 0, make([]byte, 128)); !errors.Is(err, ErrStopped) {
+			t.Errorf("send: %v", err)
+		}
+		if err := s.Drain(t.Context()); err != nil {
+			t.Errorf("drain: %v", err)
+		}
+		if err := p.device.Recover(t.Context(), fpga.H2C, 0); !errors.Is(err, ErrBusy) {
+			t.Errorf("recover: %v", err)
+		}
+		_ = s.Close() // whatever it says, it does not panic
 	})
 }

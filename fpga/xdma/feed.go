@@ -16,20 +16,6 @@ const pumpEvery = 512
 // grantTries is how often credits that did not arrive are written again before the next hint or tick.
 const grantTries = 3
 
-// Stats count what a ring did since it was made.
-type Stats struct {
-	Frames      uint64 // completed
-	Descriptors uint64 // of these frames
-	Starts      uint64
-	Interrupts  uint64 // in poll mode: changes of the write-back
-	Spurious    uint64 // interrupts that found nothing logged: duplicate, late, or overtaken by a tick
-	Missed      uint64 // frames that a tick of the watchdog found: their interrupt was lost or is late
-	Doubted     uint64 // write-backs that the descriptor counter did not confirm at once: stale, or ahead of it
-	Late        uint64 // ticks at which a frame's write-back had not come although the counter says complete
-	Credits     uint64 // granted
-	CreditsLost uint64 // of those written, how many did not arrive; they were written again
-}
-
 // feed hands frames to a stream channel, in either direction, and knows when each is done. A descriptor credit is the
 // engine's lease on the memory behind the descriptor: it gets those of a frame when the frame is handed to it.
 //
@@ -57,6 +43,7 @@ type feed struct {
 	end     uint32  // descriptors of all frames that were handed over since the start
 	granted uint32  // credits since the start
 	reached uint32  // completed descriptors since the start, as far as known
+	base    uint32  // what their counter was at the start: PG195 says 0
 	failed  error   // of credits that could not be granted, for who serves the ring
 	stats   Stats
 }
@@ -216,6 +203,10 @@ func (f *feed) run() error {
 	if err := f.c.start(f.at(0), 0, f.poll); err != nil {
 		return err
 	}
+	var err error
+	if f.base, err = f.c.completed(); err != nil { // without credits, nothing has been completed
+		return err
+	}
 	return f.pump()
 }
 
@@ -273,6 +264,7 @@ func (f *feed) settled() (int, error) {
 // count reads the counter of completed descriptors and checks it against what was granted.
 func (f *feed) count() error {
 	n, err := f.c.completed()
+	n -= f.base // wraps around with the counter
 	switch {
 	case err != nil:
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"tegracast/fpga"
 )
@@ -26,7 +27,7 @@ type RingConfig struct {
 //
 // A frame is complete when the write-backs of all its descriptors are there and the channel's counter of completed
 // descriptors, a register, confirms it. So a stale write-back (of an earlier frame, delayed) is not taken for the
-// frame's; a late one is waited for. Reading the register also makes sure that the frame's bytes have arrived: the answer
+// frame's; a late or wrong one is given time to be replaced. Reading the register also makes sure that the frame's bytes have arrived: the answer
 // to a read does not overtake the writes before it (PCI Express, producer and consumer ordering).
 //
 // Frames have a fixed length. When a packet is shorter or longer, Next returns ErrStream; Stop and Start realign
@@ -34,7 +35,7 @@ type RingConfig struct {
 type Ring struct {
 	*feed
 	unblock func()
-	late    int // ticks that the oldest frame's write-back has been late
+	late    time.Time // since when the oldest frame's write-backs have been missing or wrong; zero: they are not
 }
 
 // A Completion is a slot that the device has filled.
@@ -80,7 +81,7 @@ func (r *Ring) Start(slots []int) error {
 		}
 		seen[i] = true
 	}
-	r.late = 0
+	r.late = time.Time{}
 	return r.start(slots)
 }
 
@@ -102,23 +103,41 @@ func (r *Ring) Free(i int) error {
 // Next waits for the next frame in the order of the stream. It serves the channel; one goroutine calls it. After an
 // error other than ctx's the ring must be stopped.
 func (r *Ring) Next(ctx context.Context) (Completion, error) {
-	hint := true
-	for {
-		if done, ok, err := r.complete(hint); ok || err != nil {
+	for why := byNothing; ; {
+		done, ok, err := r.complete(why)
+		if ok || err != nil {
 			return done, err
 		}
-		var err error
-		if hint, err = r.wait.wait(ctx); err != nil {
+		if !r.late.IsZero() { // nothing will announce that they have come
+			if err := r.wait.sleep(ctx, pollMost); err != nil {
+				return Completion{}, err
+			}
+			continue
+		}
+		hint, err := r.wait.wait(ctx)
+		if err != nil {
 			return Completion{}, err
 		}
 		if err := r.look(hint); err != nil {
 			return Completion{}, err
 		}
+		if why = byTick; hint {
+			why = byHint
+		}
 	}
 }
 
-// complete takes the oldest frame if it is complete. hint is false when a tick of the watchdog led here.
-func (r *Ring) complete(hint bool) (Completion, bool, error) {
+// reason is why the memory is looked at.
+type reason int
+
+const (
+	byNothing reason = iota
+	byHint
+	byTick
+)
+
+// complete takes the oldest frame if it is complete.
+func (r *Ring) complete(why reason) (Completion, bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.state != running {
@@ -135,7 +154,10 @@ func (r *Ring) complete(hint bool) (Completion, bool, error) {
 		all, wrong = s.filled()
 	}
 	if !all {
-		return Completion{}, false, r.overdue(f, hint)
+		if why == byNothing && r.late.IsZero() {
+			return Completion{}, false, nil
+		}
+		return Completion{}, false, r.overdue(f)
 	}
 	done, err := r.done(f.end)
 	if !done {
@@ -144,36 +166,49 @@ func (r *Ring) complete(hint bool) (Completion, bool, error) {
 	}
 	if wrong >= 0 {
 		n, end, _ := written(s.writeBacks[wrong*writeBackSize:])
-		return Completion{}, false, r.misfit(f.slot, wrong, n, end, s.lengths[wrong], false)
+		return Completion{}, false, r.misfit(f.slot, wrong, n, end, s.lengths[wrong])
 	}
 	if !eop || int(length) != len(s.trailer) {
-		return Completion{}, false, r.misfit(f.slot, s.chain.n, length, eop, uint32(len(s.trailer)), true)
+		return Completion{}, false, r.misfit(f.slot, s.chain.n, length, eop, uint32(len(s.trailer)))
 	}
 	r.take()
-	r.late = 0
-	if !hint {
+	r.late = time.Time{}
+	if why == byTick {
 		r.stats.Missed++
 	}
 	return Completion{Slot: f.slot, Trailer: s.trailer}, true, nil
 }
 
-// overdue counts the ticks at which the oldest frame's write-backs are missing although its descriptors are completed.
-func (r *Ring) overdue(f frame, hint bool) error {
-	if hint || int32(r.reached-f.end) < 0 {
-		return nil
-	}
-	r.stats.Late++
-	r.late++
-	if r.late > lateTicks {
-		return r.c.errorf(ErrLost, "the descriptors of slot %d are completed, their write-backs have not come within %v",
-			f.slot, lateTicks*r.c.dev.cfg.Watchdog)
+// overdue looks, when something has been announced, whether the oldest frame's descriptors are completed although its
+// write-backs are not there.
+func (r *Ring) overdue(f frame) error {
+	done, err := r.done(f.end)
+	switch bound := lateTicks * r.c.dev.cfg.Watchdog; {
+	case !done:
+		return err
+	case r.late.IsZero():
+		r.stats.Late++
+		r.late = time.Now()
+	case time.Since(r.late) > bound:
+		return r.c.errorf(ErrLost, "the descriptors of slot %d are completed, their write-backs have not come within %v", f.slot, bound)
 	}
 	return nil
 }
 
-func (r *Ring) misfit(slot, descriptor int, length uint32, eop bool, want uint32, wantEOP bool) error {
+// misfit is the error of a write-back that does not show what a frame's does, when it still does not after a tick of the
+// watchdog: it may be an earlier one, with the right one on its way.
+func (r *Ring) misfit(slot, descriptor int, length uint32, eop bool, want uint32) error {
+	switch {
+	case r.late.IsZero():
+		r.stats.Doubted++
+		r.late = time.Now()
+		return nil
+	case time.Since(r.late) < r.c.dev.cfg.Watchdog:
+		return nil
+	}
+	last := descriptor == r.slots[slot].chain.n
 	return r.c.errorf(ErrStream, "descriptor %d of slot %d got %d bytes, end of packet %t, and should have %d and %t: "+
-		"the packet is not as long as the frame", descriptor, slot, length, eop, want, wantEOP)
+		"the packet is not as long as the frame", descriptor, slot, length, eop, want, last)
 }
 
 // Stop stops the engine and waits until it has let go of all slots; until it has returned nil or ErrGone they must stay

@@ -134,6 +134,8 @@ type camera struct {
 	*fpga.Camera
 	device *Device
 	tap    *tap
+	model  *model.Device
+	config fpga.CameraConfig
 	sensor *model.Sensor
 	ring   *Ring
 	slots  []fpga.Memory
@@ -148,18 +150,18 @@ func newCamera(t testing.TB, width, height, slots, segment int, period time.Dura
 		t.Fatal(err)
 	}
 	c := &camera{sensor: s, bus: newBus()}
-	var m *model.Device
-	c.device, m, c.tap = run(t, model.Camera(c.bus, s), options...)
+	c.device, c.model, c.tap = run(t, model.Camera(c.bus, s), options...)
 	for range slots {
 		c.slots = append(c.slots, c.bus.memory(s.FrameBytes(), segment))
 	}
 	if c.ring, err = c.device.NewRing(RingConfig{Slots: c.slots, Trailer: fpga.TrailerSize}); err != nil {
 		t.Fatal(err)
 	}
-	if c.Camera, err = fpga.OpenCamera(m.BARs()[0].Registers); err != nil {
+	if c.Camera, err = fpga.OpenCamera(c.model.BARs()[0].Registers); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Configure(fpga.CameraConfig{Width: width, Height: height, Format: format, Period: period}); err != nil {
+	c.config = fpga.CameraConfig{Width: width, Height: height, Format: format, Period: period}
+	if err := c.Configure(c.config); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -1,0 +1,266 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"tegracast/fpga"
+	"tegracast/fpga/xdma"
+	"tegracast/pipeline"
+	"tegracast/tegra"
+)
+
+// FPGAOutputConfig is an output that sends processed frames to the card.
+type FPGAOutputConfig struct {
+	Card    *Card
+	Channel int             // H2C stream channel
+	Format  pipeline.Format // of the frames; one that the frame trailer can name
+	Depth   int             // frames that may be with the device at once; 0: 2
+	Name    string          // in the log; empty: "fpga"
+	GiveUp  time.Duration   // how long recovery may take before Run returns the fault; 0: 30 s
+	Logger  *slog.Logger    // nil: slog.Default()
+}
+
+// An FPGAOutput is a Sink that sends each frame to the card as one packet of an H2C stream: the pixels, read by DMA from
+// the slot where a stage has written them, then the frame trailer of docs/fpga-interface.md. The slots are pinned when the
+// output is attached.
+type FPGAOutput struct {
+	cfg  FPGAOutputConfig
+	ring *xdma.SendRing
+
+	mu    sync.Mutex
+	slots map[int]int             // ring's slot by the pool's
+	out   map[int]*pipeline.Frame // with the device, by the ring's slot
+	given uint64                  // frames that came back
+	queue *pipeline.Queue
+	pins  []*tegra.Pin
+	done  bool
+}
+
+// NewFPGAOutput takes the channel.
+func NewFPGAOutput(ctx context.Context, cfg FPGAOutputConfig) (*FPGAOutput, error) {
+	if cfg.Depth == 0 {
+		cfg.Depth = 2
+	}
+	if cfg.Name == "" {
+		cfg.Name = "fpga"
+	}
+	if cfg.GiveUp == 0 {
+		cfg.GiveUp = 30 * time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if f := fpga.FourCC(cfg.Format.Pixel); f.Bits() == 0 || cfg.Format.Memory == pipeline.MemoryDevice {
+		return nil, fmt.Errorf("%w: output %s: the frame trailer has no name for %s: convert the frames first", ErrHardware, cfg.Name, cfg.Format)
+	}
+	o := &FPGAOutput{cfg: cfg, slots: map[int]int{}, out: map[int]*pipeline.Frame{}}
+	device, err := cfg.Card.channel(ctx, fpga.H2C, cfg.Channel)
+	if err != nil {
+		return nil, err
+	}
+	o.ring, err = device.NewSendRing(xdma.SendConfig{Channel: cfg.Channel, Trailer: fpga.TrailerSize, Depth: cfg.Depth, Done: o.give})
+	return o, err
+}
+
+// Accepts implements pipeline.Sink.
+func (o *FPGAOutput) Accepts(f pipeline.Format) bool {
+	f.Rate = o.cfg.Format.Rate
+	return f == o.cfg.Format
+}
+
+// Holds implements pipeline.Holder: the frames with the device, and the one that waits for room there.
+func (o *FPGAOutput) Holds() int { return o.cfg.Depth + 1 }
+
+// UseSlot implements pipeline.SlotUser: it pins the slot and makes its descriptors.
+func (o *FPGAOutput) UseSlot(index int, s pipeline.Slot) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.done {
+		return fmt.Errorf("output %s: %w", o.cfg.Name, pipeline.ErrClosed)
+	}
+	pin, memory, err := pinBytes(o.cfg.Card.Pinner, s.Bytes, tegra.WriteBack, tegra.ToDevice)
+	if err != nil {
+		return fmt.Errorf("output %s, slot %d: %w", o.cfg.Name, index, err)
+	}
+	o.pins = append(o.pins, pin)
+	n, err := o.ring.Add(memory)
+	if err != nil {
+		return err
+	}
+	o.slots[index] = n
+	return nil
+}
+
+// Run implements pipeline.Sink: it sends frames, and starts the engine again after a fault. Frames that were with the
+// device then count as dropped.
+func (o *FPGAOutput) Run(ctx context.Context, q *pipeline.Queue) error {
+	o.queue = q
+	engine, stop := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		stop(o.serve(engine))
+	}()
+	err := o.feed(engine, q)
+	if errors.Is(err, pipeline.ErrDetached) { // what is with the device may still arrive
+		drain, cancel := context.WithTimeout(ctx, time.Second)
+		_ = o.ring.Drain(drain)
+		cancel()
+	}
+	stop(nil)
+	<-ended
+	if cause := context.Cause(engine); cause != nil && !errors.Is(cause, context.Canceled) && ctx.Err() == nil {
+		err = cause
+	}
+	return errors.Join(err, o.Close())
+}
+
+// feed hands frames to the ring.
+func (o *FPGAOutput) feed(ctx context.Context, q *pipeline.Queue) error {
+	trailer := make([]byte, 0, fpga.TrailerSize)
+	for {
+		f, err := q.Next(ctx)
+		if err != nil {
+			return err
+		}
+		trailer, _ = o.describe(f).AppendBinary(trailer[:0])
+		o.mu.Lock()
+		slot, known := o.slots[f.Slot()]
+		if known {
+			o.out[slot] = f
+		}
+		o.mu.Unlock()
+		if !known {
+			q.Fail(f, pipeline.DropSink)
+			continue
+		}
+		if err := o.ring.Send(ctx, slot, trailer); err != nil {
+			o.give(slot, err)
+		}
+	}
+}
+
+// describe is the frame's trailer.
+func (o *FPGAOutput) describe(f *pipeline.Frame) fpga.Trailer {
+	format := f.Format
+	return fpga.Trailer{
+		Sequence: f.Sequence, Start: nanoseconds(f.Times.ExposureStart), End: nanoseconds(f.Times.ExposureEnd),
+		Width: uint32(format.Width), Height: uint32(format.Height), Stride: uint32(format.Stride), Format: fpga.FourCC(format.Pixel),
+		Bytes: uint64(format.Size()), Valid: uint64(format.Size()), PixelCRC: fpga.PixelCRC(f.Bytes),
+	}
+}
+
+func nanoseconds(t time.Time) uint64 {
+	if t.IsZero() {
+		return 0
+	}
+	return uint64(t.UnixNano())
+}
+
+// give gives a frame back that the device has read, or that it will not read any more.
+func (o *FPGAOutput) give(slot int, err error) {
+	o.mu.Lock()
+	f := o.out[slot]
+	delete(o.out, slot)
+	o.given++
+	o.mu.Unlock()
+	switch {
+	case f == nil:
+	case err != nil:
+		o.queue.Fail(f, pipeline.DropSink)
+	default:
+		o.queue.Done(f)
+	}
+}
+
+// serve keeps the engine running until ctx ends, or until it has not worked for too long.
+func (o *FPGAOutput) serve(ctx context.Context) error {
+	pause, broken := firstPause, time.Time{}
+	for {
+		began := time.Now()
+		err := o.attempt(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if now := time.Now(); now.Sub(began) > time.Second || broken.IsZero() {
+			pause, broken = firstPause, now
+		}
+		if time.Since(broken) > o.cfg.GiveUp {
+			return fmt.Errorf("%w: output %s: %w", ErrGivenUp, o.cfg.Name, err)
+		}
+		o.cfg.Logger.Warn("output starts its engine again", "output", o.cfg.Name, "fault", err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// stuckAfter is how long the device may take for a frame before the engine is started anew. A card that takes nothing for
+// as long looks the same from here.
+const stuckAfter = time.Second
+
+// attempt runs the engine until it fails, or until frames are with the device and none comes back.
+func (o *FPGAOutput) attempt(ctx context.Context) error {
+	run, stop := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		tick := time.NewTicker(stuckAfter / 2)
+		defer tick.Stop()
+		stuck, seen := 0, uint64(0)
+		for stuck < 2 {
+			select {
+			case <-run.Done():
+				return
+			case <-tick.C:
+			}
+			o.mu.Lock()
+			if len(o.out) == 0 || o.given != seen {
+				stuck = 0
+			} else {
+				stuck++
+			}
+			seen = o.given
+			o.mu.Unlock()
+		}
+		stop(ErrStuck)
+	}()
+	err := o.ring.Run(run)
+	stop(nil)
+	<-watched
+	if cause := context.Cause(run); errors.Is(cause, ErrStuck) {
+		err = both(cause, err)
+	}
+	return err
+}
+
+// Close unpins the slots of an output that does not run. A second Close does nothing.
+func (o *FPGAOutput) Close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.done {
+		return nil
+	}
+	o.done = true
+	err := o.ring.Close()
+	if errors.Is(err, xdma.ErrBusy) {
+		err = errors.Join(err, o.ring.Abandon())
+	}
+	errs := []error{err}
+	for _, p := range o.pins {
+		errs = append(errs, p.Unpin())
+	}
+	for slot, f := range o.out { // of an engine that did not stop: unpinned, the device cannot read them any more
+		delete(o.out, slot)
+		o.queue.Fail(f, pipeline.DropSink)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,233 @@
+package capture
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tegracast/cudahost"
+	"tegracast/fpga"
+	"tegracast/fpga/model"
+	"tegracast/pipeline"
+	"tegracast/pipeline/isp"
+	"tegracast/tegra/tegrasim"
+)
+
+// twoWay is a card with two cameras and a frame sink, and a graph on each camera.
+type twoWay struct {
+	card   *Card
+	device *model.Device
+	sim    *tegrasim.Sim
+	stop   func()
+}
+
+func newTwoWay(t *testing.T, plan model.FaultPlan) *twoWay {
+	t.Helper()
+	sim, err := tegrasim.New(tegrasim.Config{Seed: 3, MaxSegment: 8 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := cudahost.Open(cudahost.Config{Backend: "host", Invalidator: sim})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sensors []*model.Sensor
+	for i := range 2 {
+		raw := make([]byte, 2*64*32)
+		for k := 0; k < len(raw); k += 2 {
+			v := rand.Uint32N(1024)
+			raw[k], raw[k+1] = byte(v), byte(v>>8)
+		}
+		s, err := model.NewSensor(model.SensorConfig{
+			Width: 64, Height: 32, Format: fpga.FourCC(pipeline.RGGB10), Frames: [][]byte{raw}, Shift: 2,
+			Jitter: 2 * time.Millisecond, JitterSeed: uint64(i),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sensors = append(sensors, s)
+	}
+	cfg := model.Camera(sim, sensors...)
+	cfg.Sinks = map[int]model.SinkConfig{0: {}}
+	plan.Revoke = func() { sim.InvalidateAny(rand.Uint64()) }
+	cfg.Faults = plan
+	m, err := model.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = m.Run(ctx) }()
+	w := &twoWay{device: m, sim: sim, stop: func() { cancel(); <-ended }}
+	w.card = NewCard(Hardware{BARs: m.BARs(), Interrupts: m.Interrupts(), Pinner: sim, Memory: memory})
+	return w
+}
+
+// slotsOf makes a graph's slots of the card's memory.
+type slotsOf struct{ memory cudahost.Allocator }
+
+func (s slotsOf) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
+	b, err := s.memory.AllocHost(f.Size(), cudahost.Default)
+	if err != nil {
+		return pipeline.Slot{}, err
+	}
+	return pipeline.Slot{Bytes: b.Bytes(), Close: b.Close}, nil
+}
+
+// run streams both cameras, the first one's pictures back to the card, for d.
+func (w *twoWay) run(t *testing.T, d time.Duration) (graph *pipeline.Graph, stats pipeline.Stats) {
+	t.Helper()
+	graph = pipeline.NewGraph(pipeline.GraphConfig{Allocator: slotsOf{w.card.Memory}})
+	rate := pipeline.Rate{Num: 50, Den: 1}
+	for i := range 2 {
+		c, err := NewFPGACamera(FPGAConfig{Card: w.card, Number: i, Name: fmt.Sprint("camera", i), Width: 64, Height: 32, Pixel: pipeline.RGGB10, Rate: rate})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		if err := graph.AddSource(fmt.Sprint("camera", i), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stage, err := isp.New(isp.Config{Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stage.Close()
+	if err := graph.AddStage("isp", stage, "camera0", 2); err != nil {
+		t.Fatal(err)
+	}
+	format, err := pipeline.NewFormat(pipeline.UYVY, 64, 32, rate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := NewFPGAOutput(t.Context(), FPGAOutputConfig{Card: w.card, Format: format})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := graph.Attach(pipeline.OutputConfig{Name: "fpga", Sink: out, Format: format}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := graph.Attach(pipeline.OutputConfig{Name: "second", Sink: counting{}, From: "camera1"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	if err := graph.Run(ctx); err != nil {
+		t.Errorf("run: %v", err)
+	}
+	stats = graph.Stats()
+	if err := graph.Close(); err != nil {
+		t.Error(err)
+	}
+	return graph, stats
+}
+
+// counting takes frames and gives them back.
+type counting struct{}
+
+func (counting) Accepts(pipeline.Format) bool { return true }
+
+func (counting) Run(ctx context.Context, q *pipeline.Queue) error {
+	for {
+		f, err := q.Next(ctx)
+		if err != nil {
+			return err
+		}
+		q.Done(f)
+	}
+}
+
+// Two cameras and an H2C stream at once on one card: the card gets every picture, in order, with the right CRC.
+func TestTwoCamerasAndAnOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTwoWay(t, model.FaultPlan{})
+		_, st := w.run(t, 4*time.Second)
+		got := w.device.Received(0)
+		for _, s := range st.Sources {
+			if s.Captured < 190 || s.Lost != 0 {
+				t.Errorf("%s: %+v", s.Name, s)
+			}
+		}
+		for _, o := range st.Outputs {
+			if o.Delivered < o.Captured-1 {
+				t.Errorf("%+v", o)
+			}
+		}
+		if got.Good < 190 || got.Bad+got.OutOfOrder+got.Missing > 0 || got.Good < st.Outputs[0].Delivered {
+			t.Errorf("the card got %+v, delivered %d", got, st.Outputs[0].Delivered)
+		}
+		if list, n := w.sim.Faults(); n > 0 {
+			t.Errorf("%d accesses refused, first %v", n, list[0])
+		}
+		w.stop()
+		if err := w.sim.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A card that takes less than it is given slows nobody: the output loses its own frames, and counts them.
+func TestOutputBackPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTwoWay(t, model.FaultPlan{})
+		if err := w.device.SetSink(0, model.SinkConfig{Rate: 64 * 32 * 2 * 10}); err != nil { // ten frames a second
+			t.Fatal(err)
+		}
+		_, st := w.run(t, 4*time.Second)
+		got := w.device.Received(0)
+		if s := st.Sources[0]; s.Captured < 190 || s.Lost > 0 {
+			t.Errorf("%+v", s)
+		}
+		o := st.Outputs[0]
+		if o.Delivered < 20 || o.Delivered > 60 || o.Dropped["fpga/queue"] < 100 || got.Bad > 0 || got.OutOfOrder > 0 {
+			t.Errorf("%+v; the card got %+v", o, got)
+		}
+		w.stop()
+		if err := w.sim.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Faults on all channels at once: what the card takes for good is good, and everything comes back.
+func TestOutputSurvivesFaults(t *testing.T) {
+	for _, id := range []model.FaultID{model.F1, model.F2, model.F5, model.F7, model.F9, model.F10} {
+		t.Run(id.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTwoWay(t, model.FaultPlan{Seed: 5, Rates: map[model.FaultID]float64{id: 0.02}})
+				_, st := w.run(t, 10*time.Second)
+				got := w.device.Received(0)
+				t.Logf("%v: %+v; the card got %+v", w.device.FaultCounts(), st.Outputs[0], got)
+				if got.Good < 200 || got.Bad+got.OutOfOrder > 0 || got.Good < st.Outputs[0].Delivered {
+					t.Errorf("the card got %+v", got)
+				}
+				w.stop()
+				if err := w.sim.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestOutputRefusals(t *testing.T) {
+	w := newTwoWay(t, model.FaultPlan{})
+	defer w.stop()
+	format, _ := pipeline.NewFormat(pipeline.I420, 64, 32, pipeline.Rate{})
+	if _, err := NewFPGAOutput(t.Context(), FPGAOutputConfig{Card: w.card, Format: format}); err == nil || !strings.Contains(err.Error(), "no name for YU12") {
+		t.Errorf("I420: %v", err)
+	}
+	format, _ = pipeline.NewFormat(pipeline.UYVY, 64, 32, pipeline.Rate{})
+	if _, err := NewFPGAOutput(t.Context(), FPGAOutputConfig{Card: w.card, Channel: 7, Format: format}); err == nil {
+		t.Error("channel 7 was taken")
+	}
+}
