@@ -30,12 +30,13 @@ run: build ## stream the test chart to this machine; prints how to watch (stop w
 	@mkdir -p run
 	$(BIN) serve --sdp-dir run
 
-check: build lint ## the quick round: build, lint, unit tests
-	go test $(UNITS)
+check: setup build lint ## the quick round: build, lint, tests without the race detector
+	go test ./...
 
-test: setup lint ## everything: lint, unit tests with the race detector, the program with its peers
+test: setup lint ## everything: lint, tests with the race detector, the long runs in virtual time without it
 	go test -race -timeout 15m $(UNITS)
 	go test -count=1 -timeout 15m ./cmd/...
+	go test -timeout 15m -run 'TestFaults' ./capture
 
 lint: ## gofumpt, vet, staticcheck, tidy modules
 	@bad=$$(go tool gofumpt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofumpt would change:" $$bad; exit 1; fi

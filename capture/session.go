@@ -162,9 +162,9 @@ func (c *FPGACamera) take(done xdma.Completion, camera *fpga.Camera, emit func(*
 	if err != nil {
 		return fmt.Errorf("slot %d: %w: %w", done.Slot, xdma.ErrStream, err)
 	}
-	if trailer.Bytes != uint64(c.format.Size()) || trailer.Format != fpga.FourCC(c.format.Pixel) || trailer.Sequence < c.next {
-		return fmt.Errorf("%w: frame %d has %d bytes of %v; %s after frame %d was expected",
-			xdma.ErrStream, trailer.Sequence, trailer.Bytes, trailer.Format, c.format, c.next)
+	if !c.fits(trailer) || trailer.Sequence < c.next {
+		return fmt.Errorf("%w: frame %d is %dx%d %v in lines of %d bytes; %s with a number from %d on was expected",
+			xdma.ErrStream, trailer.Sequence, trailer.Width, trailer.Height, trailer.Format, trailer.Stride, c.format, c.next)
 	}
 	if c.clock.due(now) && c.clock.Update(camera.Timestamp) {
 		c.cfg.Logger.Warn("clock step: the FPGA's time was mapped anew", "source", c.cfg.Name)
@@ -193,6 +193,12 @@ func (c *FPGACamera) take(done xdma.Completion, camera *fpga.Camera, emit func(*
 	c.frames.Add(1)
 	emit(f)
 	return nil
+}
+
+// fits says whether a trailer is of the frames that were asked for.
+func (c *FPGACamera) fits(t fpga.Trailer) bool {
+	f := c.format
+	return t.Format == fpga.FourCC(f.Pixel) && t.Width == uint32(f.Width) && t.Height == uint32(f.Height) && t.Stride == uint32(f.Stride)
 }
 
 // close stops the camera and lets go of everything. The pins are given back even when the engine does not stop: then

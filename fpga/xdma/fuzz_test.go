@@ -95,8 +95,8 @@ func (n *noise) unmap(t *testing.T) {
 func FuzzDevice(f *testing.F) {
 	f.Add([]byte{}, false)
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff}, true)
-	f.Add(random(500), false)
-	f.Add(random(501), true)
+	f.Add(random(120), false)
+	f.Add(random(121), true)
 	f.Fuzz(func(t *testing.T, b []byte, poll bool) {
 		synctest.Test(t, func(t *testing.T) {
 			n := &noise{bytes: b}
