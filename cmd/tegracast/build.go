@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 
@@ -66,7 +65,7 @@ func (a *appliance) open(d *document) error {
 			return err
 		}
 		a.closers = append(a.closers, stage.Close)
-		if err := a.graph.AddStage(c.Name, stage, c.From, 2); err != nil {
+		if err := a.graph.AddStage(c.Name, stage, c.From, stageQueue); err != nil {
 			return err
 		}
 	}
@@ -119,7 +118,7 @@ func (a *appliance) addSource(d *document, i int, backend string, pool slots) er
 // replay opens a file source: YUV4MPEG2, or headerless Bayer frames.
 func replay(c *SourceConfig, pool slots) (*capture.Replay, error) {
 	cfg := capture.ReplayConfig{Path: c.File.Path, Rate: c.File.Rate.V, Loop: !c.File.Once, Slots: c.Slots, Allocator: pool}
-	if !strings.EqualFold(filepath.Ext(c.File.Path), ".y4m") {
+	if !c.File.describesItself() {
 		if cfg.Rate.Num == 0 {
 			cfg.Rate = pipeline.Rate{Num: 30, Den: 1}
 		}
@@ -206,22 +205,12 @@ func (a *appliance) addOutput(d *document, i int) error {
 	c := &d.Outputs[i]
 	path := fmt.Sprintf("$.outputs[%d]", i)
 	in := a.origin(d, c).Format()
-	want := pipeline.Format{Pixel: pipeline.UYVY, Width: in.Width, Height: in.Height}
-	if c.RTP.Payload.V == rtp.JPEG {
-		want.Pixel = pipeline.I420
-	}
-	if c.Scale == "half" {
-		want.Width, want.Height = in.Width/2, in.Height/2
-	}
-	want, err := pipeline.NewFormat(want.Pixel, want.Width, want.Height, in.Rate)
+	want, own, err := c.formats(in)
 	if err != nil {
-		return usageError{d.errorAt(path, "%v", err)}
+		return usageError{d.errorAt(path+".rtp.payload", "%s", plain(err, rtp.ErrFormat))}
 	}
-	cfg, own := c.RTP.config(c.Name), want
+	cfg := c.RTP.config(c.Name)
 	cfg.Logger = a.env.log.With("output", c.Name)
-	if c.Rate.V.Num > 0 && c.Rate.V.Period() > in.Rate.Period() {
-		own.Rate = c.Rate.V
-	}
 	sink, err := rtp.NewSink(cfg, own)
 	if errors.Is(err, rtp.ErrConfig) || errors.Is(err, rtp.ErrFormat) {
 		return usageError{d.errorAt(path+".rtp", "%v", err)}

@@ -79,99 +79,67 @@ func TestConfigCommand(t *testing.T) {
 	}
 }
 
-// Bad input: one clear line with place and remedy, and the status of the contract.
-func TestBadInput(t *testing.T) {
-	good := `sources: [{name: camera, model: {width: 320, height: 240}}]
-isp: [{name: isp}]
-outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
-`
-	yaml := func(old, new string) []string {
-		if !strings.Contains(good, old) {
-			t.Fatalf("%q is not in the configuration", old)
-		}
-		return []string{"serve", "--sdp-dir", t.TempDir(), "--config", write(t, "bad.yaml", strings.Replace(good, old, new, 1))}
+// says runs the program and expects a status and one line of error that has all the words in it. Log lines about the
+// start of the run may come before.
+func says(t *testing.T, name string, args []string, want int, words ...string) {
+	t.Helper()
+	status, _, errw := command(t, args...)
+	lines := strings.Split(errw, "\n")
+	last := lines[len(lines)-1]
+	if status != want {
+		t.Errorf("%s: status %d, want %d: %s", name, status, want, errw)
 	}
+	for _, w := range words {
+		if !strings.Contains(last, w) {
+			t.Errorf("%s: %q does not say %q", name, last, w)
+		}
+	}
+	if !strings.HasPrefix(last, "tegracast") {
+		t.Errorf("%s: the error is more than one line:\n%s", name, errw)
+	}
+}
+
+// Bad input: one clear line with what, where and what to do, and the status of the contract.
+func TestBadInput(t *testing.T) {
 	short := write(t, "short.raw", strings.Repeat("x", 1000))
 	busy, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: ports(t, 1)[0]})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer busy.Close()
-	sdp := fmt.Sprintf("v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\nm=video %d RTP/AVP 26\r\nc=IN IP4 127.0.0.1\r\n", busy.LocalAddr().(*net.UDPAddr).Port)
+	port := busy.LocalAddr().(*net.UDPAddr).Port
+	sdp := fmt.Sprintf("v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\nm=video %d RTP/AVP 26\r\nc=IN IP4 127.0.0.1\r\n", port)
+	serve := func(old, new string) []string {
+		return []string{"serve", "--sdp-dir", t.TempDir(), "--config", goodYAML(t, old, new)}
+	}
+	if status, _, errw := command(t); status != exitUsage || !strings.Contains(errw, "Usage") {
+		t.Errorf("no command: status %d: %s", status, errw)
+	}
 	for name, c := range map[string]struct {
 		args   []string
 		status int
-		says   []string
+		words  []string
 	}{
-		"no command":        {nil, 2, []string{"Usage"}},
-		"unknown command":   {[]string{"sevre"}, 2, []string{`"sevre"`, "--help"}},
-		"unknown option":    {[]string{"serve", "--confg", "x"}, 2, []string{"--confg", "--help"}},
-		"extra argument":    {[]string{"loopback", "now"}, 2, []string{`"now"`}},
-		"no config file":    {[]string{"serve", "--config", "/nowhere.yaml"}, 2, []string{"/nowhere.yaml", "tegracast config default"}},
-		"unknown key":       {yaml("{name: isp}", "{name: isp, gama: 2}"), 2, []string{"bad.yaml:2:", "gama"}},
-		"wrong type":        {yaml("width: 320", "width: wide"), 2, []string{"bad.yaml:1:", "wide"}},
-		"not YAML":          {yaml("isp: [", "isp: {["), 2, []string{"bad.yaml:2:"}},
-		"bad rate":          {yaml("height: 240", "height: 240, rate: fast"), 2, []string{"bad.yaml:1:", "30000/1001"}},
-		"odd width":         {yaml("width: 320", "width: 321"), 2, []string{"bad.yaml:3:", "even width"}},
-		"geometry":          {yaml("width: 320", "width: 3200"), 2, []string{"bad.yaml:1:", "1920x1080", "3200x240"}},
-		"two sources":       {yaml("240}", "240}, file: {path: x}"), 2, []string{"exactly one of model and file"}},
-		"missing raw file":  {yaml("model: {", "file: {path: /nowhere.raw, "), 2, []string{"bad.yaml:1:", "/nowhere.raw"}},
-		"short raw file":    {yaml("model: {", "file: {path: "+short+", "), 2, []string{"bad.yaml:1:", short, "1000", "153600"}},
-		"short replay":      {yaml("model: {", "model: {replay: "+short+", "), 2, []string{"bad.yaml:1:", short, "1000", "153600", "check width and height"}},
-		"bad address":       {yaml("127.0.0.1:5004", "127.0.0.1"), 2, []string{"bad.yaml:3:", "127.0.0.1"}},
-		"odd port":          {yaml(":5004", ":5005"), 2, []string{"bad.yaml:3:", "5005", "even"}},
-		"unreachable":       {yaml("127.0.0.1:5004", "nowhere.invalid:5004"), 1, []string{"nowhere.invalid"}},
-		"name twice":        {yaml("{name: isp}", "{name: camera}"), 2, []string{"bad.yaml:2:", "sources[0]"}},
-		"unknown source":    {yaml("{name: isp}", "{name: isp, from: cam}"), 2, []string{"bad.yaml:2:", `"cam"`}},
-		"cuda":              {append(yaml("isp: [", "memory: cuda\nisp: ["), []string{}...), 2, []string{"bad.yaml:2:", "use host or auto"}},
-		"impossible policy": {yaml("{name: raw,", "{name: raw, policy: newest,"), 2, []string{"bad.yaml:3:", "latest or block"}},
-		"config check":      {[]string{"config", "check", short}, 2, []string{"short.raw:1:"}},
-		"no SDP":            {[]string{"probe"}, 2, []string{"--sdp FILE"}},
-		"SDP missing":       {[]string{"probe", "--sdp", "/nowhere.sdp"}, 2, []string{"/nowhere.sdp"}},
-		"SDP malformed":     {[]string{"probe", "--sdp", write(t, "bad.sdp", "v=0\r\nthis is not SDP\r\n")}, 2, []string{"bad.sdp", "line 2"}},
-		"port in use":       {[]string{"probe", "--sdp", write(t, "busy.sdp", sdp)}, 1, []string{fmt.Sprint(busy.LocalAddr().(*net.UDPAddr).Port), "in use"}},
-		"no SDP folder":     {[]string{"serve", "--sdp-dir", "/nowhere"}, 1, []string{"/nowhere", "--sdp-dir"}},
+		"unknown command":  {[]string{"sevre"}, 2, []string{`"sevre"`, "--help"}},
+		"unknown option":   {[]string{"serve", "--confg", "x"}, 2, []string{"--confg", "--help"}},
+		"extra argument":   {[]string{"loopback", "now"}, 2, []string{`"now"`}},
+		"no config file":   {[]string{"serve", "--config", "/nowhere.yaml"}, 2, []string{"/nowhere.yaml", "tegracast config default"}},
+		"directory":        {[]string{"serve", "--config", "/tmp"}, 2, []string{"/tmp is a directory", "name the configuration file"}},
+		"endless file":     {[]string{"config", "check", "/dev/zero"}, 2, []string{"/dev/zero is longer than"}},
+		"missing raw file": {serve("model: {", "file: {path: /nowhere.raw, "), 2, []string{"c.yaml:1:", "/nowhere.raw"}},
+		"short raw file":   {serve("model: {", "file: {path: "+short+", "), 2, []string{"c.yaml:1:", short, "1000", "153600"}},
+		"short replay":     {serve("model: {", "model: {replay: "+short+", "), 2, []string{"c.yaml:1:", short, "1000", "153600", "check width and height"}},
+		"unreachable":      {serve("127.0.0.1:5004", "nowhere.invalid:5004"), 1, []string{"nowhere.invalid"}},
+		"cuda":             {serve("isp: [", "memory: cuda\nisp: ["), 2, []string{"c.yaml:2:", "use host or auto"}},
+		"config check":     {[]string{"config", "check", short}, 2, []string{"short.raw:1:"}},
+		"no SDP":           {[]string{"probe"}, 2, []string{"--sdp FILE"}},
+		"SDP missing":      {[]string{"probe", "--sdp", "/nowhere.sdp"}, 2, []string{"/nowhere.sdp"}},
+		"SDP malformed":    {[]string{"probe", "--sdp", write(t, "bad.sdp", "v=0\r\nthis is not SDP\r\n")}, 2, []string{"bad.sdp", "line 2"}},
+		"port in use":      {[]string{"probe", "--sdp", write(t, "busy.sdp", sdp)}, 1, []string{fmt.Sprint(port), "in use"}},
+		"no SDP folder":    {[]string{"serve", "--sdp-dir", "/nowhere"}, 1, []string{"/nowhere", "--sdp-dir"}},
 	} {
-		status, _, errw := command(t, c.args...)
-		// Log lines about the start of the run may come before; the error is the last line.
-		lines := strings.Split(errw, "\n")
-		last := lines[len(lines)-1]
-		if c.args == nil {
-			last = errw
-		}
-		if status != c.status {
-			t.Errorf("%s: status %d, want %d: %s", name, status, c.status, errw)
-		}
-		for _, s := range c.says {
-			if !strings.Contains(last, s) {
-				t.Errorf("%s: %q does not say %q", name, last, s)
-			}
-		}
-		if len(c.args) > 0 && !strings.HasPrefix(last, "tegracast") {
-			t.Errorf("%s: the error is more than one line:\n%s", name, errw)
-		}
+		says(t, name, c.args, c.status, c.words...)
 	}
-}
-
-func FuzzConfig(f *testing.F) {
-	f.Add(defaultYAML)
-	f.Add([]byte("sources: [{name: a, model: {rate: 30000/1001}}]\noutputs: []\n"))
-	f.Add([]byte("sources: &a [*a]\n"))
-	f.Add([]byte("sources: !00000 ")) // the library panics
-	f.Add([]byte(""))
-	f.Add([]byte("outputs:\n  - rtp: {mtu: 1e99}\n"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		d, err := parseConfig("fuzz.yaml", text)
-		if err != nil {
-			if !strings.HasPrefix(err.Error(), "fuzz.yaml") {
-				t.Errorf("no place: %v", err)
-			}
-			return
-		}
-		if len(d.Sources) == 0 {
-			t.Error("a configuration without source was taken")
-		}
-	})
 }
 
 func TestReadmeCommandsExist(t *testing.T) {

@@ -1,13 +1,14 @@
 package main
 
 import (
-	"bytes"
 	_ "embed"
 	"encoding"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -26,12 +27,12 @@ type Config struct {
 	Memory  string         `yaml:"memory,omitempty" jsonschema:"enum=auto,enum=cuda,enum=host,description=where frame memory comes from; auto takes CUDA where it works"`
 	Sources []SourceConfig `yaml:"sources" jsonschema:"minItems=1,description=where frames come from"`
 	ISP     []ISPConfig    `yaml:"isp,omitempty" jsonschema:"description=stages that make pictures out of Bayer frames"`
-	Outputs []OutputConfig `yaml:"outputs" jsonschema:"description=where frames go to"`
+	Outputs []OutputConfig `yaml:"outputs" jsonschema:"minItems=1,description=where frames go to"`
 }
 
 // SourceConfig is a source; exactly one of Model and File is given.
 type SourceConfig struct {
-	Name  string       `yaml:"name"`
+	Name  string       `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
 	Slots int          `yaml:"slots,omitempty" jsonschema:"minimum=3,maximum=64,description=frames of memory; default 8"`
 	Model *ModelConfig `yaml:"model,omitempty" jsonschema:"description=the FPGA camera in software"`
 	File  *FileConfig  `yaml:"file,omitempty" jsonschema:"description=replays a file"`
@@ -40,45 +41,45 @@ type SourceConfig struct {
 // ModelConfig is the FPGA camera in software.
 type ModelConfig struct {
 	Replay   string              `yaml:"replay,omitempty" jsonschema:"description=headerless raw file of one or more frames that the sensor delivers; default: a real test chart at 1920x1080"`
-	Width    int                 `yaml:"width,omitempty" jsonschema:"description=pixels; default 1920"`
-	Height   int                 `yaml:"height,omitempty" jsonschema:"description=lines; default 1080"`
+	Width    int                 `yaml:"width,omitempty" jsonschema:"minimum=64,maximum=32768,description=pixels; default 1920"`
+	Height   int                 `yaml:"height,omitempty" jsonschema:"minimum=2,maximum=32768,description=lines; default 1080"`
 	Rate     word[pipeline.Rate] `yaml:"rate,omitempty" jsonschema:"description=frames a second as 30 or 30000/1001; default 30"`
 	Exposure word[time.Duration] `yaml:"exposure,omitempty" jsonschema:"description=such as 8ms; default: the sensor's"`
-	Shift    *int                `yaml:"shift,omitempty" jsonschema:"description=even number of pixels by which the picture moves from frame to frame; default 2"`
+	Shift    *int                `yaml:"shift,omitempty" jsonschema:"minimum=0,multipleOf=2,description=even number of pixels by which the picture moves from frame to frame; default 2"`
 	Seed     uint64              `yaml:"seed,omitempty" jsonschema:"description=of the scattered bus addresses and of the faults"`
 	Faults   map[string]float64  `yaml:"faults,omitempty" jsonschema:"description=faults F1 to F12 (docs/faults.md) and the share of frames at which each happens"`
 }
 
 // FileConfig replays a file.
 type FileConfig struct {
-	Path   string              `yaml:"path" jsonschema:"description=a .y4m file or headerless RGGB 10-bit frames in 16-bit words"`
-	Width  int                 `yaml:"width,omitempty" jsonschema:"description=pixels; for headerless files"`
-	Height int                 `yaml:"height,omitempty" jsonschema:"description=lines; for headerless files"`
+	Path   string              `yaml:"path" jsonschema:"minLength=1,description=a .y4m file or headerless RGGB 10-bit frames in 16-bit words"`
+	Width  int                 `yaml:"width,omitempty" jsonschema:"minimum=2,maximum=32768,description=pixels; for headerless files"`
+	Height int                 `yaml:"height,omitempty" jsonschema:"minimum=2,maximum=32768,description=lines; for headerless files"`
 	Rate   word[pipeline.Rate] `yaml:"rate,omitempty" jsonschema:"description=frames a second; default: the file's or 30"`
 	Once   bool                `yaml:"once,omitempty" jsonschema:"description=end after the last frame instead of beginning again"`
 }
 
 // ISPConfig is a stage that makes pictures.
 type ISPConfig struct {
-	Name         string      `yaml:"name"`
+	Name         string      `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
 	From         string      `yaml:"from,omitempty" jsonschema:"description=name of a source; default: the first"`
-	BlackLevel   int         `yaml:"black_level,omitempty" jsonschema:"description=what the sensor delivers without light; in its units"`
+	BlackLevel   int         `yaml:"black_level,omitempty" jsonschema:"minimum=0,maximum=1022,description=what the sensor delivers without light; in its units"`
 	WhiteBalance GainsConfig `yaml:"white_balance,omitempty"`
-	Gamma        float64     `yaml:"gamma,omitempty" jsonschema:"description=1 to 4; default: the BT.709 transfer function"`
-	Workers      int         `yaml:"workers,omitempty" jsonschema:"description=default: one for each CPU"`
+	Gamma        float64     `yaml:"gamma,omitempty" jsonschema:"minimum=1,maximum=4,description=default: the BT.709 transfer function"`
+	Workers      int         `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=256,description=default: one for each CPU"`
 }
 
-// GainsConfig are the white balance's gains; 0 is 1.
+// GainsConfig are the white balance's gains; one that is not given is 1.
 type GainsConfig struct {
-	Red   float64 `yaml:"red,omitempty"`
-	Green float64 `yaml:"green,omitempty"`
-	Blue  float64 `yaml:"blue,omitempty"`
+	Red   float64 `yaml:"red,omitempty" jsonschema:"minimum=0.000244140625,maximum=16"`
+	Green float64 `yaml:"green,omitempty" jsonschema:"minimum=0.000244140625,maximum=16"`
+	Blue  float64 `yaml:"blue,omitempty" jsonschema:"minimum=0.000244140625,maximum=16"`
 }
 
 // OutputConfig is an output.
 type OutputConfig struct {
-	Name   string                `yaml:"name"`
-	From   string                `yaml:"from,omitempty" jsonschema:"description=name of a source or an isp; default: the first that can make the format"`
+	Name   string                `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
+	From   string                `yaml:"from,omitempty" jsonschema:"description=name of a source or an isp; default: the first isp of the first source"`
 	Scale  string                `yaml:"scale,omitempty" jsonschema:"enum=full,enum=half,description=size of the picture; default full"`
 	Rate   word[pipeline.Rate]   `yaml:"rate,omitempty" jsonschema:"description=at most so many frames a second; default: all"`
 	Queue  int                   `yaml:"queue,omitempty" jsonschema:"minimum=1,maximum=64,description=frames that may wait; default 2"`
@@ -133,9 +134,9 @@ func readConfig(path string) (*document, error) {
 	if path == "" {
 		path = "default configuration"
 	} else {
-		b, err := os.ReadFile(path)
+		b, err := readText(path)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("%w: write one with `tegracast config default`", err)}
+			return nil, usageError{err}
 		}
 		text = b
 	}
@@ -144,6 +145,27 @@ func readConfig(path string) (*document, error) {
 		return nil, usageError{err}
 	}
 	return d, nil
+}
+
+// maxConfig is the longest configuration file in bytes: a long one has a few thousand.
+const maxConfig = 1 << 20
+
+func readText(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: write one with `tegracast config default`", err)
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, maxConfig+1))
+	switch {
+	case errors.Is(err, syscall.EISDIR):
+		return nil, fmt.Errorf("%s is a directory: name the configuration file in it", path)
+	case err != nil:
+		return nil, err
+	case len(b) > maxConfig:
+		return nil, fmt.Errorf("%s is longer than %d bytes: that cannot be a configuration", path, maxConfig)
+	}
+	return b, nil
 }
 
 func parseConfig(path string, text []byte) (d *document, err error) {
@@ -156,7 +178,10 @@ func parseConfig(path string, text []byte) (d *document, err error) {
 	if d.tree, err = parser.ParseBytes(text, 0); err != nil {
 		return nil, d.located(err)
 	}
-	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(&d.Config); err != nil && !errors.Is(err, io.EOF) {
+	if err := d.checkTypes(); err != nil {
+		return nil, err
+	}
+	if err := yaml.NodeToValue(d.tree.Docs[0].Body, &d.Config, yaml.Strict()); err != nil {
 		return nil, d.located(err)
 	}
 	return d, d.check()
@@ -165,11 +190,17 @@ func parseConfig(path string, text []byte) (d *document, err error) {
 // located puts "file:line:column: " in front of what the YAML library says.
 func (d *document) located(err error) error {
 	var y yaml.Error
-	if errors.As(err, &y) && y.GetToken() != nil {
-		p := y.GetToken().Position
-		return fmt.Errorf("%s:%d:%d: %q: %s", d.path, p.Line, p.Column, y.GetToken().Value, y.GetMessage())
+	if !errors.As(err, &y) || y.GetToken() == nil {
+		return fmt.Errorf("%s:1:1: %w", d.path, err)
 	}
-	return fmt.Errorf("%s: %w", d.path, err)
+	what := fmt.Sprintf("%q", y.GetToken().Value)
+	if message := y.GetMessage(); !strings.Contains(message, what) {
+		what += ": " + message
+	} else {
+		what = message
+	}
+	p := y.GetToken().Position
+	return fmt.Errorf("%s:%d:%d: %s", d.path, p.Line, p.Column, what)
 }
 
 // errorAt is an error at the place of a YAML path such as $.outputs[0].rtp.mtu, or of the nearest part above it that the
@@ -182,8 +213,7 @@ func (d *document) errorAt(path, format string, a ...any) error {
 			continue
 		}
 		if node, err := yp.FilterFile(d.tree); err == nil && node != nil {
-			at := node.GetToken().Position
-			return fmt.Errorf("%s:%d:%d: %s: %s", d.path, at.Line, at.Column, path[2:], message)
+			return d.refuse(node, path, "%s", message)
 		}
 	}
 	return fmt.Errorf("%s:1:1: %s: %s", d.path, path[2:], message)

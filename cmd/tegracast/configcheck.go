@@ -2,38 +2,28 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
 
+	"tegracast/fpga"
 	"tegracast/fpga/model"
 	"tegracast/pipeline"
 	"tegracast/pipeline/isp"
 	"tegracast/pipeline/rtp"
 )
 
-// check fills in the defaults and refuses what cannot be, before anything is opened.
+// check fills in the defaults and refuses what cannot be, before anything is opened. Kinds, limits and missing keys were
+// checked before.
 func (d *document) check() error {
 	if d.Memory == "" {
 		d.Memory = "auto"
 	}
-	if d.Memory != "auto" && d.Memory != "cuda" && d.Memory != "host" {
-		return d.errorAt("$.memory", "%q: use auto, cuda or host", d.Memory)
-	}
 	names := map[string]string{}
-	claim := func(path, name string) error {
-		if name == "" {
-			return d.errorAt(path, "give it a name")
-		}
-		if first, taken := names[name]; taken {
-			return d.errorAt(path+".name", "%q is the name of %s already", name, first[2:])
-		}
-		names[name] = path
-		return nil
-	}
-	if len(d.Sources) == 0 {
-		return d.errorAt("$.sources", "there must be at least one")
-	}
 	for i := range d.Sources {
 		path := fmt.Sprintf("$.sources[%d]", i)
-		if err := claim(path, d.Sources[i].Name); err != nil {
+		if err := d.claim(names, path, d.Sources[i].Name); err != nil {
 			return err
 		}
 		if err := d.checkSource(path, &d.Sources[i]); err != nil {
@@ -42,51 +32,69 @@ func (d *document) check() error {
 	}
 	for i := range d.ISP {
 		path := fmt.Sprintf("$.isp[%d]", i)
-		if err := claim(path, d.ISP[i].Name); err != nil {
+		if err := d.claim(names, path, d.ISP[i].Name); err != nil {
 			return err
 		}
 		if err := d.checkISP(path, &d.ISP[i]); err != nil {
 			return err
 		}
 	}
+	taken := map[string]string{}
 	for i := range d.Outputs {
 		path := fmt.Sprintf("$.outputs[%d]", i)
-		if err := claim(path, d.Outputs[i].Name); err != nil {
+		if err := d.claim(names, path, d.Outputs[i].Name); err != nil {
 			return err
 		}
-		if err := d.checkOutput(path, &d.Outputs[i]); err != nil {
+		if err := d.checkOutput(path, &d.Outputs[i], taken); err != nil {
 			return err
 		}
 	}
-	return nil
+	return d.checkSlots()
 }
 
-const (
-	minSlots = 3
-	maxSlots = 64
-)
+// nameRule keeps names fit for files: an output's SDP is NAME.sdp.
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// claim notes the name of a part, which no other may have.
+func (d *document) claim(names map[string]string, path, name string) error {
+	if !nameRule.MatchString(name) {
+		return d.errorAt(path+".name", "%q: must be 1 to 64 of the letters A to Z and a to z, digits, _ and -", name)
+	}
+	if first, taken := names[name]; taken {
+		return d.errorAt(path+".name", "%q is the name of %s already", name, first[2:])
+	}
+	names[name] = path
+	return nil
+}
 
 func (d *document) checkSource(path string, s *SourceConfig) error {
 	if s.Slots == 0 {
 		s.Slots = 8
-	}
-	if s.Slots < minSlots || s.Slots > maxSlots {
-		return d.errorAt(path+".slots", "%d: must be from %d to %d", s.Slots, minSlots, maxSlots)
 	}
 	switch {
 	case (s.Model == nil) == (s.File == nil):
 		return d.errorAt(path, "give exactly one of model and file")
 	case s.Model != nil:
 		return d.checkModel(path+".model", s.Model)
-	case s.File.Path == "":
-		return d.errorAt(path+".file.path", "name the file")
+	}
+	return d.checkFile(path+".file", s.File)
+}
+
+func (d *document) checkFile(path string, f *FileConfig) error {
+	switch {
+	case f.Path == "":
+		return d.errorAt(path+".path", "name the file")
+	case f.describesItself() && (f.Width != 0 || f.Height != 0):
+		return d.errorAt(path, "a .y4m file has its width and height in itself: leave them out")
+	case !f.describesItself() && (f.Width == 0 || f.Height == 0):
+		return d.errorAt(path, "a headerless file needs its width and height")
 	}
 	return nil
 }
 
 func (d *document) checkModel(path string, m *ModelConfig) error {
 	if m.Replay == "" && m.Width == 0 && m.Height == 0 {
-		m.Width, m.Height = 1920, 1080
+		m.Width, m.Height = model.TestChartWidth, model.TestChartHeight
 	}
 	if m.Rate.V.Num == 0 {
 		m.Rate.V = pipeline.Rate{Num: 30, Den: 1}
@@ -94,22 +102,42 @@ func (d *document) checkModel(path string, m *ModelConfig) error {
 	if m.Shift == nil {
 		m.Shift = new(2)
 	}
-	if *m.Shift < 0 || *m.Shift%2 != 0 {
-		return d.errorAt(path+".shift", "%d: must be even and not negative, so that the Bayer order stays", *m.Shift)
+	switch {
+	case m.Width == 0 || m.Height == 0:
+		return d.errorAt(path, "give both width and height")
+	case 2*m.Width*m.Height%model.BeatBytes != 0:
+		return d.errorAt(path+".width", "a frame of %dx%d 16-bit samples is no multiple of the FPGA's %d bytes", m.Width, m.Height, model.BeatBytes)
+	case m.Replay == "" && (m.Width > model.TestChartWidth || m.Height > model.TestChartHeight):
+		return d.errorAt(path+".width", "the test chart has %dx%d pixels, %dx%d are wanted: name a file to replay",
+			model.TestChartWidth, model.TestChartHeight, m.Width, m.Height)
+	case *m.Shift%2 != 0:
+		return d.errorAt(path+".shift", "%d: must be even, so that the Bayer order stays", *m.Shift)
+	case m.Exposure.V < 0 || m.Exposure.V > m.Rate.V.Period():
+		return d.errorAt(path+".exposure", "%v: must be from 0 to the frame period, %v", m.Exposure.V, m.Rate.V.Period())
 	}
-	if _, err := pipeline.NewFormat(pipeline.RGGB10, m.Width, m.Height, m.Rate.V); err != nil {
-		return d.errorAt(path+".width", "%v", err)
-	}
-	for id, rate := range m.Faults {
-		if _, _, err := model.ParseFault(fmt.Sprintf("%s:%g", id, rate)); err != nil {
-			return d.errorAt(path+".faults."+id, "%v", err)
+	for _, id := range slices.Sorted(maps.Keys(m.Faults)) {
+		if _, _, err := model.ParseFault(fmt.Sprintf("%s:%g", id, m.Faults[id])); err != nil {
+			return d.errorAt(path+".faults."+id, "%s", plain(err, model.ErrFault))
 		}
 	}
-	if m.Exposure.V < 0 || m.Exposure.V > m.Rate.V.Period() {
-		return d.errorAt(path+".exposure", "%v: must be from 0 to the frame period, %v", m.Exposure.V, m.Rate.V.Period())
+	return d.checkTiming(path, m)
+}
+
+// checkTiming asks a sensor of the least size whether it can keep the rate.
+func (d *document) checkTiming(path string, m *ModelConfig) error {
+	_, err := model.NewSensor(model.SensorConfig{
+		Width: model.StampSamples, Height: 1, Format: fpga.FourCC(pipeline.RGGB10),
+		Frames: [][]byte{make([]byte, 2*model.StampSamples)}, Period: m.Rate.V.Period(), Exposure: m.Exposure.V,
+	})
+	if err != nil {
+		_, why, _ := strings.Cut(err.Error(), ": ")
+		return d.errorAt(path+".rate", "%s: the sensor cannot: %s", m.Rate.V, why)
 	}
 	return nil
 }
+
+// plain is an error's text without the name of its kind in front, which the place in the file says already.
+func plain(err, kind error) string { return strings.TrimPrefix(err.Error(), kind.Error()+": ") }
 
 func (c *ISPConfig) config() isp.Config {
 	w := c.WhiteBalance
@@ -123,31 +151,21 @@ func (d *document) checkISP(path string, c *ISPConfig) error {
 	if c.From == "" {
 		c.From = d.Sources[0].Name
 	}
-	if !d.hasSource(c.From) {
+	source := d.source(c.From)
+	if source == nil {
 		return d.errorAt(path+".from", "there is no source %q", c.From)
 	}
+	in, known := source.format()
+	switch {
+	case !known:
+		return d.errorAt(path, "source %q is a .y4m file, which holds pictures: an isp takes Bayer frames", c.From)
+	case in.Width%2 != 0:
+		return d.errorAt(path, "source %q has frames of %dx%d: an isp needs an even width", c.From, in.Width, in.Height)
+	}
 	if err := c.config().Validate(); err != nil {
-		return d.errorAt(path, "%v", err)
+		return d.errorAt(path, "%s", plain(err, isp.ErrConfig))
 	}
 	return nil
-}
-
-func (d *document) hasSource(name string) bool {
-	for _, s := range d.Sources {
-		if s.Name == name {
-			return true
-		}
-	}
-	return false
-}
-
-func (d *document) hasISP(name string) bool {
-	for _, s := range d.ISP {
-		if s.Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *RTPConfig) config(name string) rtp.Config {
@@ -155,23 +173,4 @@ func (r *RTPConfig) config(name string) rtp.Config {
 		Payload: r.Payload.V, Destinations: r.Destinations, Interface: r.Interface, TTL: r.TTL, DSCP: r.DSCP, MTU: r.MTU,
 		Pacing: r.Pacing.V, Checksum: r.Checksum, Quality: r.Quality, Name: "tegracast " + name,
 	}
-}
-
-func (d *document) checkOutput(path string, o *OutputConfig) error {
-	switch {
-	case o.From != "" && !d.hasSource(o.From) && !d.hasISP(o.From):
-		return d.errorAt(path+".from", "there is no source or isp %q", o.From)
-	case o.Scale != "" && o.Scale != "full" && o.Scale != "half":
-		return d.errorAt(path+".scale", "%q: use full or half", o.Scale)
-	case o.Queue < 0 || o.Queue > 64:
-		return d.errorAt(path+".queue", "%d: must be from 1 to 64 frames", o.Queue)
-	case o.RTP == nil:
-		return d.errorAt(path, "say where the frames go: give it an rtp section")
-	case len(o.RTP.Destinations) == 0:
-		return d.errorAt(path+".rtp.destinations", "there must be at least one, such as \"127.0.0.1:5004\"")
-	}
-	if err := o.RTP.config(o.Name).Validate(); err != nil {
-		return d.errorAt(path+".rtp", "%v", err)
-	}
-	return nil
 }

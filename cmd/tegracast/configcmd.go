@@ -45,12 +45,12 @@ func configCommand(_ context.Context, e env, args []string) error {
 
 func printSchema(e env) error {
 	text := func(pattern string) *jsonschema.Schema {
-		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string", Pattern: pattern}, {Type: "integer"}}}
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string", Pattern: pattern}, {Type: "integer", Minimum: "1", Maximum: "1000000"}}}
 	}
 	words := func(w ...any) *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Enum: w} }
 	special := map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[word[pipeline.Rate]]():   text(`^[0-9]+(/[0-9]+)?$`),
-		reflect.TypeFor[word[time.Duration]]():   {Type: "string", Pattern: `^[0-9.]+(ns|us|µs|ms|s)$`},
+		reflect.TypeFor[word[pipeline.Rate]]():   text(`^[1-9][0-9]*(/[1-9][0-9]*)?$`),
+		reflect.TypeFor[word[time.Duration]]():   {Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s))+$`},
 		reflect.TypeFor[word[pipeline.Policy]](): words("latest", "block"),
 		reflect.TypeFor[word[rtp.Payload]]():     words("raw", "jpeg"),
 		reflect.TypeFor[word[rtp.Pacing]]():      words("frame", "burst"),

@@ -17,7 +17,8 @@ const probeUsage = `Usage: tegracast probe --sdp FILE [--duration D] [--json] [-
 Receives a stream and checks it: packets, losses, reordering, jitter, complete
 frames, the pixels' CRC against the sender's (checksum: true), and the latency
 from capture to complete frame, which needs synchronised clocks when the sender
-is another machine. Status 0 when clean, 1 after loss, damage or silence.
+is another machine. Status 0 when clean, 1 after loss, damage, silence, or when
+no pixels could be verified although the sender promises checksums.
 `
 
 func probe(ctx context.Context, e env, args []string) error {
@@ -53,7 +54,7 @@ func probe(ctx context.Context, e env, args []string) error {
 	if err := report(e, media, st, *asJSON); err != nil {
 		return err
 	}
-	if !clean(st) {
+	if ok, _ := judge(media, st); !ok {
 		return errChecked
 	}
 	return nil
@@ -117,36 +118,62 @@ func receive(ctx context.Context, e env, r *rtp.Receiver, d time.Duration) (rtp.
 	return r.Stats(), err
 }
 
-// clean says whether everything that the stream promised has arrived.
-func clean(st rtp.ReceiverStats) bool {
-	return st.Frames > 0 && st.Lost == 0 && st.Damaged == 0 && st.Mismatched == 0 && st.Malformed == 0
+// silenceLimit is how long a stream may say nothing: three frame periods, but at least a second.
+func silenceLimit(m rtp.Media) time.Duration { return max(time.Second, 3*m.Rate.Period()) }
+
+// judge says whether everything that the stream promised has arrived, in words, too.
+func judge(m rtp.Media, st rtp.ReceiverStats) (clean bool, verdict string) {
+	switch {
+	case st.Packets == 0:
+		return false, fmt.Sprintf("silence: no packet came to port %d; is the sender running, and is this its destination?", m.Port)
+	case st.Frames == 0 || st.Lost > 0 || st.Damaged > 0 || st.Mismatched > 0 || st.Malformed > 0:
+		return false, "NOT clean"
+	case !st.Ended && st.Silence > silenceLimit(m):
+		return false, fmt.Sprintf("NOT clean: silent for the last %.1f s, without BYE: has the sender died, or the network?", st.Silence.Seconds())
+	case m.Checksum && st.Matched == 0:
+		return false, fmt.Sprintf("NOT clean: the sender promises checksums, and no frame's has come by RTCP: is port %d open?", m.RTCPPort)
+	case st.Matched == 0:
+		return true, "clean, pixels not verified"
+	}
+	return true, "clean"
 }
 
 func report(e env, m rtp.Media, st rtp.ReceiverStats, asJSON bool) error {
+	clean, verdict := judge(m, st)
 	if asJSON {
 		out := json.NewEncoder(e.out)
 		out.SetIndent("", "  ")
 		return out.Encode(struct {
-			Clean bool `json:"clean"`
+			Clean    bool   `json:"clean"`
+			Verdict  string `json:"verdict"`
+			Promised bool   `json:"checksum_promised"`
 			rtp.ReceiverStats
-		}{clean(st), st})
+		}{clean, verdict, m.Checksum, st})
 	}
-	verdict := "clean"
-	switch {
-	case st.Packets == 0:
-		verdict = fmt.Sprintf("silence: no packet came to port %d; is the sender running, and is this its destination?", m.Port)
-	case !clean(st):
-		verdict = "NOT clean"
+	jitter, latency, last := notMeasured, notMeasured, "never"
+	if st.Packets > 1 {
+		jitter = fmt.Sprintf("%.3f ms", st.Jitter)
+	}
+	if l := st.Latency; l.Count > 0 {
+		latency = fmt.Sprintf("p50 %s, p99 %s, p99.9 %s, max %s (capture to complete frame)", ms(l.P50), ms(l.P99), ms(l.P999), ms(l.Max))
+	}
+	if st.Packets > 0 {
+		last = fmt.Sprintf("%s, %.3f s before the end", st.LastPacket.Format("15:04:05.000"), st.Silence.Seconds())
+	}
+	if st.Ended {
+		last += ", then BYE"
 	}
 	fmt.Fprintf(e.out, `%s from %s, port %d: %s
 packets     %d, lost %d, reordered %d, duplicate %d, late %d, malformed %d, foreign %d
+last packet %s
 frames      %d complete, %d damaged
 pixels      CRC right in %d frames, wrong in %d, not checked in %d
-jitter      %.3f ms
-latency     p50 %s, p99 %s, p99.9 %s, max %s (capture to complete frame)
+jitter      %s
+latency     %s
 buffer      %d bytes
 `, m.Payload, m.Address, m.Port, verdict, st.Packets, st.Lost, st.Reordered, st.Duplicates, st.Late, st.Malformed, st.Foreign,
-		st.Frames, st.Damaged, st.Matched, st.Mismatched, st.Unverified, st.Jitter,
-		ms(st.Latency.P50), ms(st.Latency.P99), ms(st.Latency.P999), ms(st.Latency.Max), st.Buffer)
+		last, st.Frames, st.Damaged, st.Matched, st.Mismatched, st.Unverified, jitter, latency, st.Buffer)
 	return nil
 }
+
+const notMeasured = "not measured"

@@ -169,15 +169,23 @@ func (c Config) Validate() error {
 		return bad("quality %d: must be from 1 to 100", c.Quality)
 	}
 	for i, d := range c.Destinations {
-		if err := checkDestination(d); err != nil {
+		if err := CheckDestination(d); err != nil {
 			return bad("destination %d: %v", i+1, err)
 		}
 	}
 	return nil
 }
 
-// checkDestination checks "host:port" without resolving the host.
-func checkDestination(dest string) error {
+// Holds is how many frames an output holds besides those that wait: JPEG encodes the next while one is sent.
+func (c Config) Holds() int {
+	if c.Payload == JPEG {
+		return 2
+	}
+	return 1
+}
+
+// CheckDestination checks "host:port" without resolving the host: RTP's port is even, RTCP takes the next one.
+func CheckDestination(dest string) error {
 	host, port, err := net.SplitHostPort(dest)
 	if err != nil || host == "" {
 		return fmt.Errorf("%q: must be host:port, such as 127.0.0.1:5004 or [ff15::1]:5004", dest)
@@ -192,8 +200,8 @@ func checkDestination(dest string) error {
 	return nil
 }
 
-// checkFormat says whether frames of format f can be sent as payload p.
-func (c Config) checkFormat(f pipeline.Format) error {
+// CheckFormat returns an error that wraps ErrFormat when frames of format f cannot be sent, and says why.
+func (c Config) CheckFormat(f pipeline.Format) error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: %s %dx%d as %s: %s", ErrFormat, f.Pixel, f.Width, f.Height, c.Payload, fmt.Sprintf(format, a...))
 	}

@@ -96,6 +96,9 @@ func (d *destination) begin() { d.next, d.stale, d.why = 0, false, 0 }
 // open says whether packets before to are still to be sent.
 func (d *destination) open(to int) bool { return d.why == 0 && d.next < to }
 
+// lagging says whether the train before was cut because the socket buffer stayed full.
+func (d *destination) lagging() bool { return d.told == unix.EAGAIN }
+
 // push sends up to packet to, at most burst packets in a call of the kernel, until the socket buffer is full.
 func (d *destination) push(t *Train, to, burst int) {
 	for d.open(to) {

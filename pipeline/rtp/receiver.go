@@ -64,6 +64,9 @@ type ReceiverStats struct {
 	Unverified uint64               `json:"crc_unverified"` // complete, without a checksum from the sender
 	Latency    pipeline.Percentiles `json:"latency"`        // from the sender's capture to the complete frame
 	Buffer     int                  `json:"receive_buffer"` // bytes that the kernel granted
+	LastPacket time.Time            `json:"last_packet"`    // when the last RTP packet came; zero: none did
+	Silence    time.Duration        `json:"silence_ns"`     // since then, until these counts
+	Ended      bool                 `json:"ended"`          // the sender said BYE, and nothing has come since
 }
 
 // NewReceiver opens the sockets and joins the group. Run, or Close when it is never run, gives them back.
@@ -178,7 +181,9 @@ func (r *Receiver) tell() {
 
 func (r *Receiver) publish() {
 	st := r.session.snapshot()
-	st.Buffer = r.buffer
+	if st.Buffer = r.buffer; !st.LastPacket.IsZero() {
+		st.Silence = time.Since(st.LastPacket)
+	}
 	r.mu.Lock()
 	r.stats = st
 	r.mu.Unlock()

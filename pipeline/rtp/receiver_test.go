@@ -74,7 +74,7 @@ func (s *source) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 }
 
 // runGraph runs a graph with one source and the sink until the source ends, and returns the output's books.
-func runGraph(t testing.TB, ctx context.Context, src *source, s *Sink) pipeline.OutputStats {
+func runGraph(t testing.TB, ctx context.Context, src *source, s pipeline.Sink) pipeline.OutputStats {
 	t.Helper()
 	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: slog.New(slog.DiscardHandler)})
 	if err := g.AddSource("source", src); err != nil {

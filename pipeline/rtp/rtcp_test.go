@@ -2,11 +2,14 @@ package rtp
 
 import (
 	"bytes"
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/pion/rtcp"
+
+	"tegracast/pipeline"
 )
 
 func TestNTP(t *testing.T) {
@@ -110,5 +113,39 @@ func TestReportsAreBounded(t *testing.T) {
 		if r.Receiver < 2*maxReports {
 			t.Errorf("the report of %d was kept, it is older than others", r.Receiver)
 		}
+	}
+}
+
+func TestDestinationInOneLine(t *testing.T) {
+	at := time.Unix(1700000000, 0)
+	d := DestinationStats{Address: "127.0.0.1:5004", Frames: 10, Cut: 2, Refused: 1, LastError: "nobody listens", Reports: []Report{
+		{At: at.Add(time.Second), FractionLost: 0.25, Lost: 7, Jitter: 1500 * time.Microsecond}, {At: at, Lost: 6},
+	}}
+	const want = "127.0.0.1:5004: frames 10, cut 2, refused 1, receiver lost 25.0 %, 7 in all, jitter 1.500 ms: nobody listens"
+	if d.String() != want {
+		t.Errorf("%s\nwant %s", d, want)
+	}
+	if _, ok := (DestinationStats{}).LastReport(); ok {
+		t.Error("a report of nobody")
+	}
+}
+
+// The counters outlive the sockets: the last line of a run is printed after them.
+func TestStatsAfterClose(t *testing.T) {
+	_, addr := listener(t)
+	f := testFormat(t, pipeline.UYVY, 64, 48, 100)
+	s := testSink(t, Config{Destinations: []string{addr}}, f)
+	send(t, s, testFrame(f, 0))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if d := s.Stats().Destinations; len(d) != 1 || d[0].Frames != 1 {
+		t.Errorf("%v", d)
+	}
+	if err := s.Remove(addr); !errors.Is(err, ErrDestination) {
+		t.Errorf("removed after the end: %v", err)
+	}
+	if s.sender.Send(s.trains[0]) {
+		t.Error("sent after the end")
 	}
 }

@@ -12,10 +12,16 @@ import (
 
 const defaultPort = 5004 // RFC 3551 §8
 
+// The attribute of our own by which a sender promises a checksum packet for each frame (docs/rtp.md).
+const (
+	checksumAttribute = "x-tegracast-checksum"
+	checksumKind      = "crc32c"
+)
+
 // Describe makes the SDP (RFC 8866) of a stream of frames of format f to dest, sent from origin.
 func Describe(c Config, f pipeline.Format, dest netip.AddrPort, origin netip.Addr) ([]byte, error) {
 	c = c.withDefaults()
-	if err := c.checkFormat(f); err != nil {
+	if err := c.CheckFormat(f); err != nil {
 		return nil, err
 	}
 	var session uint64
@@ -36,6 +42,9 @@ func Describe(c Config, f pipeline.Format, dest netip.AddrPort, origin netip.Add
 		describeJPEG(m, f)
 	} else {
 		describeRaw(m, f)
+	}
+	if c.Checksum {
+		m.WithValueAttribute(checksumAttribute, checksumKind)
 	}
 	d := &sdp.SessionDescription{
 		Origin: sdp.Origin{

@@ -34,7 +34,7 @@ a=rtpmap:96 raw/90000
 a=fmtp:96 sampling=YCbCr-4:2:2; width=1920; height=1080; exactframerate=30000/1001; depth=8; TCS=SDR; colorimetry=BT709; PM=2110GPM; SSN=ST2110-20:2017; RANGE=NARROW
 a=recvonly
 `},
-		"jpeg": {describe(t, Config{Start: start, Payload: JPEG, Name: "half"}, half, "127.0.0.1:5006", "127.0.0.1"), `v=0
+		"jpeg": {describe(t, Config{Start: start, Payload: JPEG, Name: "half", Checksum: true}, half, "127.0.0.1:5006", "127.0.0.1"), `v=0
 o=- 7 7 IN IP4 127.0.0.1
 s=half
 t=0 0
@@ -43,6 +43,7 @@ c=IN IP4 127.0.0.1
 a=rtpmap:26 JPEG/90000
 a=framesize:26 960-540
 a=framerate:10
+a=x-tegracast-checksum:crc32c
 a=recvonly
 `},
 		"source specific": {describe(t, Config{Start: start, Payload: JPEG}, half, "[ff35::8000:1]:5006", "2001:db8::1"), `v=0
@@ -70,8 +71,8 @@ func TestParseWhatWeDescribe(t *testing.T) {
 		text string
 		want Media
 	}{
-		{describe(t, Config{}, raw, "127.0.0.1:5004", "127.0.0.1"), Media{
-			Payload: Raw, PayloadType: 96, Address: netip.MustParseAddr("127.0.0.1"), Port: 5004, RTCPPort: 5005,
+		{describe(t, Config{Checksum: true}, raw, "127.0.0.1:5004", "127.0.0.1"), Media{
+			Checksum: true, Payload: Raw, PayloadType: 96, Address: netip.MustParseAddr("127.0.0.1"), Port: 5004, RTCPPort: 5005,
 			Width: 640, Height: 480, Rate: pipeline.Rate{Num: 30, Den: 1},
 		}},
 		{describe(t, Config{Payload: JPEG}, half, "232.1.1.1:6000", "192.0.2.1"), Media{
@@ -137,6 +138,10 @@ func TestSDPErrorsNameTheLine(t *testing.T) {
 		if _, err := ParseSDP([]byte(text)); !errors.Is(err, ErrSDP) || !strings.Contains(err.Error(), "line 7") {
 			t.Errorf("frame size %s: %v", size, err)
 		}
+	}
+	long := goodSDP + strings.Repeat("a=\n", 1000) + "a=x\n?\n" + strings.Repeat("a=y\n", 5000)
+	if _, err := ParseSDP([]byte(long)); !errors.Is(err, ErrSDP) || !strings.Contains(err.Error(), "line 1013: \"?\"") {
+		t.Errorf("a mistake among many lines: %v", err)
 	}
 	if _, err := ParseSDP(make([]byte, maxSDP+1)); !errors.Is(err, ErrSDP) {
 		t.Errorf("too long: %v", err)

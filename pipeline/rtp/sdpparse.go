@@ -3,6 +3,7 @@ package rtp
 import (
 	"fmt"
 	"net/netip"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -22,6 +23,7 @@ type Media struct {
 	Width       int           // pixels; 0: as the JPEG headers say
 	Height      int           // lines; 0: as the JPEG headers say
 	Rate        pipeline.Rate // zero: not given
+	Checksum    bool          // the sender promises each frame's CRC-32C by RTCP (docs/rtp.md)
 }
 
 // maxSDP is the largest SDP in bytes: an honest one has a thousand.
@@ -78,7 +80,7 @@ func ParseSDP(b []byte) ([]Media, error) {
 	return out, nil
 }
 
-// grammar parses b, and finds the line of a mistake by parsing longer and longer beginnings.
+// grammar parses b, and finds the line of a mistake by bisection: a beginning cannot be parsed when the line is in it.
 func grammar(b []byte) (*sdp.SessionDescription, error) {
 	d := &sdp.SessionDescription{}
 	if len(b) < 2 || b[0] != 'v' || b[1] != '=' {
@@ -89,12 +91,13 @@ func grammar(b []byte) (*sdp.SessionDescription, error) {
 		return d, nil
 	}
 	lines := strings.SplitAfter(string(b), "\n")
-	for i := range lines {
-		if (&sdp.SessionDescription{}).UnmarshalString(strings.Join(lines[:i+1], "")) != nil {
-			return nil, fmt.Errorf("%w: line %d: %q: breaks RFC 8866: %w", ErrSDP, i+1, strings.TrimSpace(lines[i]), err)
-		}
+	end, ends := 0, make([]int, len(lines))
+	for i, line := range lines {
+		end += len(line)
+		ends[i] = end
 	}
-	return nil, fmt.Errorf("%w: %w", ErrSDP, err)
+	i := sort.Search(len(lines)-1, func(i int) bool { return (&sdp.SessionDescription{}).Unmarshal(b[:ends[i]]) != nil })
+	return nil, fmt.Errorf("%w: line %d: %q: breaks RFC 8866: %w", ErrSDP, i+1, strings.TrimSpace(lines[i]), err)
 }
 
 // mediaParser reads one media section.
@@ -135,6 +138,8 @@ func (p *mediaParser) name() error {
 		return p.bad("m=", "payload type %q: must be from 0 to 127", n.Formats[0])
 	}
 	p.media.PayloadType, p.media.Port, p.media.RTCPPort = uint8(pt), n.Port.Value, n.Port.Value+1
+	kind, _ := p.desc.Attribute(checksumAttribute)
+	p.media.Checksum = kind == checksumKind
 	return nil
 }
 

@@ -94,6 +94,7 @@ func (s *session) packet(b []byte, now time.Time) {
 		s.stats.Reordered++
 	}
 	s.heard = now
+	s.stats.LastPacket, s.stats.Ended = now, false
 	s.stats.Packets++
 	s.stats.Bytes += uint64(len(b))
 	s.time(now)
@@ -245,6 +246,7 @@ func (s *session) control(b []byte, from netip.AddrPort, now time.Time) {
 			for _, ssrc := range p.Sources {
 				if s.locked && ssrc == s.ssrc {
 					s.stats.Byes++
+					s.stats.Ended = true
 					s.heard = time.Time{} // the next sender is welcome at once
 				}
 			}

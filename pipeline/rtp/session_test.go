@@ -68,7 +68,7 @@ func (x *feed) expect(want ReceiverStats) {
 	x.t.Helper()
 	x.s.finish()
 	got := x.s.snapshot()
-	got.Packets, got.Bytes, got.Latency, got.Jitter = 0, 0, pipeline.Percentiles{}, 0
+	got.Packets, got.Bytes, got.Latency, got.Jitter, got.LastPacket = 0, 0, pipeline.Percentiles{}, 0, time.Time{}
 	if got != want {
 		x.t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -229,6 +229,28 @@ func TestSenderRestarts(t *testing.T) {
 	x.s.control(c.bye(c.report(x.now, 0, 0)), netip.AddrPort{}, x.now)
 	x.send(2, nil)
 	x.expect(ReceiverStats{Frames: 2, Matched: 2, Foreign: foreign, Byes: 1})
+}
+
+func TestWhenTheStreamWasHeardLast(t *testing.T) {
+	x := newFeed(t, Raw, 3)
+	if st := x.s.snapshot(); !st.LastPacket.IsZero() || st.Ended {
+		t.Errorf("before the first packet: %+v", st)
+	}
+	x.send(0, nil)
+	last := x.now
+	x.send(1, nil)
+	if st := x.s.snapshot(); !st.LastPacket.Equal(last) || st.Ended {
+		t.Errorf("last packet %v, want %v; ended %v", st.LastPacket, last, st.Ended)
+	}
+	c := x.sink.sender.control
+	x.s.control(c.bye(c.report(x.now, 0, 0)), netip.AddrPort{}, x.now)
+	if !x.s.snapshot().Ended {
+		t.Error("not ended after BYE")
+	}
+	x.send(2, nil)
+	if x.s.snapshot().Ended {
+		t.Error("ended, although packets came after BYE")
+	}
 }
 
 func TestLatencyFromSenderReports(t *testing.T) {

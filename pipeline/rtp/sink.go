@@ -34,16 +34,14 @@ func NewSink(c Config, f pipeline.Format) (*Sink, error) {
 		start := randomStart()
 		c.Start = &start
 	}
-	if err := c.checkFormat(f); err != nil {
+	if err := c.CheckFormat(f); err != nil {
 		return nil, err
 	}
 	s := &Sink{config: c, format: f}
-	trains := 1
 	if s.packer = Packetizer(newRawPacketizer(c, f, *c.Start)); c.Payload == JPEG {
 		s.packer = newJPEGPacketizer(c, f, *c.Start)
-		trains = 2 // the next frame is encoded while one is sent
 	}
-	for range trains {
+	for range c.Holds() {
 		t, err := s.packer.NewTrain()
 		if err != nil {
 			return nil, errors.Join(err, s.Close())

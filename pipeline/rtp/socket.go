@@ -13,7 +13,7 @@ import (
 
 // resolve turns "host:port" into an address.
 func resolve(dest string) (netip.AddrPort, error) {
-	if err := checkDestination(dest); err != nil {
+	if err := CheckDestination(dest); err != nil {
 		return netip.AddrPort{}, fmt.Errorf("%w: %w", ErrDestination, err)
 	}
 	a, err := net.ResolveUDPAddr("udp", dest)

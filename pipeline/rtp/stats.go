@@ -1,6 +1,9 @@
 package rtp
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Stats are the counters of a Sink.
 type Stats struct {
@@ -40,4 +43,26 @@ func (x *Transmitter) Stats() []DestinationStats {
 		d.mu.Unlock()
 	}
 	return out
+}
+
+// LastReport is the newest of the receivers' reports.
+func (d DestinationStats) LastReport() (r Report, ok bool) {
+	for _, x := range d.Reports {
+		if !ok || x.At.After(r.At) {
+			r, ok = x, true
+		}
+	}
+	return r, ok
+}
+
+// String is one line: what was sent, what went wrong here, and what the receiver last said.
+func (d DestinationStats) String() string {
+	s := fmt.Sprintf("%s: frames %d, cut %d, refused %d", d.Address, d.Frames, d.Cut, d.Refused)
+	if r, ok := d.LastReport(); ok {
+		s += fmt.Sprintf(", receiver lost %.1f %%, %d in all, jitter %.3f ms", 100*r.FractionLost, r.Lost, float64(r.Jitter)/1e6)
+	}
+	if d.LastError != "" {
+		s += ": " + d.LastError
+	}
+	return s
 }

@@ -31,8 +31,10 @@ type Transmitter struct {
 	hearing  sync.WaitGroup
 }
 
-// paced is the part of the frame period over which packets are spread; the rest makes up for what was late.
-const paced = 0.9
+const (
+	paced   = 0.9  // part of the frame period over which packets are spread; then comes the patience with who is late
+	reserve = 0.05 // part of the frame period that is left for packetizing
+)
 
 // unpacedPatience is how long a frame without pacing or rate waits for full socket buffers.
 const unpacedPatience = 100 * time.Millisecond
@@ -42,11 +44,11 @@ func newTransmitter(c Config, f pipeline.Format, s Start, t *Train) *Transmitter
 	x := &Transmitter{config: c, control: newControl(s), patience: unpacedPatience, buffer: f.Size()}
 	if f.Rate.Num > 0 {
 		period := time.Duration(float64(time.Second) * float64(f.Rate.Den) / float64(f.Rate.Num))
-		x.patience = period
+		x.patience = time.Duration((1 - reserve) * float64(period))
 		x.bits = 8 * float64(t.bytes+t.count*wireOverhead) / period.Seconds()
 		if c.Pacing == PaceFrame {
 			x.span = time.Duration(paced * float64(period))
-			x.patience = period - x.span
+			x.patience -= x.span
 			x.buffer = 8 * c.Burst * c.MTU
 		}
 	}
@@ -85,7 +87,7 @@ func (x *Transmitter) Remove(dest string) error {
 	defer x.mu.Unlock()
 	old := *x.dests.Load()
 	i := slices.IndexFunc(old, func(d *destination) bool { return d.name == dest || d.addr.String() == dest })
-	if i < 0 {
+	if i < 0 || x.closed {
 		return fmt.Errorf("%w: %s: is not sent to", ErrDestination, dest)
 	}
 	list := slices.Delete(slices.Clone(old), i, i+1)
@@ -117,7 +119,7 @@ func (x *Transmitter) Send(t *Train) (failed bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	dests := *x.dests.Load()
-	if len(dests) == 0 {
+	if len(dests) == 0 || x.closed {
 		return false
 	}
 	for _, d := range dests {
@@ -142,19 +144,26 @@ func (x *Transmitter) Send(t *Train) (failed bool) {
 	return failed
 }
 
-// finish waits for the destinations that are behind, all together for no longer than the patience.
+// finish waits for the destinations that are behind, all together for no longer than the patience. Nobody waits for one
+// whose last frame was cut, unless that is true of all: it would hold up the others frame after frame.
 func (x *Transmitter) finish(t *Train, dests []*destination) {
+	all := !slices.ContainsFunc(dests, func(d *destination) bool { return !d.lagging() })
 	for until := monotonic() + x.patience; ; {
 		x.polls = x.polls[:0]
+		wait := false
 		for _, d := range dests {
 			if d.open(t.count) {
 				x.polls = append(x.polls, unix.PollFd{Fd: int32(d.fd), Events: unix.POLLOUT})
+				wait = wait || all || !d.lagging()
 			}
 		}
 		if len(x.polls) == 0 {
 			return
 		}
 		left := until - monotonic()
+		if !wait {
+			left = 0
+		}
 		if left > 0 {
 			ts := unix.NsecToTimespec(int64(left))
 			_, _ = unix.Ppoll(x.polls, &ts, nil)
@@ -187,16 +196,19 @@ func (x *Transmitter) bye(d *destination) {
 	d.report(x.control.bye(x.control.report(time.Now(), d.packets.Load(), d.octets())))
 }
 
-// Close says goodbye to the destinations and frees the sockets.
+// Close says goodbye to the destinations and frees the sockets. Stats keeps the last counts.
 func (x *Transmitter) Close() error {
 	x.mu.Lock()
+	if x.closed {
+		x.mu.Unlock()
+		return nil
+	}
 	x.closed = true
 	var errs []error
 	for _, d := range *x.dests.Load() {
 		x.bye(d)
 		errs = append(errs, d.close())
 	}
-	x.dests.Store(&[]*destination{})
 	x.mu.Unlock()
 	x.hearing.Wait()
 	return errors.Join(errs...)

@@ -1,0 +1,105 @@
+package capture
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tegracast/fpga/model"
+	"tegracast/pipeline"
+)
+
+// A camera that waits for its trigger is idle, not broken, for as long as it takes.
+func TestUntriggeredCameraIsIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 64, 16, faultyRate)
+		recorder := pipeline.NewRecorder(64)
+		c, err := NewFPGACamera(FPGAConfig{Card: b.card, Width: 64, Height: 16, Pixel: pipeline.RGGB10, Triggered: true, Recorder: recorder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		frames := 0
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- c.Run(ctx, func(f *pipeline.Frame) { frames++; f.Release() })
+		}()
+		for range 3 {
+			time.Sleep(time.Minute)
+			if r := c.Report(); r["idle"] == 0 || r["restarting"]+r["reopening"] > 0 {
+				t.Errorf("report %v", r)
+			}
+			c.Trigger()
+			time.Sleep(time.Second)
+		}
+		cancel()
+		if err := <-ended; err != nil || frames != 3 {
+			t.Errorf("%d frames of 3 triggers, %v", frames, err)
+		}
+		var dump strings.Builder
+		if err := recorder.Dump(&dump); err != nil || strings.Count(dump.String(), "state") < 4 {
+			t.Errorf("flight recorder: %v\n%s", err, dump.String())
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Outputs that hold every slot are no fault of the camera: it waits, and goes on with the slots that come back.
+func TestStarvedCameraIsIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 64, 16, faultyRate)
+		c := b.open(t, 4)
+		var held []*pipeline.Frame
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan *pipeline.Frame, 100)
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx, func(f *pipeline.Frame) { got <- f }) }()
+		for range 4 {
+			held = append(held, <-got)
+		}
+		time.Sleep(time.Minute)
+		if r := c.Report(); r["idle"] == 0 || r["restarting"]+r["reopening"] > 0 {
+			t.Errorf("report %v", r)
+		}
+		for _, f := range held {
+			f.Release()
+		}
+		var last uint64
+		for range model.FrameBuffers + 1 { // the first ones have waited in the FPGA
+			f := <-got
+			last = f.Sequence
+			f.Release()
+		}
+		if last < 2900 { // a minute at 50 frames a second was lost, and counted
+			t.Errorf("the frame after those that the FPGA had kept is %d", last)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		for len(got) > 0 {
+			(<-got).Release()
+		}
+	})
+}
+
+// Two lives of one camera: what it took is given back in between, and a fault of the first does not reach the second.
+func TestCameraRunsAgainAfterAFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 64, 16, faultyRate)
+		c := b.open(t, 4)
+		for _, id := range []model.FaultID{model.F12, model.F5, model.F8} {
+			if err := b.device.Inject(id); err != nil {
+				t.Fatal(err)
+			}
+			collect(t, c, 100, func(f *pipeline.Frame) { f.Release() })
+			if n := b.device.FaultCounts()[id]; n != 1 {
+				t.Errorf("%v happened %d times", id, n)
+			}
+		}
+	})
+}

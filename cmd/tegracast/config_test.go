@@ -1,0 +1,175 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const good = `sources: [{name: camera, model: {width: 320, height: 240}}]
+isp: [{name: isp}]
+outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
+`
+
+// goodYAML writes a good configuration with one thing changed.
+func goodYAML(t *testing.T, old, new string) (path string) {
+	t.Helper()
+	if !strings.Contains(good, old) {
+		t.Fatalf("%q is not in the configuration", old)
+	}
+	return write(t, "c.yaml", strings.Replace(good, old, new, 1))
+}
+
+const (
+	camera  = "camera, model: {width: 320, height: 240}}]"
+	streams = "{name: raw, rtp: {payload: raw, destinations: [\"127.0.0.1:5004\"]}}"
+	second  = "{name: two, rtp: {payload: raw, destinations: [\"127.0.0.1:5006\"]}}"
+)
+
+// kinds are values of the wrong kind, keys that are not known, and YAML that is not read: old, new, what is said.
+var kinds = [][3]string{
+	{"{name: isp}", "{name: isp, gama: 2}", `c.yaml:2:19: isp[0]: unknown key "gama"; known here are name, from,`},
+	{"320", "wide", `c.yaml:1:41: sources[0].model.width: "wide": must be a whole number from 64 to 32768`},
+	{"320", `"320"`, `c.yaml:1:41: sources[0].model.width: "320": must be a whole number from 64 to 32768, without quotes`},
+	{"320", "320.0", `"320.0": must be a whole number`},
+	{"320", "0320", `"0320": must be a whole number from 64 to 32768, in plain decimal digits`},
+	{"320", "[320]", "a list: must be a whole number"},
+	{"320", "{a: 1}", "a map: must be a whole number"},
+	{"320", "~", "there is no value"},
+	{"320", "!int 320", "tags such as !int are not read"},
+	{"320", "&w 320", "anchors (&) and aliases (*) are not read"},
+	{"320", "99999999999999999999", "must be a whole number"},
+	{"240}", "240, seed: -1}", "seed: -1: must be a whole number"},
+	{"payload: raw", "payload: raw, mtu: 0", "rtp.mtu: 0: must be a whole number from 576 to 9000"},
+	{"payload: raw", "payload: raw, checksum: 1", `"1": must be true or false`},
+	{"payload: raw", "payload: [raw]", "a list: must be one word"},
+	{"payload: raw", "payload: rao", `rtp.payload: "rao": must be raw or jpeg`},
+	{"payload: raw, ", "", "outputs[0].rtp: the key payload is missing"},
+	{"{name: isp}", "{name: isp, gamma: 0.5}", "gamma: 0.5: must be a number such as 1.5 from 1 to 4"},
+	{"{name: isp}", "{name: isp, gamma: bt709}", `"bt709": must be a number such as 1.5`},
+	{"name: raw", "name: 5", "5 is read as something else than text: put it in quotes"},
+	{"name: raw", "name: [a]", "a list: must be text"},
+	{"name: raw", "name: ../raw", `outputs[0].name: "../raw": must be 1 to 64 of the letters`},
+	{"name: raw", "name: raw, scale: third", `scale: "third": use full or half`},
+	{"name: raw", "name: raw, policy: newest", `policy: "newest": must be latest or block`},
+	{"isp: [", "memory: gpu\nisp: [", `c.yaml:2:9: memory: "gpu": use auto, cuda or host`},
+	{"isp: [{name: isp}]", "isp: {name: isp}", "a map: must be a list"},
+	{"isp: [", "isp: [{name: isp2}]\nisp: [", "already defined"},
+	{"isp: [", "isp: {[", "c.yaml:2:"},
+	{"isp: [", "<<: {a: 1}\nisp: [", `unknown key "<<"`},
+	{good, "", "c.yaml:1:1: there is nothing in it: write one with `tegracast config default`"},
+	{good, "# nothing\n", "there is nothing in it"},
+	{good, "raw\n", "must be a map"},
+	{good, good + "---\n" + good, "c.yaml:4:1: a second document begins here"},
+	{good, "%YAML 1.2\n---\n" + good, "directives are not read"},
+}
+
+// combinations are values that cannot be, or not together.
+var combinations = [][3]string{
+	{"240}", "240, rate: fast}", `rate: "fast": write frames a second as 30 or 30000/1001`},
+	{"240}", "240, rate: 0}", `sources[0].model.rate: "0": write frames a second`},
+	{"240}", "240, rate: 20000}", "sources[0].model.rate: 20000: the sensor cannot: period 50µs"},
+	{"240}", "240, exposure: 8}", `exposure: "8": write a time such as 8ms`},
+	{"240}", "240, exposure: 40ms}", "exposure: 40ms: must be from 0 to the frame period"},
+	{"240}", "240, shift: 3}", "shift: 3: must be even"},
+	{"240}", "240, faults: {F3: 2}}", "sources[0].model.faults.F3: "},
+	{"240}", "240, faults: {F99: 0.1}}", `"F99", want F1 to F12`},
+	{"240}", "240, faults: {F3: often}}", `"often": must be a number`},
+	{"320", "3200", "the test chart has 1920x1080 pixels, 3200x240 are wanted"},
+	{"320", "321", "an isp needs an even width"},
+	{"320, height: 240", "322, height: 241", "no multiple of the FPGA's 16 bytes"},
+	{"width: 320", "replay: x.raw", "sources[0].model: give both width and height"},
+	{"240}", "240}, file: {path: x}", "exactly one of model and file"},
+	{"model: {width: 320, height: 240}", "file: {path: x.raw}", "a headerless file needs its width and height"},
+	{"model: {width: 320, height: 240}", "file: {path: x.y4m, width: 320, height: 240}", "leave them out"},
+	{"model: {width: 320, height: 240}", "file: {path: x.y4m}", "isp takes Bayer frames"},
+	{"name: camera", "name: camera, slots: 4", "sources[0].slots: 4 are too few: what reads from \"camera\" may hold so many frames that it needs 5"},
+	{camera + "\nisp: [{name: isp}]\noutputs: [{name: raw, ", "camera, file: {path: x.y4m}}]\noutputs: [{name: raw, queue: 6, ", "so many frames that it needs 9"},
+	{"{name: isp}", "{name: camera}", `"camera" is the name of sources[0] already`},
+	{"{name: isp}", "{name: isp, from: cam}", `isp[0].from: there is no source "cam"`},
+	{"{name: isp}", "{name: isp, black_level: 1023}", "from 0 to 1022"},
+	{"isp: [{name: isp}]\n", "", `source "camera" delivers Bayer frames, which need an isp`},
+	{"name: raw", "name: raw, from: camera", "outputs[0].from: source \"camera\" delivers Bayer frames"},
+	{"name: raw", "name: raw, from: cam", `there is no source or isp "cam"`},
+	{"[\"127.0.0.1:5004\"]", "[]", "rtp.destinations: there must be at least one"},
+	{"127.0.0.1:5004", "127.0.0.1", "c.yaml:3:58: outputs[0].rtp.destinations[0]: "},
+	{"127.0.0.1:5004", "127.0.0.1:5005", "port must be even"},
+	{"5004\"]", "5004\", \"[::ffff:127.0.0.1]:5004\"]", "is the destination of outputs[0].rtp.destinations[0] already"},
+	{streams, streams + ", " + strings.Replace(second, "5006", "5004", 1), "outputs[1].rtp.destinations[0]: 127.0.0.1:5004 is the destination of outputs[0]"},
+	{"[" + streams + "]", "[]", "outputs: there must be at least one"},
+	{"outputs: [" + streams + "]\n", "", "the key outputs is missing"},
+}
+
+// pictures that cannot be sent: what to change in the source, and in the output.
+var impossiblePictures = [][3]string{
+	{"328, height: 240", "scale: half, rtp: {payload: raw", ""},
+	{"328, height: 241", "scale: half, rtp: {payload: raw", "half of 328x241 is no whole number of pixels and lines"},
+	{"324, height: 242", "scale: half, rtp: {payload: raw", ""},
+	{"328, height: 242", "scale: half, rtp: {payload: jpeg", "4:2:0 needs an even width and an even height"},
+	{"328, height: 241", "rtp: {payload: jpeg", "4:2:0 needs an even width and an even height"},
+	{"2048, height: 240, replay: x.raw", "rtp: {payload: jpeg", "at most 2040 pixels"},
+	{"2048, height: 240, replay: x.raw", "scale: half, rtp: {payload: jpeg", ""},
+}
+
+var located = regexp.MustCompile(`c\.yaml:[0-9]+:[0-9]+: `)
+
+// refused expects the same refusal from `config check` and from `serve`, without a word of Go's.
+func refused(t *testing.T, path, want string) {
+	t.Helper()
+	for _, args := range [][]string{{"config", "check", path}, {"serve", "--sdp-dir", t.TempDir(), "--config", path}} {
+		status, _, errw := command(t, args...)
+		if status != exitUsage || !strings.Contains(errw, want) || !located.MatchString(errw) || strings.Contains(errw, "\n") ||
+			strings.Contains(errw, "float64") || strings.Contains(errw, "main.") {
+			t.Errorf("%s: status %d, %q, want %q", args[0], status, errw, want)
+		}
+	}
+}
+
+func TestBadConfig(t *testing.T) {
+	for _, c := range append(append([][3]string{}, kinds...), combinations...) {
+		if c[2] != "" {
+			refused(t, goodYAML(t, c[0], c[1]), c[2])
+		}
+	}
+	for _, c := range impossiblePictures {
+		text := strings.NewReplacer("320, height: 240", c[0], "rtp: {payload: raw", c[1]).Replace(good)
+		if path := write(t, "c.yaml", text); c[2] != "" {
+			refused(t, path, c[2])
+		} else if status, _, errw := command(t, "config", "check", path); status != exitOK {
+			t.Errorf("%v: %s", c, errw)
+		}
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add(defaultYAML)
+	for _, c := range append(append([][3]string{}, kinds...), combinations...) {
+		f.Add([]byte(strings.Replace(good, c[0], c[1], 1)))
+	}
+	for _, s := range []string{"sources: &a [*a]\n", "sources: !00000 ", "", "outputs:\n  - rtp: {mtu: 1e99}\n", "? a\n: b\n", "---\n---\n"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		d, err := parseConfig("c.yaml", text)
+		if err != nil {
+			if !located.MatchString(err.Error()) {
+				t.Errorf("no place: %v", err)
+			}
+			return
+		}
+		if len(d.Sources) == 0 || len(d.Outputs) == 0 {
+			t.Error("a configuration without source or output was taken")
+		}
+		for i := range d.Outputs {
+			o := &d.Outputs[i]
+			stage := d.isp(o.From)
+			if stage == nil {
+				continue
+			}
+			in, _ := d.source(stage.From).format()
+			if _, _, err := o.formats(in); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"tegracast/pipeline"
+	"tegracast/pipeline/rtp"
+)
+
+func (d *document) source(name string) *SourceConfig {
+	for i := range d.Sources {
+		if d.Sources[i].Name == name {
+			return &d.Sources[i]
+		}
+	}
+	return nil
+}
+
+func (d *document) isp(name string) *ISPConfig {
+	for i := range d.ISP {
+		if d.ISP[i].Name == name {
+			return &d.ISP[i]
+		}
+	}
+	return nil
+}
+
+// describesItself says whether the file has a header; else it is headerless Bayer frames.
+func (f *FileConfig) describesItself() bool { return strings.EqualFold(filepath.Ext(f.Path), ".y4m") }
+
+// format is what the source delivers. It is not known before a file that describes itself is opened.
+func (s *SourceConfig) format() (f pipeline.Format, known bool) {
+	switch {
+	case s.Model != nil:
+		f, _ = pipeline.NewFormat(pipeline.RGGB10, s.Model.Width, s.Model.Height, s.Model.Rate.V)
+	case s.File.describesItself():
+		return f, false
+	default:
+		rate := s.File.Rate.V
+		if rate.Num == 0 {
+			rate = pipeline.Rate{Num: 30, Den: 1}
+		}
+		f, _ = pipeline.NewFormat(pipeline.RGGB10, s.File.Width, s.File.Height, rate)
+	}
+	return f, true
+}
+
+// formats are what an output wants of its point of the graph when the source delivers in, and what it sends: the same
+// at its own frame rate.
+func (c *OutputConfig) formats(in pipeline.Format) (want, own pipeline.Format, err error) {
+	pixel, width, height := pipeline.UYVY, in.Width, in.Height
+	if c.RTP.Payload.V == rtp.JPEG {
+		pixel = pipeline.I420
+	}
+	if c.Scale == "half" {
+		if width%2 != 0 || height%2 != 0 {
+			return want, own, fmt.Errorf("half of %dx%d is no whole number of pixels and lines", width, height)
+		}
+		width, height = width/2, height/2
+	}
+	if want, err = pipeline.NewFormat(pixel, width, height, in.Rate); err != nil {
+		return want, own, err
+	}
+	if own = want; c.Rate.V.Num > 0 && c.Rate.V.Period() > in.Rate.Period() {
+		own.Rate = c.Rate.V
+	}
+	return want, own, c.RTP.config(c.Name).CheckFormat(own)
+}
+
+// checkOutput settles where an output's frames come from, and whether they can be sent. taken are the destinations so
+// far.
+func (d *document) checkOutput(path string, o *OutputConfig, taken map[string]string) error {
+	if o.RTP == nil {
+		return d.errorAt(path, "say where the frames go: give it an rtp section")
+	}
+	if err := d.checkRTP(path+".rtp", o, taken); err != nil {
+		return err
+	}
+	if o.From == "" {
+		o.From = d.Sources[0].Name
+		if i := slices.IndexFunc(d.ISP, func(c ISPConfig) bool { return c.From == o.From }); i >= 0 {
+			o.From = d.ISP[i].Name
+		}
+	}
+	source, stage := d.source(o.From), d.isp(o.From)
+	if stage != nil {
+		source = d.source(stage.From)
+	}
+	if source == nil {
+		return d.errorAt(path+".from", "there is no source or isp %q", o.From)
+	}
+	in, known := source.format()
+	switch {
+	case !known && o.Scale == "half":
+		return d.errorAt(path+".scale", "the pictures of source %q are sent as they are: leave scale out", source.Name)
+	case !known:
+		return nil // the file tells when it is opened
+	case stage == nil:
+		return d.errorAt(path+".from", "source %q delivers Bayer frames, which need an isp: add one with from: %s, and name it here", source.Name, source.Name)
+	}
+	if _, _, err := o.formats(in); err != nil {
+		return d.errorAt(path+".rtp.payload", "%s", plain(err, rtp.ErrFormat))
+	}
+	return nil
+}
+
+// checkRTP checks what does not depend on the frames. No two streams may go to one destination.
+func (d *document) checkRTP(path string, o *OutputConfig, taken map[string]string) error {
+	for i, dest := range o.RTP.Destinations {
+		at := fmt.Sprintf("%s.destinations[%d]", path, i)
+		if err := rtp.CheckDestination(dest); err != nil {
+			return d.errorAt(at, "%v", err)
+		}
+		key := strings.ToLower(dest)
+		if a, err := netip.ParseAddrPort(dest); err == nil {
+			key = netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String()
+			if a.Addr().IsMulticast() { // a group may be sent to by several interfaces
+				key += "%" + o.RTP.Interface
+			}
+		}
+		if first, ok := taken[key]; ok {
+			return d.errorAt(at, "%s is the destination of %s already: give it another port", dest, first[2:])
+		}
+		taken[key] = at
+	}
+	if err := o.RTP.config(o.Name).Validate(); err != nil {
+		return d.errorAt(path, "%s", plain(err, rtp.ErrConfig))
+	}
+	return nil
+}
+
+// stageQueue is how many frames may wait for an isp.
+const stageQueue = 2
+
+// checkSlots compares each source's slots with what its consumers may hold, and two for the next frames.
+func (d *document) checkSlots() error {
+	for i, s := range d.Sources {
+		need := 2
+		for _, c := range d.ISP {
+			if c.From == s.Name {
+				need += stageQueue + 1
+			}
+		}
+		for _, o := range d.Outputs {
+			if o.From == s.Name {
+				need += o.depth() + o.RTP.config(o.Name).Holds()
+			}
+		}
+		if s.Slots < need {
+			path := fmt.Sprintf("$.sources[%d].slots", i)
+			return d.errorAt(path, "%d are too few: what reads from %q may hold so many frames that it needs %d; give it more, or the outputs shorter queues",
+				s.Slots, s.Name, need)
+		}
+	}
+	return nil
+}
+
+// depth is how many frames may wait for an output.
+func (c *OutputConfig) depth() int {
+	if c.Queue == 0 {
+		return 2
+	}
+	return c.Queue
+}
