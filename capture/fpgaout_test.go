@@ -13,7 +13,6 @@ import (
 	"tegracast/fpga"
 	"tegracast/fpga/model"
 	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
 	"tegracast/tegra/tegrasim"
 )
 
@@ -97,12 +96,7 @@ func (w *twoWay) run(t *testing.T, d time.Duration) (graph *pipeline.Graph, stat
 			t.Fatal(err)
 		}
 	}
-	stage, err := isp.New(isp.Config{Workers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stage.Close()
-	if err := graph.AddStage("isp", stage, "camera0", 2); err != nil {
+	if err := graph.AddStage("isp", copying{}, "camera0", 2); err != nil {
 		t.Fatal(err)
 	}
 	format, err := pipeline.NewFormat(pipeline.UYVY, 64, 32, rate)
@@ -129,6 +123,19 @@ func (w *twoWay) run(t *testing.T, d time.Duration) (graph *pipeline.Graph, stat
 		t.Error(err)
 	}
 	return graph, stats
+}
+
+// copying is a stage that calls the sensor's bytes a picture: both have two bytes a pixel.
+type copying struct{}
+
+func (copying) Plan(pipeline.Format, []pipeline.Format) error { return nil }
+
+func (copying) Process(_ context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
+	for _, o := range outs {
+		copy(o.Bytes, in.Bytes)
+		o.Sequence, o.Times = in.Sequence, in.Times
+	}
+	return nil
 }
 
 // counting takes frames and gives them back.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -23,6 +24,7 @@ type appliance struct {
 	graph    *pipeline.Graph
 	recorder *pipeline.Recorder
 	sources  map[string]pipeline.Source
+	devices  map[string]*modelDevice // by the name of the source
 	streams  []*stream
 	closers  []func() error // in the order of opening
 }
@@ -40,7 +42,7 @@ const flightEvents = 4096
 
 // build opens everything; nothing runs yet. On an error it has closed what it had opened.
 func build(e env, d *document) (*appliance, error) {
-	a := &appliance{env: e, recorder: pipeline.NewRecorder(flightEvents), sources: map[string]pipeline.Source{}}
+	a := &appliance{env: e, recorder: pipeline.NewRecorder(flightEvents), sources: map[string]pipeline.Source{}, devices: map[string]*modelDevice{}}
 	if err := a.open(d); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
@@ -139,14 +141,16 @@ func (a *appliance) modelCamera(c *SourceConfig, backend string) (*capture.FPGAC
 	device, err := newModelDevice(a.env, backend, c.Model.Seed, func(sim *tegrasim.Sim) model.Config {
 		cfg := model.Camera(sim, sensor)
 		cfg.Faults = faultPlan(c.Model, sim)
+		cfg.Sinks = map[int]model.SinkConfig{0: {}} // checks what an fpga output sends
 		return cfg
 	})
 	if err != nil {
 		return nil, err
 	}
 	a.closers = append(a.closers, device.Close)
+	a.devices[c.Name] = device
 	return capture.NewFPGACamera(capture.FPGAConfig{
-		Card: capture.NewCard(device.Hardware), Name: c.Name, Recorder: a.recorder, Width: c.Model.Width, Height: c.Model.Height, Pixel: pipeline.RGGB10,
+		Card: device.card, Name: c.Name, Recorder: a.recorder, Width: c.Model.Width, Height: c.Model.Height, Pixel: pipeline.RGGB10,
 		Rate: c.Model.Rate.V, Exposure: c.Model.Exposure.V, Slots: c.Slots, Logger: a.env.log,
 	})
 }
@@ -209,23 +213,49 @@ func (a *appliance) addOutput(d *document, i int) error {
 	if err != nil {
 		return usageError{d.errorAt(path+".rtp.payload", "%s", plain(err, rtp.ErrFormat))}
 	}
-	cfg := c.RTP.config(c.Name)
-	cfg.Logger = a.env.log.With("output", c.Name)
-	sink, err := rtp.NewSink(cfg, own)
+	var sink pipeline.Sink
+	if c.FPGA != nil {
+		sink, err = a.fpgaSink(c, own)
+	} else {
+		sink, err = a.rtpSink(c, own)
+	}
 	if errors.Is(err, rtp.ErrConfig) || errors.Is(err, rtp.ErrFormat) {
 		return usageError{d.errorAt(path+".rtp", "%v", err)}
 	} else if err != nil {
 		return fmt.Errorf("output %s: %w", c.Name, err)
 	}
-	a.closers = append(a.closers, sink.Close)
 	_, err = a.graph.Attach(pipeline.OutputConfig{
 		Name: c.Name, Sink: sink, From: c.From, Format: want, Rate: c.Rate.V, Depth: c.Queue, Policy: c.Policy.V,
 	})
 	if err != nil {
 		return usageError{d.errorAt(path, "%v", strings.ReplaceAll(err.Error(), "\n", "; "))}
 	}
-	a.streams = append(a.streams, &stream{c.Name, c.RTP, sink})
 	return nil
+}
+
+// rtpSink opens an RTP stream.
+func (a *appliance) rtpSink(c *OutputConfig, own pipeline.Format) (pipeline.Sink, error) {
+	cfg := c.RTP.config(c.Name)
+	cfg.Logger = a.env.log.With("output", c.Name)
+	sink, err := rtp.NewSink(cfg, own)
+	if err != nil {
+		return nil, err
+	}
+	a.closers = append(a.closers, sink.Close)
+	a.streams = append(a.streams, &stream{c.Name, c.RTP, sink})
+	return sink, nil
+}
+
+// fpgaSink takes an H2C channel of a card.
+func (a *appliance) fpgaSink(c *OutputConfig, own pipeline.Format) (pipeline.Sink, error) {
+	sink, err := capture.NewFPGAOutput(context.Background(), capture.FPGAOutputConfig{
+		Card: a.devices[c.FPGA.Card].card, Channel: c.FPGA.Channel, Format: own, Name: c.Name, Logger: a.env.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.closers = append(a.closers, sink.Close)
+	return sink, nil
 }
 
 // origin is the source that feeds an output.

@@ -76,7 +76,7 @@ type GainsConfig struct {
 	Blue  float64 `yaml:"blue,omitempty" jsonschema:"minimum=0.000244140625,maximum=16"`
 }
 
-// OutputConfig is an output.
+// OutputConfig is an output; exactly one of RTP and FPGA is given.
 type OutputConfig struct {
 	Name   string                `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
 	From   string                `yaml:"from,omitempty" jsonschema:"description=name of a source or an isp; default: the first isp of the first source"`
@@ -84,7 +84,14 @@ type OutputConfig struct {
 	Rate   word[pipeline.Rate]   `yaml:"rate,omitempty" jsonschema:"description=at most so many frames a second; default: all"`
 	Queue  int                   `yaml:"queue,omitempty" jsonschema:"minimum=1,maximum=64,description=frames that may wait; default 2"`
 	Policy word[pipeline.Policy] `yaml:"policy,omitempty" jsonschema:"description=which frame is lost when the output cannot keep up: latest keeps the newest and block what waits already"`
-	RTP    *RTPConfig            `yaml:"rtp"`
+	RTP    *RTPConfig            `yaml:"rtp,omitempty" jsonschema:"description=sends the frames as an RTP stream"`
+	FPGA   *FPGAOutConfig        `yaml:"fpga,omitempty" jsonschema:"description=sends the frames (UYVY) to an FPGA as an H2C stream"`
+}
+
+// FPGAOutConfig is an H2C stream to the FPGA.
+type FPGAOutConfig struct {
+	Card    string `yaml:"card,omitempty" jsonschema:"description=name of the source whose FPGA it is; default: the one that the frames come from"`
+	Channel int    `yaml:"channel,omitempty" jsonschema:"minimum=0,maximum=3,description=H2C channel; default 0"`
 }
 
 // RTPConfig is an RTP stream.

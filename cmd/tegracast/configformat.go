@@ -53,7 +53,7 @@ func (s *SourceConfig) format() (f pipeline.Format, known bool) {
 // at its own frame rate.
 func (c *OutputConfig) formats(in pipeline.Format) (want, own pipeline.Format, err error) {
 	pixel, width, height := pipeline.UYVY, in.Width, in.Height
-	if c.RTP.Payload.V == rtp.JPEG {
+	if c.RTP != nil && c.RTP.Payload.V == rtp.JPEG {
 		pixel = pipeline.I420
 	}
 	if c.Scale == "half" {
@@ -68,17 +68,22 @@ func (c *OutputConfig) formats(in pipeline.Format) (want, own pipeline.Format, e
 	if own = want; c.Rate.V.Num > 0 && c.Rate.V.Period() > in.Rate.Period() {
 		own.Rate = c.Rate.V
 	}
+	if c.RTP == nil {
+		return want, own, nil
+	}
 	return want, own, c.RTP.config(c.Name).CheckFormat(own)
 }
 
 // checkOutput settles where an output's frames come from, and whether they can be sent. taken are the destinations so
 // far.
 func (d *document) checkOutput(path string, o *OutputConfig, taken map[string]string) error {
-	if o.RTP == nil {
-		return d.errorAt(path, "say where the frames go: give it an rtp section")
+	if (o.RTP == nil) == (o.FPGA == nil) {
+		return d.errorAt(path, "say where the frames go: give it an rtp section, or an fpga section")
 	}
-	if err := d.checkRTP(path+".rtp", o, taken); err != nil {
-		return err
+	if o.RTP != nil {
+		if err := d.checkRTP(path+".rtp", o, taken); err != nil {
+			return err
+		}
 	}
 	if o.From == "" {
 		o.From = d.Sources[0].Name
@@ -105,6 +110,26 @@ func (d *document) checkOutput(path string, o *OutputConfig, taken map[string]st
 	if _, _, err := o.formats(in); err != nil {
 		return d.errorAt(path+".rtp.payload", "%s", plain(err, rtp.ErrFormat))
 	}
+	if o.FPGA != nil {
+		return d.checkFPGA(path+".fpga", o.FPGA, source.Name, taken)
+	}
+	return nil
+}
+
+// checkFPGA settles which card the frames go to. No two outputs may use one of its channels.
+func (d *document) checkFPGA(path string, o *FPGAOutConfig, origin string, taken map[string]string) error {
+	if o.Card == "" {
+		o.Card = origin
+	}
+	source := d.source(o.Card)
+	if source == nil || source.Model == nil {
+		return d.errorAt(path+".card", "%q is no source with an FPGA", o.Card)
+	}
+	key := fmt.Sprintf("fpga %s %d", o.Card, o.Channel)
+	if first, ok := taken[key]; ok {
+		return d.errorAt(path, "channel %d of %q is used by %s already", o.Channel, o.Card, first[2:])
+	}
+	taken[key] = path
 	return nil
 }
 
@@ -146,7 +171,7 @@ func (d *document) checkSlots() error {
 			}
 		}
 		for _, o := range d.Outputs {
-			if o.From == s.Name {
+			if o.From == s.Name && o.RTP != nil {
 				need += o.depth() + o.RTP.config(o.Name).Holds()
 			}
 		}

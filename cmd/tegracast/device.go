@@ -12,7 +12,8 @@ import (
 
 // modelDevice is the FPGA in software with the memory that it reaches.
 type modelDevice struct {
-	capture.Hardware
+	card   *capture.Card
+	device *model.Device
 	sim    *tegrasim.Sim
 	cancel context.CancelFunc
 	ended  chan error
@@ -34,8 +35,8 @@ func newModelDevice(e env, backend string, seed uint64, configure func(*tegrasim
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &modelDevice{
-		Hardware: capture.Hardware{BARs: m.BARs(), Interrupts: m.Interrupts(), Pinner: sim, Memory: memory},
-		sim:      sim, cancel: cancel, ended: make(chan error, 1),
+		card:   capture.NewCard(capture.Hardware{BARs: m.BARs(), Interrupts: m.Interrupts(), Pinner: sim, Memory: memory}),
+		device: m, sim: sim, cancel: cancel, ended: make(chan error, 1),
 	}
 	go func() { d.ended <- m.Run(ctx) }()
 	return d, nil

@@ -80,7 +80,7 @@ func loopback(ctx context.Context, e env, args []string) error {
 // astray.
 func validate(ctx context.Context, e env, device *modelDevice, o loopbackOptions) (loopbackResult, error) {
 	_, before := device.sim.Faults()
-	result, err := runLoopback(ctx, e, device.Hardware, o)
+	result, err := runLoopback(ctx, e, device.card.Hardware, o)
 	if faults, n := device.sim.Faults(); n > before {
 		err = errors.Join(err, fmt.Errorf("the SMMU refused %d accesses, first: %v", n-before, faults[0]))
 	}

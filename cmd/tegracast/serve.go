@@ -106,8 +106,19 @@ func (a *appliance) serve(ctx context.Context, dir string) error {
 	}
 	summary(a.env.out, a.graph.Stats())
 	destinations(a.env.out, a.streams)
+	a.received()
 	fmt.Fprintf(a.env.out, "cpu: %.1f s in %.1f s\n", (cpuTime() - cpu).Seconds(), time.Since(began).Seconds())
 	return nil
+}
+
+// received tells what the cards in software got by the fpga outputs.
+func (a *appliance) received() {
+	for name, d := range a.devices {
+		if r := d.device.Received(0); r.Good+r.Bad+r.OutOfOrder+r.Aborted > 0 {
+			fmt.Fprintf(a.env.out, "%s's FPGA received: %d frames right, %d bad, %d out of order, %d aborted, %d sequence numbers missing\n",
+				name, r.Good, r.Bad, r.OutOfOrder, r.Aborted, r.Missing)
+		}
+	}
 }
 
 // announce writes the stream's SDP file and says how to watch it.

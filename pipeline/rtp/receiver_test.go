@@ -139,7 +139,7 @@ func TestLoopbackEveryChecksumMatches(t *testing.T) {
 			t.Parallel()
 			f := testFormat(t, pipeline.UYVY, 640, 480, 50)
 			if tt.p == JPEG {
-				f = testFormat(t, pipeline.I420, 320, 180, 50)
+				f = testFormat(t, pipeline.I420, 320, 180, 25) // encoding takes its time under the race detector
 			}
 			src := newSource(t, f, 40)
 			s := testSink(t, Config{
