@@ -34,7 +34,7 @@ check: setup build lint ## the quick round: build, lint, tests without the race 
 	go test ./...
 
 test: setup lint ## everything: lint, tests with the race detector, the long runs in virtual time without it
-	go test -race -timeout 15m $(UNITS)
+	go test -race -p 1 -timeout 15m $(UNITS)
 	go test -count=1 -timeout 15m ./cmd/...
 	go test -timeout 15m -run 'TestFaults' ./capture
 

@@ -14,7 +14,7 @@ const peersYAML = `
 memory: host
 sources:
   - name: camera
-    model: { width: %d, height: %d, rate: 30 }
+    model: { width: %d, height: %d, rate: 25 }
 isp:
   - name: isp
     white_balance: { red: 1.5, green: 1.0, blue: 1.1 }
@@ -23,14 +23,14 @@ outputs:
     rtp: { payload: raw, destinations: ["127.0.0.1:%d", "127.0.0.1:%d"] }
   - name: jpeg
     scale: half
-    rate: 10
+    rate: 5
     rtp: { payload: jpeg, quality: 90, destinations: ["127.0.0.1:%d", "127.0.0.1:%d"] }
 `
 
 // ffmpeg and GStreamer receive both streams from their SDP files: the raw frames are those of the isp to the byte, the
 // JPEGs are the isp's pictures at 35 dB or better.
 func TestPeers(t *testing.T) {
-	const width, height, frames = 640, 360, 300 // after 320 frames the picture comes back
+	const width, height, frames = 480, 272, 230 // after 240 frames the picture comes back
 	dir := t.TempDir()
 	p := ports(t, 4)
 	cfg := write(t, "peers.yaml", fmt.Sprintf(peersYAML, width, height, p[0], p[1], p[2], p[3]))

@@ -112,12 +112,7 @@ func summary(w io.Writer, st pipeline.Stats) {
 func destinations(w io.Writer, streams []*stream) {
 	for _, s := range streams {
 		for _, d := range s.sink.Stats().Destinations {
-			fmt.Fprintf(w, "%s to %s: frames %d, cut %d, packets %d%s", s.name, d.Address, d.Frames, d.Cut, d.Packets,
-				reasons(map[string]uint64{"dropped": d.Dropped, "refused": d.Refused, "errors": d.Errors}))
-			for _, r := range d.Reports {
-				fmt.Fprintf(w, "; receiver %08x lost %d packets, jitter %s", r.Receiver, r.Lost, ms(r.Jitter))
-			}
-			fmt.Fprintln(w)
+			fmt.Fprintf(w, "%s to %v\n", s.name, d)
 		}
 	}
 }
