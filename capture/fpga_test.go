@@ -24,7 +24,6 @@ type bench struct {
 	sim    *tegrasim.Sim
 	sensor *model.Sensor
 	device *model.Device
-	unplug func()
 }
 
 func newBench(t testing.TB, width, height int, rate pipeline.Rate) *bench {
@@ -35,6 +34,12 @@ func newBench(t testing.TB, width, height int, rate pipeline.Rate) *bench {
 // newFaultyBench is a bench whose device has the faults of plan; F11 revokes one slot after the other.
 func newFaultyBench(t testing.TB, width, height int, rate pipeline.Rate, plan model.FaultPlan) *bench {
 	t.Helper()
+	return newBenchOf(t, plan, nil, model.SensorConfig{Width: width, Height: height, Period: rate.Period()})
+}
+
+// newBenchOf is a bench with several sensors, whose pictures are random, and with frame sinks.
+func newBenchOf(t testing.TB, plan model.FaultPlan, sinks map[int]model.SinkConfig, sensors ...model.SensorConfig) *bench {
+	t.Helper()
 	sim, err := tegrasim.New(tegrasim.Config{Seed: 7, MaxSegment: 16 << 10})
 	if err != nil {
 		t.Fatal(err)
@@ -43,35 +48,39 @@ func newFaultyBench(t testing.TB, width, height int, rate pipeline.Rate, plan mo
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw := make([]byte, 2*width*height)
-	for i := 0; i < len(raw); i += 2 {
-		v := rand.Uint32N(1024)
-		raw[i], raw[i+1] = byte(v), byte(v>>8)
+	b := &bench{sim: sim}
+	var made []*model.Sensor
+	for _, s := range sensors {
+		raw := make([]byte, 2*s.Width*s.Height)
+		for i := 0; i < len(raw); i += 2 {
+			v := rand.Uint32N(1024)
+			raw[i], raw[i+1] = byte(v), byte(v>>8)
+		}
+		s.Format, s.Frames, s.Shift = fpga.FourCC(pipeline.RGGB10), [][]byte{raw}, 2
+		sensor, err := model.NewSensor(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made = append(made, sensor)
 	}
-	sensor, err := model.NewSensor(model.SensorConfig{
-		Width: width, Height: height, Format: fpga.FourCC(pipeline.RGGB10), Frames: [][]byte{raw}, Shift: 2, Period: rate.Period(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := model.Camera(sim, sensor)
+	b.sensor = made[0]
+	cfg := model.Camera(sim, made...)
 	revocations := uint64(0)
 	plan.Revoke = func() { revocations++; sim.InvalidateAny(revocations) }
-	cfg.Faults = plan
-	m, err := model.New(cfg)
-	if err != nil {
+	cfg.Faults, cfg.Sinks = plan, sinks
+	if b.device, err = model.New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = m.Run(ctx)
+		_ = b.device.Run(ctx)
 	}()
-	b := &bench{sim: sim, sensor: sensor, device: m, card: NewCard(Hardware{BARs: m.BARs(), Interrupts: m.Interrupts(), Pinner: sim, Memory: memory})}
-	b.unplug = func() { cancel(); <-ended }
+	b.card = NewCard(Hardware{BARs: b.device.BARs(), Interrupts: b.device.Interrupts(), Pinner: sim, Memory: memory})
 	t.Cleanup(func() {
-		b.unplug()
+		cancel()
+		<-ended
 		if err := sim.Close(); err != nil {
 			t.Error(err)
 		}

@@ -3,67 +3,23 @@ package capture
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"tegracast/cudahost"
-	"tegracast/fpga"
 	"tegracast/fpga/model"
 	"tegracast/pipeline"
-	"tegracast/tegra/tegrasim"
 )
 
-// twoWay is a card with two cameras and a frame sink, and a graph on each camera.
-type twoWay struct {
-	card   *Card
-	device *model.Device
-	sim    *tegrasim.Sim
-	stop   func()
-}
-
-func newTwoWay(t *testing.T, plan model.FaultPlan) *twoWay {
+// newTwoWay is a card with two cameras that jitter, and a frame sink.
+func newTwoWay(t *testing.T, plan model.FaultPlan) *bench {
 	t.Helper()
-	sim, err := tegrasim.New(tegrasim.Config{Seed: 3, MaxSegment: 8 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	memory, err := cudahost.Open(cudahost.Config{Backend: "host", Invalidator: sim})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var sensors []*model.Sensor
-	for i := range 2 {
-		raw := make([]byte, 2*64*32)
-		for k := 0; k < len(raw); k += 2 {
-			v := rand.Uint32N(1024)
-			raw[k], raw[k+1] = byte(v), byte(v>>8)
-		}
-		s, err := model.NewSensor(model.SensorConfig{
-			Width: 64, Height: 32, Format: fpga.FourCC(pipeline.RGGB10), Frames: [][]byte{raw}, Shift: 2,
-			Jitter: 2 * time.Millisecond, JitterSeed: uint64(i),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		sensors = append(sensors, s)
-	}
-	cfg := model.Camera(sim, sensors...)
-	cfg.Sinks = map[int]model.SinkConfig{0: {}}
-	plan.Revoke = func() { sim.InvalidateAny(rand.Uint64()) }
-	cfg.Faults = plan
-	m, err := model.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = m.Run(ctx) }()
-	w := &twoWay{device: m, sim: sim, stop: func() { cancel(); <-ended }}
-	w.card = NewCard(Hardware{BARs: m.BARs(), Interrupts: m.Interrupts(), Pinner: sim, Memory: memory})
-	return w
+	sensor := model.SensorConfig{Width: 64, Height: 32, Jitter: 2 * time.Millisecond}
+	second := sensor
+	second.JitterSeed = 1
+	return newBenchOf(t, plan, map[int]model.SinkConfig{0: {}}, sensor, second)
 }
 
 // slotsOf makes a graph's slots of the card's memory.
@@ -78,12 +34,12 @@ func (s slotsOf) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
 }
 
 // run streams both cameras, the first one's pictures back to the card, for d.
-func (w *twoWay) run(t *testing.T, d time.Duration) (graph *pipeline.Graph, stats pipeline.Stats) {
+func (b *bench) run(t *testing.T, d time.Duration) (graph *pipeline.Graph, stats pipeline.Stats) {
 	t.Helper()
-	graph = pipeline.NewGraph(pipeline.GraphConfig{Allocator: slotsOf{w.card.Memory}})
+	graph = pipeline.NewGraph(pipeline.GraphConfig{Allocator: slotsOf{b.card.Memory}})
 	rate := pipeline.Rate{Num: 50, Den: 1}
 	for i := range 2 {
-		c, err := NewFPGACamera(FPGAConfig{Card: w.card, Number: i, Name: fmt.Sprint("camera", i), Width: 64, Height: 32, Pixel: pipeline.RGGB10, Rate: rate})
+		c, err := NewFPGACamera(FPGAConfig{Card: b.card, Number: i, Name: fmt.Sprint("camera", i), Width: 64, Height: 32, Pixel: pipeline.RGGB10, Rate: rate})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +59,7 @@ func (w *twoWay) run(t *testing.T, d time.Duration) (graph *pipeline.Graph, stat
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := NewFPGAOutput(t.Context(), FPGAOutputConfig{Card: w.card, Format: format})
+	out, err := NewFPGAOutput(t.Context(), FPGAOutputConfig{Card: b.card, Format: format})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,10 +131,6 @@ func TestTwoCamerasAndAnOutput(t *testing.T) {
 		if list, n := w.sim.Faults(); n > 0 {
 			t.Errorf("%d accesses refused, first %v", n, list[0])
 		}
-		w.stop()
-		if err := w.sim.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -198,10 +150,6 @@ func TestOutputBackPressure(t *testing.T) {
 		if o.Delivered < 20 || o.Delivered > 60 || o.Dropped["fpga/queue"] < 100 || got.Bad > 0 || got.OutOfOrder > 0 {
 			t.Errorf("%+v; the card got %+v", o, got)
 		}
-		w.stop()
-		if err := w.sim.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -217,10 +165,6 @@ func TestOutputSurvivesFaults(t *testing.T) {
 				if got.Good < 200 || got.Bad+got.OutOfOrder > 0 || got.Good < st.Outputs[0].Delivered {
 					t.Errorf("the card got %+v", got)
 				}
-				w.stop()
-				if err := w.sim.Close(); err != nil {
-					t.Error(err)
-				}
 			})
 		})
 	}
@@ -228,7 +172,6 @@ func TestOutputSurvivesFaults(t *testing.T) {
 
 func TestOutputRefusals(t *testing.T) {
 	w := newTwoWay(t, model.FaultPlan{})
-	defer w.stop()
 	format, _ := pipeline.NewFormat(pipeline.I420, 64, 32, pipeline.Rate{})
 	if _, err := NewFPGAOutput(t.Context(), FPGAOutputConfig{Card: w.card, Format: format}); err == nil || !strings.Contains(err.Error(), "no name for YU12") {
 		t.Errorf("I420: %v", err)
