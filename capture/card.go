@@ -2,6 +2,7 @@ package capture
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"tegracast/cudahost"
@@ -23,14 +24,42 @@ type Hardware struct {
 type Card struct {
 	Hardware
 
-	mu   sync.Mutex
-	xdma *xdma.Device
+	mu    sync.Mutex
+	xdma  *xdma.Device
+	still map[any]bool // whose memory was revoked, and who has not stopped since
 }
 
 // NewCard returns the card. Its DMA engine is looked for when it is needed first.
-func NewCard(h Hardware) *Card { return &Card{Hardware: h} }
+func NewCard(h Hardware) *Card { return &Card{Hardware: h, still: map[any]bool{}} }
 
-// dma is the DMA engine. It is opened once: that stops all channels, and who fails later recovers his own.
+// revoked notes that memory of a user was taken away: until that user has stopped, its engine may still go for the old
+// addresses, and the fence must stay.
+func (c *Card) revoked(user any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.still[user] = true
+}
+
+// stopped notes that a user's engine has stopped, or cannot reach any memory.
+func (c *Card) stopped(user any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.still, user)
+}
+
+// mayResume says whether everybody else has stopped whose memory was revoked.
+func (c *Card) mayResume(user any) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for u := range c.still {
+		if u != user {
+			return false
+		}
+	}
+	return true
+}
+
+// dma is the DMA engine. It is opened once; who fails later recovers his own channel.
 func (c *Card) dma() (*xdma.Device, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,9 +73,9 @@ func (c *Card) dma() (*xdma.Device, error) {
 	return c.xdma, nil
 }
 
-// channel returns the engine with a channel ready to be started: whatever has happened to it before. A fence that a
-// revocation has put up is lifted, if no more memory was revoked while the channel was being reset.
-func (c *Card) channel(ctx context.Context, dir fpga.Direction, index int) (*xdma.Device, error) {
+// channel returns the engine with a user's channel ready to be started: whatever has happened to it before. A fence that
+// a revocation has put up is lifted, unless more memory was revoked meanwhile, or another user still has to stop.
+func (c *Card) channel(ctx context.Context, user any, dir fpga.Direction, index int) (*xdma.Device, error) {
 	fencer, _ := c.Pinner.(tegra.Fencer)
 	var generation uint64
 	var fenced bool
@@ -60,8 +89,12 @@ func (c *Card) channel(ctx context.Context, dir fpga.Direction, index int) (*xdm
 	if err := device.Recover(ctx, dir, index); err != nil {
 		return nil, err
 	}
-	if fenced {
-		err = fencer.Resume(generation)
+	switch {
+	case !fenced:
+		return device, nil
+	case !c.mayResume(user):
+		return nil, fmt.Errorf("%w; another user of the card has not stopped yet", tegra.ErrFenced)
 	}
-	return device, err
+	c.stopped(user)
+	return device, fencer.Resume(generation)
 }

@@ -32,13 +32,22 @@ type FPGAOutput struct {
 	cfg  FPGAOutputConfig
 	ring *xdma.SendRing
 
-	mu    sync.Mutex
-	slots map[int]int             // ring's slot by the pool's
-	out   map[int]*pipeline.Frame // with the device, by the ring's slot
-	given uint64                  // frames that came back
-	queue *pipeline.Queue
-	pins  []*tegra.Pin
-	done  bool
+	revoked chan struct{} // gets a value when a pin was taken away
+
+	mu     sync.Mutex
+	slots  map[int]*outSlot        // by the pool's index
+	out    map[int]*pipeline.Frame // with the device, by the ring's slot
+	given  uint64                  // frames that came back
+	sentOK uint64                  // of these, that the device has read
+	queue  *pipeline.Queue
+	done   bool
+}
+
+// outSlot is a slot of the pool as the device knows it.
+type outSlot struct {
+	memory pipeline.Slot
+	pin    *tegra.Pin
+	ring   int // its number in the ring
 }
 
 // NewFPGAOutput takes the channel.
@@ -58,8 +67,8 @@ func NewFPGAOutput(ctx context.Context, cfg FPGAOutputConfig) (*FPGAOutput, erro
 	if f := fpga.FourCC(cfg.Format.Pixel); f.Bits() == 0 || cfg.Format.Memory == pipeline.MemoryDevice {
 		return nil, fmt.Errorf("%w: output %s: the frame trailer has no name for %s: convert the frames first", ErrHardware, cfg.Name, cfg.Format)
 	}
-	o := &FPGAOutput{cfg: cfg, slots: map[int]int{}, out: map[int]*pipeline.Frame{}}
-	device, err := cfg.Card.channel(ctx, fpga.H2C, cfg.Channel)
+	o := &FPGAOutput{cfg: cfg, revoked: make(chan struct{}, 1), slots: map[int]*outSlot{}, out: map[int]*pipeline.Frame{}}
+	device, err := cfg.Card.channel(ctx, o, fpga.H2C, cfg.Channel)
 	if err != nil {
 		return nil, err
 	}
@@ -83,16 +92,59 @@ func (o *FPGAOutput) UseSlot(index int, s pipeline.Slot) error {
 	if o.done {
 		return fmt.Errorf("output %s: %w", o.cfg.Name, pipeline.ErrClosed)
 	}
-	pin, memory, err := pinBytes(o.cfg.Card.Pinner, s.Bytes, tegra.WriteBack, tegra.ToDevice)
-	if err != nil {
+	slot := &outSlot{memory: s}
+	if err := o.pin(slot); err != nil {
 		return fmt.Errorf("output %s, slot %d: %w", o.cfg.Name, index, err)
 	}
-	o.pins = append(o.pins, pin)
-	n, err := o.ring.Add(memory)
+	o.slots[index] = slot
+	return nil
+}
+
+// pin pins a slot and makes its descriptors.
+func (o *FPGAOutput) pin(s *outSlot) error {
+	pin, memory, err := pinBytes(o.cfg.Card.Pinner, s.memory.Bytes, tegra.WriteBack, tegra.ToDevice)
 	if err != nil {
 		return err
 	}
-	o.slots[index] = n
+	n, err := o.ring.Add(memory)
+	if err != nil {
+		return errors.Join(err, pin.Unpin())
+	}
+	pin.OnFree(func(why tegra.Reason) {
+		if why == tegra.ReasonUnpin {
+			return
+		}
+		o.cfg.Card.revoked(o)
+		select {
+		case o.revoked <- struct{}{}:
+		default:
+		}
+	})
+	s.pin, s.ring = pin, n
+	return nil
+}
+
+// repin pins again what was taken away. The engine has been stopped.
+func (o *FPGAOutput) repin(ctx context.Context) error {
+	if _, err := o.cfg.Card.channel(ctx, o, fpga.H2C, o.cfg.Channel); err != nil { // lifts the fence
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.slots {
+		select {
+		case <-s.pin.Revoked():
+		default:
+			continue
+		}
+		old := s.pin
+		if err := o.pin(s); err != nil {
+			return err
+		}
+		if err := except(old.Unpin(), tegra.ErrRevoked); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -132,15 +184,15 @@ func (o *FPGAOutput) feed(ctx context.Context, q *pipeline.Queue) error {
 		o.mu.Lock()
 		slot, known := o.slots[f.Slot()]
 		if known {
-			o.out[slot] = f
+			o.out[slot.ring] = f
 		}
 		o.mu.Unlock()
 		if !known {
 			q.Fail(f, pipeline.DropSink)
 			continue
 		}
-		if err := o.ring.Send(ctx, slot, trailer); err != nil {
-			o.give(slot, err)
+		if err := o.ring.Send(ctx, slot.ring, trailer); err != nil {
+			o.give(slot.ring, err)
 		}
 	}
 }
@@ -167,7 +219,9 @@ func (o *FPGAOutput) give(slot int, err error) {
 	o.mu.Lock()
 	f := o.out[slot]
 	delete(o.out, slot)
-	o.given++
+	if o.given++; err == nil {
+		o.sentOK++
+	}
 	o.mu.Unlock()
 	switch {
 	case f == nil:
@@ -182,13 +236,13 @@ func (o *FPGAOutput) give(slot int, err error) {
 func (o *FPGAOutput) serve(ctx context.Context) error {
 	pause, broken := firstPause, time.Time{}
 	for {
-		began := time.Now()
+		before := o.good()
 		err := o.attempt(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return except(err, context.Canceled)
 		}
-		if now := time.Now(); now.Sub(began) > time.Second || broken.IsZero() {
-			pause, broken = firstPause, now
+		if broken.IsZero() || o.good() > before {
+			pause, broken = firstPause, time.Now()
 		}
 		if time.Since(broken) > o.cfg.GiveUp {
 			return fmt.Errorf("%w: output %s: %w", ErrGivenUp, o.cfg.Name, err)
@@ -200,7 +254,17 @@ func (o *FPGAOutput) serve(ctx context.Context) error {
 			return nil
 		}
 		pause = min(2*pause, lastPause)
+		if err := o.repin(ctx); err != nil {
+			o.cfg.Logger.Warn("output cannot go on yet", "output", o.cfg.Name, "fault", err)
+		}
 	}
+}
+
+// good is how many frames the device has read.
+func (o *FPGAOutput) good() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sentOK
 }
 
 // stuckAfter is how long the device may take for a frame before the engine is started anew. A card that takes nothing for
@@ -220,6 +284,9 @@ func (o *FPGAOutput) attempt(ctx context.Context) error {
 			select {
 			case <-run.Done():
 				return
+			case <-o.revoked:
+				stop(fmt.Errorf("output slot: %w", tegra.ErrRevoked))
+				return
 			case <-tick.C:
 			}
 			o.mu.Lock()
@@ -236,7 +303,7 @@ func (o *FPGAOutput) attempt(ctx context.Context) error {
 	err := o.ring.Run(run)
 	stop(nil)
 	<-watched
-	if cause := context.Cause(run); errors.Is(cause, ErrStuck) {
+	if cause := context.Cause(run); ctx.Err() == nil && !errors.Is(cause, context.Canceled) {
 		err = both(cause, err)
 	}
 	return err
@@ -245,22 +312,34 @@ func (o *FPGAOutput) attempt(ctx context.Context) error {
 // Close unpins the slots of an output that does not run. A second Close does nothing.
 func (o *FPGAOutput) Close() error {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.done {
+	closed := o.done
+	o.done = true
+	o.mu.Unlock()
+	if closed {
 		return nil
 	}
-	o.done = true
-	err := o.ring.Close()
+	err := o.ring.Close() // it may still give slots back
 	if errors.Is(err, xdma.ErrBusy) {
 		err = errors.Join(err, o.ring.Abandon())
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	errs := []error{err}
-	for _, p := range o.pins {
-		errs = append(errs, p.Unpin())
+	for _, s := range o.slots {
+		errs = append(errs, except(s.pin.Unpin(), tegra.ErrRevoked))
 	}
+	o.cfg.Card.stopped(o)
 	for slot, f := range o.out { // of an engine that did not stop: unpinned, the device cannot read them any more
 		delete(o.out, slot)
 		o.queue.Fail(f, pipeline.DropSink)
 	}
 	return errors.Join(errs...)
+}
+
+// except is err, or nil when it wraps only.
+func except(err, only error) error {
+	if errors.Is(err, only) {
+		return nil
+	}
+	return err
 }

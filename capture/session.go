@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tegracast/fpga"
@@ -24,6 +25,7 @@ type session struct {
 	once    sync.Once     // closes it
 	failed  chan error    // credits could not be given
 	started bool          // the camera takes frames
+	taken   atomic.Uint64 // frames that the sensor has begun, as the watchdog saw last
 }
 
 func (c *FPGACamera) newSession(ctx context.Context) (*session, error) {
@@ -39,7 +41,7 @@ func (s *session) open(ctx context.Context) error {
 		return err
 	}
 	cfg, channel := &s.owner.cfg, s.camera.Info().Channel
-	device, err := cfg.Card.channel(ctx, fpga.C2H, channel)
+	device, err := cfg.Card.channel(ctx, s, fpga.C2H, channel)
 	if err != nil {
 		return err
 	}
@@ -88,7 +90,10 @@ func (s *session) pinEnded(why tegra.Reason) {
 	if why == tegra.ReasonUnpin {
 		return
 	}
-	s.once.Do(func() { close(s.revoked) })
+	s.once.Do(func() {
+		s.owner.cfg.Card.revoked(s)
+		close(s.revoked)
+	})
 }
 
 // lost says whether a slot's memory was taken away, with what was being written to it.
@@ -206,10 +211,11 @@ func (c *FPGACamera) fits(t fpga.Trailer) bool {
 func (s *session) close() error {
 	var errs []error
 	if s.camera != nil && s.started {
+		errs = append(errs, s.camera.Stop())
 		if n, err := s.camera.Counters(); err == nil {
 			s.owner.next = max(s.owner.next, n.Sequence)
 		}
-		errs = append(errs, s.camera.Stop())
+		s.owner.next = max(s.owner.next, s.taken.Load()) // of a device that was reset
 	}
 	if s.ring != nil {
 		stopped := s.ring.Stop()
@@ -220,8 +226,9 @@ func (s *session) close() error {
 		errs = append(errs, stopped, release())
 	}
 	for _, p := range s.pins {
-		errs = append(errs, p.Unpin())
+		errs = append(errs, except(p.Unpin(), tegra.ErrRevoked))
 	}
+	s.owner.cfg.Card.stopped(s)
 	s.owner.base += s.owner.next
 	s.owner.next = 0
 	return errors.Join(errs...)

@@ -42,6 +42,7 @@ const (
 type supervisor struct {
 	camera *FPGACamera
 	state  State
+	rested bool   // the watchdog has seen it idle in this session
 	seen   uint64 // frames when the watchdog looked last
 	taken  uint64 // the FPGA's count then
 }
@@ -66,18 +67,23 @@ func (s *supervisor) to(state State, why error) {
 func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	c := s.camera
 	s.to(Starting, nil)
-	good, attempts := time.Now(), 0 // since when there was no frame, and recoveries since then
+	var broken time.Time // since when nothing has been good
+	attempts := 0        // recoveries since then
 	for {
 		before := c.frames.Load()
+		s.rested = false
 		err := s.attempt(ctx, emit)
 		if ctx.Err() != nil {
-			s.to(Ended, nil)
-			return err
+			s.to(Ended, err)
+			return onlyBusy(err)
 		}
-		if c.frames.Load() > before {
-			good, attempts = time.Now(), 0
+		if c.frames.Load() > before || s.rested {
+			attempts = 0
 		}
-		if tried := time.Since(good); tried > c.cfg.GiveUp {
+		if attempts == 0 {
+			broken = time.Now()
+		}
+		if tried := time.Since(broken); tried > c.cfg.GiveUp {
 			s.to(Ended, err)
 			return fmt.Errorf("%w after %v and %d attempts: %w", ErrGivenUp, tried.Round(time.Millisecond), attempts, err)
 		}
@@ -94,6 +100,14 @@ func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error 
 		case <-ctx.Done():
 		}
 	}
+}
+
+// onlyBusy is what of an error matters at the end: an engine that does not stop. A device that has gone does no harm.
+func onlyBusy(err error) error {
+	if errors.Is(err, xdma.ErrBusy) {
+		return err
+	}
+	return nil
 }
 
 // restartable says whether stopping and starting the engine can mend what err names. Everything else, and what a
@@ -188,6 +202,7 @@ func (s *supervisor) watch(ctx context.Context, session *session) error {
 			s.to(Streaming, nil)
 		case verdict == Idle:
 			silent = 0
+			s.rested = true
 			s.to(Idle, nil)
 		default:
 			if silent++; silent >= 2 {
@@ -207,10 +222,12 @@ func (s *supervisor) look(session *session) (State, error) {
 	frames, taken := c.frames.Load(), n.Sequence
 	moved, sensed := frames != s.seen, taken != s.taken
 	s.seen, s.taken = frames, taken
+	session.taken.Store(taken)
+	inside := taken - uint64(n.Delivered) - uint64(n.Dropped) - uint64(n.Lost) // frames in the FPGA's memory, or on their way
 	switch {
 	case moved:
 		return Streaming, nil
-	case c.cfg.Triggered && !sensed:
+	case c.cfg.Triggered && !sensed && (inside == 0 || session.camera.Status()&fpga.StatusExposing != 0):
 		return Idle, nil
 	case c.pool.Leased() >= c.Slots():
 		return Idle, nil // the outputs hold all slots: theirs is the fault

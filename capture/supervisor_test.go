@@ -3,6 +3,7 @@ package capture
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +101,73 @@ func TestCameraRunsAgainAfterAFault(t *testing.T) {
 			if n := b.device.FaultCounts()[id]; n != 1 {
 				t.Errorf("%v happened %d times", id, n)
 			}
+		}
+	})
+}
+
+// Idleness is no part of a recovery: a camera that has waited for long gets its full time to recover.
+func TestIdleCameraRecoversFromAReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 64, 16, faultyRate)
+		c, err := NewFPGACamera(FPGAConfig{Card: b.card, Width: 64, Height: 16, Pixel: pipeline.RGGB10, Triggered: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var frames atomic.Int32
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- c.Run(ctx, func(f *pipeline.Frame) { frames.Add(1); f.Release() })
+		}()
+		time.Sleep(2 * time.Minute)
+		b.device.Reset()
+		time.Sleep(time.Second)
+		c.Trigger()
+		time.Sleep(time.Second)
+		if n := frames.Load(); n != 1 {
+			t.Errorf("%d frames after the reset", n)
+		}
+		// A hang in a triggered frame is seen, though triggers are far apart.
+		if err := b.device.Inject(model.F1); err != nil {
+			t.Fatal(err)
+		}
+		c.Trigger()
+		time.Sleep(time.Second)
+		c.Trigger()
+		time.Sleep(time.Second)
+		if n := frames.Load(); n != 2 {
+			t.Errorf("%d frames, want the one after the hang, too", n)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An engine that stays busy is left alone; once the device was reset, frames come again without a restart of the program.
+func TestStuckEngineComesBackAfterAReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 64, 16, faultyRate)
+		c := b.open(t, 4)
+		if err := b.device.Inject(model.F3); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.device.Inject(model.F8); err != nil { // the occasion to stop
+			t.Fatal(err)
+		}
+		time.AfterFunc(10*time.Second, b.device.Reset)
+		last := time.Now()
+		silence := time.Duration(0)
+		collect(t, c, 300, func(f *pipeline.Frame) {
+			silence, last = max(silence, time.Since(last)), time.Now()
+			f.Release()
+		})
+		if silence < 5*time.Second || silence > 14*time.Second {
+			t.Errorf("silent for %v, want about until the reset after 10 s", silence)
 		}
 	})
 }

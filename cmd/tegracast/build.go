@@ -12,6 +12,7 @@ import (
 	"tegracast/cudahost"
 	"tegracast/fpga"
 	"tegracast/fpga/model"
+	"tegracast/fpga/xdma"
 	"tegracast/pipeline"
 	"tegracast/pipeline/isp"
 	"tegracast/pipeline/rtp"
@@ -26,6 +27,7 @@ type appliance struct {
 	sources  map[string]pipeline.Source
 	devices  map[string]*modelDevice // by the name of the source
 	streams  []*stream
+	sinks    []func() error // of the outputs that pin memory; closed first
 	closers  []func() error // in the order of opening
 }
 
@@ -221,6 +223,8 @@ func (a *appliance) addOutput(d *document, i int) error {
 	}
 	if errors.Is(err, rtp.ErrConfig) || errors.Is(err, rtp.ErrFormat) {
 		return usageError{d.errorAt(path+".rtp", "%v", err)}
+	} else if errors.Is(err, xdma.ErrChannel) {
+		return usageError{d.errorAt(path+".fpga.channel", "%v", err)}
 	} else if err != nil {
 		return fmt.Errorf("output %s: %w", c.Name, err)
 	}
@@ -254,7 +258,7 @@ func (a *appliance) fpgaSink(c *OutputConfig, own pipeline.Format) (pipeline.Sin
 	if err != nil {
 		return nil, err
 	}
-	a.closers = append(a.closers, sink.Close)
+	a.sinks = append(a.sinks, sink.Close)
 	return sink, nil
 }
 
@@ -274,6 +278,9 @@ func (a *appliance) origin(d *document, c *OutputConfig) pipeline.Source {
 // Close gives back what was opened, last first. The graph must not run.
 func (a *appliance) Close() error {
 	var errs []error
+	for _, s := range a.sinks { // they have pinned the graph's slots
+		errs = append(errs, s())
+	}
 	if a.graph != nil {
 		errs = append(errs, a.graph.Close())
 	}

@@ -102,13 +102,13 @@ func (a *appliance) serve(ctx context.Context, dir string) error {
 	stop()
 	<-shown
 	if err != nil {
-		return errors.Join(err, a.dump(dir))
+		err = errors.Join(err, a.dump(dir))
 	}
 	summary(a.env.out, a.graph.Stats())
 	destinations(a.env.out, a.streams)
 	a.received()
 	fmt.Fprintf(a.env.out, "cpu: %.1f s in %.1f s\n", (cpuTime() - cpu).Seconds(), time.Since(began).Seconds())
-	return nil
+	return err
 }
 
 // received tells what the cards in software got by the fpga outputs.

@@ -36,6 +36,10 @@ type camera struct {
 	nfull   int
 	lent    *frameBuffer // the engine reads it
 	packet               // that of full[0]
+
+	unclosed bool            // a frame has left whole without ending its packet (F8)
+	closing  bool            // the end of that packet was asked for
+	pad      [BeatBytes]byte // with which it is sent
 }
 
 // packet is how far a frame has left.
@@ -251,11 +255,15 @@ func (c *camera) reset() {
 	c.runs++
 	c.flush(0)
 	c.cameraRegisters, c.packet = resetCameraRegisters(c.sensor.Config()), packet{}
+	c.unclosed, c.closing = false, false
 	c.stop()
 }
 
 // next implements streamSource. A forced end of packet is one last beat.
 func (c *camera) next(n int) (p []byte, eop bool) {
+	if c.closing && n > 0 {
+		return c.pad[:min(n, BeatBytes)], true
+	}
 	if c.nfull == 0 || n == 0 {
 		return nil, false
 	}
@@ -304,6 +312,10 @@ func (c *camera) length() int {
 
 // taken implements streamSource.
 func (c *camera) taken(n int) {
+	if c.closing {
+		c.unclosed, c.closing = n == 0, n == 0
+		return
+	}
 	c.lent = nil
 	if n == 0 {
 		c.empty = false
@@ -323,6 +335,7 @@ func (c *camera) taken(n int) {
 	default:
 		c.drop()
 	}
+	c.unclosed = whole && c.unended
 	c.full[0].used = false
 	c.nfull--
 	copy(c.full[:], c.full[1:])

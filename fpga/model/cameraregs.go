@@ -54,7 +54,7 @@ func (c *camera) status() fpga.CameraStatus {
 	}{
 		{c.running, fpga.StatusRunning},
 		{c.exposing && !c.d.clock.Now().Before(c.begin), fpga.StatusExposing},
-		{c.open, fpga.StatusPacketOpen},
+		{c.open || c.unclosed, fpga.StatusPacketOpen},
 		{c.configError(), fpga.StatusConfigError},
 		{c.host.control&bitRun != 0, fpga.StatusHostReady},
 	} {
@@ -194,8 +194,8 @@ func (c *camera) command(v uint32) {
 	if v&fpga.CommandTrigger != 0 {
 		c.trigger(c.d.clock.Now())
 	}
-	if v&fpga.CommandForceEOP != 0 && c.open {
-		c.forced = true
+	if v&fpga.CommandForceEOP != 0 && (c.open || c.unclosed) {
+		c.forced, c.closing = c.open, !c.open
 		c.events |= uint32(fpga.EventForcedEOP)
 		c.host.kick()
 	}

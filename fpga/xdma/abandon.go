@@ -3,8 +3,8 @@ package xdma
 import "errors"
 
 // Abandon frees a ring whose engine does not stop. It is for devices behind an IOMMU alone: closing coherent memory
-// unmaps it there, so that whatever the engine still does ends in a fault of the IOMMU. The channel stays busy for good,
-// as far as this Device knows.
+// unmaps it there, so that whatever the engine still does ends in a fault of the IOMMU. The channel can be taken again as
+// soon as it is not busy any more.
 func (r *Ring) Abandon() error { return r.feed.abandon() }
 
 // Abandon is Ring.Abandon for the other direction. Slots that are with the device are not given back.
@@ -18,5 +18,12 @@ func (f *feed) abandon() error {
 		errs = append(errs, s.memory.Close())
 	}
 	f.slots, f.frames = nil, nil
-	return errors.Join(append(errs, f.memory.Close())...)
+	errs = append(errs, f.memory.Close())
+	// Whoever takes the channel next finds out whether it is still busy.
+	if f.state != idle {
+		f.state = idle
+		f.c.dirty.Store(true)
+		f.c.release()
+	}
+	return errors.Join(errs...)
 }

@@ -332,6 +332,9 @@ func TestAbandon(t *testing.T) {
 		if err := s.Abandon(); err != nil {
 			t.Error(err)
 		}
+		if err := p.device.Recover(t.Context(), fpga.H2C, 0); !errors.Is(err, ErrBusy) {
+			t.Errorf("recover while it is busy: %v", err)
+		}
 		p.tap.on(nil, nil)
 		if err := s.Send(t.Context(), 0, make([]byte, 128)); !errors.Is(err, ErrStopped) {
 			t.Errorf("send: %v", err)
@@ -339,8 +342,8 @@ func TestAbandon(t *testing.T) {
 		if err := s.Drain(t.Context()); err != nil {
 			t.Errorf("drain: %v", err)
 		}
-		if err := p.device.Recover(t.Context(), fpga.H2C, 0); !errors.Is(err, ErrBusy) {
-			t.Errorf("recover: %v", err)
+		if err := p.device.Recover(t.Context(), fpga.H2C, 0); err != nil {
+			t.Errorf("recover when it is not busy any more: %v", err)
 		}
 		_ = s.Close() // whatever it says, it does not panic
 	})
