@@ -15,3 +15,14 @@ func TAIOffset() (offset time.Duration, ok bool) {
 	}
 	return time.Duration(t.Tai) * time.Second, true
 }
+
+// TAI is At on the scale of International Atomic Time, as PTP has it: the wall clock of the returned time reads TAI. ok is
+// false before the first Update, and while the kernel does not know the offset.
+func (c *Clock) TAI(ticks uint64) (t time.Time, uncertainty time.Duration, ok bool) {
+	offset, known := TAIOffset()
+	t, uncertainty = c.At(ticks)
+	if !known || t.IsZero() {
+		return time.Time{}, 0, false
+	}
+	return t.Add(offset), uncertainty, true
+}

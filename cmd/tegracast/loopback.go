@@ -216,7 +216,11 @@ func (c *copier) Close() error {
 	for i := range c.lanes {
 		l := &c.lanes[i]
 		for _, t := range l.transfers {
-			errs = append(errs, t.Close())
+			err := t.Close()
+			if errors.Is(err, xdma.ErrBusy) { // what it still does ends in the IOMMU
+				err = errors.Join(err, t.Abandon())
+			}
+			errs = append(errs, err)
 		}
 	}
 	for _, s := range []*capture.Surface{c.src, c.dst} {

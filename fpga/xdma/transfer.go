@@ -139,3 +139,9 @@ func (t *Transfer) Close() error {
 	}
 	return t.memory.Close()
 }
+
+// Abandon frees the descriptors of a transfer whose engine does not stop, as Ring.Abandon does and with its conditions.
+func (t *Transfer) Abandon() error {
+	t.stuck.Store(false)
+	return t.memory.Close()
+}
