@@ -31,7 +31,7 @@ run: build ## stream the test chart to this machine; prints how to watch (stop w
 	$(BIN) serve --sdp-dir run
 
 check: setup build lint ## the quick round: build, lint, tests without the race detector
-	go test ./...
+	go test -p 1 ./...
 
 test: setup lint ## everything: lint, tests with the race detector, the long runs in virtual time without it
 	go test -race -p 1 -timeout 15m $(UNITS)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,7 +30,9 @@ outputs:
 
 // ffmpeg and GStreamer receive both streams from their SDP files: the raw frames are those of the isp to the byte, the
 // JPEGs are the isp's pictures at 35 dB or better.
-func TestPeers(t *testing.T) {
+func TestPeers(t *testing.T) { quiet(t, peersReceive) }
+
+func peersReceive(t *testing.T) error {
 	const width, height, frames = 480, 272, 230 // after 240 frames the picture comes back
 	dir := t.TempDir()
 	p := ports(t, 4)
@@ -61,14 +64,16 @@ func TestPeers(t *testing.T) {
 		peer.need(t, 40*time.Second)
 	}
 	serve.stop(t)
+	var errs []error
 	for _, name := range []string{"raw-ffmpeg", "raw-gst"} {
-		checkRaw(t, name, split(t, file(name), len(uyvy[0])), uyvy)
+		errs = append(errs, checkRaw(t, name, split(t, file(name), len(uyvy[0])), uyvy))
 	}
 	for _, name := range []string{"jpeg-ffmpeg", "jpeg-gst"} {
 		// RFC 2435 §3.1.6 counts the height in blocks of 8: receivers see lines that the picture does not have.
 		const received = (height/2 + 7) / 8 * 8
-		checkJPEG(t, name, split(t, file(name), width/2*received*3/2), i420, width/2*height/2)
+		errs = append(errs, checkJPEG(t, name, split(t, file(name), width/2*received*3/2), i420, width/2*height/2))
 	}
+	return errors.Join(errs...)
 }
 
 // retarget writes an SDP file for another port.
@@ -86,10 +91,10 @@ func retarget(t *testing.T, from, to string, port, other int) {
 
 // checkRaw finds every received frame among those that the sensor has made, in order. The first one may have begun
 // before the peer listened.
-func checkRaw(t *testing.T, name string, got, made [][]byte) {
+func checkRaw(t *testing.T, name string, got, made [][]byte) (err error) {
 	t.Helper()
 	if len(got) < 40 {
-		t.Errorf("%s: %d frames, want 40", name, len(got))
+		err = fmt.Errorf("%s: %d frames, want 40", name, len(got))
 	}
 	next := 0
 	for i, g := range got {
@@ -101,16 +106,17 @@ func checkRaw(t *testing.T, name string, got, made [][]byte) {
 		case n < len(made):
 			next = n + 1
 		case i > 0:
-			t.Errorf("%s: frame %d is not the isp's picture of any sensor frame after %d", name, i, next-1)
+			err = fmt.Errorf("%s: frame %d is not the isp's picture of any sensor frame after %d", name, i, next-1)
 		}
 	}
 	t.Logf("%s: %d frames, the last is sensor frame %d", name, len(got), next-1)
+	return err
 }
 
-func checkJPEG(t *testing.T, name string, got, made [][]byte, luma int) {
+func checkJPEG(t *testing.T, name string, got, made [][]byte, luma int) (err error) {
 	t.Helper()
 	if len(got) < 12 {
-		t.Errorf("%s: %d frames, want 12", name, len(got))
+		err = fmt.Errorf("%s: %d frames, want 12", name, len(got))
 	}
 	next, worst := 0, 1000.0
 	for i, g := range got {
@@ -121,10 +127,11 @@ func checkJPEG(t *testing.T, name string, got, made [][]byte, luma int) {
 			}
 		}
 		if best < 35 && i > 0 {
-			t.Errorf("%s: frame %d: luma PSNR %.1f dB against sensor frame %d, want more than 35", name, i, best, at)
+			err = fmt.Errorf("%s: frame %d: luma PSNR %.1f dB against sensor frame %d, want more than 35", name, i, best, at)
 		}
 		next = at + 1
 		worst = min(worst, best)
 	}
 	t.Logf("%s: %d frames, worst luma PSNR %.1f dB", name, len(got), worst)
+	return err
 }
