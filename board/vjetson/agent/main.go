@@ -1,0 +1,183 @@
+// Command agent runs inside the virtual Jetson and does what the harness asks over a virtio-serial port: commands,
+// files in and out. As PID 1 of the small root it also mounts what a Linux system has, loads the modules of /modules
+// in their order.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"tegracast/board/vjetson/channel"
+)
+
+// portName is the virtio-serial port's name, as the harness gives it to QEMU.
+const portName = "tegracast.agent"
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "agent:", err)
+		if os.Getpid() == 1 {
+			powerOff()
+		}
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	if os.Getpid() == 1 {
+		if err := prepareRoot(); err != nil {
+			return err
+		}
+	}
+	port, err := openPort()
+	if err != nil {
+		return err
+	}
+	defer port.Close()
+	a := &agent{conn: channel.New(port), jobs: make(map[uint32]*job)}
+	if err := a.conn.Send(channel.Hello, 0, nil); err != nil {
+		return err
+	}
+	return a.serve()
+}
+
+// openPort opens the harness's port when the driver has found it.
+func openPort() (*os.File, error) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if b, err := os.ReadFile(name); err == nil && string(b) == portName+"\n" {
+				return os.OpenFile("/dev/"+filepath.Base(filepath.Dir(name)), os.O_RDWR, 0)
+			}
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("no virtio-serial port %s", portName)
+		}
+	}
+}
+
+type agent struct {
+	conn *channel.Conn
+	jobs map[uint32]*job // of serve alone
+}
+
+// job is what serve knows of a running one.
+type job struct {
+	in   *io.PipeWriter // write
+	kill chan struct{}  // run: closed by Kill
+	done chan struct{}  // closed when the job has ended
+}
+
+// serve takes frames until the port fails. Jobs run beside it; only a write's data can hold it up, until the disk has
+// taken them.
+func (a *agent) serve() error {
+	for {
+		f, err := a.conn.Receive()
+		if err != nil {
+			return fmt.Errorf("port: %w", err)
+		}
+		a.forget()
+		j := a.jobs[f.ID]
+		switch {
+		case f.Kind == channel.Request:
+			a.start(f)
+		case j == nil: // it has ended
+		case f.Kind == channel.Kill && j.kill != nil:
+			close(j.kill)
+			j.kill = nil
+		case f.Kind == channel.Data && j.in != nil:
+			_, _ = j.in.Write(f.Payload) // an error is that of a job that has ended, which has said why
+		case (f.Kind == channel.Eof || f.Kind == channel.Kill) && j.in != nil:
+			var err error
+			if f.Kind == channel.Kill {
+				err = io.ErrUnexpectedEOF
+			}
+			j.in.CloseWithError(err)
+		}
+	}
+}
+
+// forget drops the jobs that have ended.
+func (a *agent) forget() {
+	for id, j := range a.jobs {
+		select {
+		case <-j.done:
+			delete(a.jobs, id)
+		default:
+		}
+	}
+}
+
+func (a *agent) start(f channel.Frame) {
+	var req channel.Job
+	if err := json.Unmarshal(f.Payload, &req); err != nil {
+		a.end(f.ID, 0, err)
+		return
+	}
+	j := &job{done: make(chan struct{})}
+	a.jobs[f.ID] = j
+	var do func() (int, error)
+	switch req.Op {
+	case channel.OpRun:
+		j.kill = make(chan struct{})
+		kill := j.kill
+		do = func() (int, error) { return a.command(f.ID, req.Argv, kill) }
+	case channel.OpWrite:
+		r, w := io.Pipe()
+		j.in = w
+		do = func() (int, error) {
+			err := writeFile(req.Path, os.FileMode(req.Mode), r)
+			r.CloseWithError(io.ErrClosedPipe)
+			return 0, err
+		}
+	case channel.OpRead:
+		do = func() (int, error) { return 0, readFile(req.Path, a.conn.Writer(channel.Stdout, f.ID)) }
+	default:
+		do = func() (int, error) { return 0, fmt.Errorf("unknown operation %q", req.Op) }
+	}
+	go func() {
+		status, err := do()
+		close(j.done)
+		a.end(f.ID, status, err)
+	}()
+}
+
+func (a *agent) end(id uint32, status int, err error) {
+	e := channel.Ending{Status: status}
+	if err != nil {
+		e.Error = err.Error()
+	}
+	_ = a.conn.SendJSON(channel.Exit, id, e) // a port that is gone ends serve
+}
+
+func writeFile(path string, mode os.FileMode, r io.Reader) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	if e := f.Chmod(mode); err == nil {
+		err = e
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+func readFile(path string, w io.Writer) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.CopyBuffer(w, f, make([]byte, channel.Piece))
+	return err
+}

@@ -1,0 +1,147 @@
+// Package channel is what the virtual Jetson's harness and the agent inside the machine say to each other over a
+// virtio-serial port: frames of many jobs on one byte stream, a few kinds only.
+//
+// A job begins with a Request from the harness. For OpWrite the harness sends the file in Data frames and then Eof. The
+// agent sends Stdout (also a read file's bytes) and Stderr frames and ends every job with one Exit. Kill ends a
+// running command. The agent's first frame is a Hello.
+package channel
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// Kind is what a frame carries.
+type Kind uint8
+
+const (
+	Hello   Kind = iota + 1 // agent: the channel is open
+	Request                 // harness: JSON of a Job
+	Data                    // harness: bytes of the file to write
+	Eof                     // harness: the file is complete
+	Kill                    // harness: end the command
+	Stdout                  // agent: bytes
+	Stderr                  // agent: bytes
+	Exit                    // agent: JSON of an Ending
+	kinds
+)
+
+// MaxPayload is the most that one frame carries, in bytes; Piece is what senders of bulk data use.
+const (
+	MaxPayload = 1 << 20
+	Piece      = 64 << 10
+	header     = 9
+)
+
+// ErrFrame is that of bytes that are no frame: the two ends have lost each other.
+var ErrFrame = errors.New("channel: not a frame")
+
+// Frame is one message of job ID.
+type Frame struct {
+	Kind    Kind
+	ID      uint32
+	Payload []byte
+}
+
+// Op is what a job does.
+type Op string
+
+const (
+	OpRun   Op = "run"   // a command
+	OpWrite Op = "write" // a file from Data frames
+	OpRead  Op = "read"  // a file to Stdout frames
+)
+
+// Job is a request.
+type Job struct {
+	Op   Op
+	Argv []string `json:",omitempty"` // run
+	Path string   `json:",omitempty"` // write, read
+	Mode uint32   `json:",omitempty"` // write: permission bits
+}
+
+// Ending is how a job ended. Status is the command's exit status, 128 plus the signal's number when a signal ended
+// it; Error says why the job could not be done at all.
+type Ending struct {
+	Status int
+	Error  string `json:",omitempty"`
+}
+
+// Conn sends and receives frames. Send may be called concurrently, Receive by one goroutine.
+type Conn struct {
+	rw   io.ReadWriter
+	mu   sync.Mutex
+	head [header]byte
+}
+
+// New speaks over rw.
+func New(rw io.ReadWriter) *Conn { return &Conn{rw: rw} }
+
+// Send writes one frame.
+func (c *Conn) Send(kind Kind, id uint32, payload []byte) error {
+	if len(payload) > MaxPayload {
+		return fmt.Errorf("channel: payload of %d bytes, at most %d", len(payload), MaxPayload)
+	}
+	b := make([]byte, header, header+len(payload))
+	binary.LittleEndian.PutUint32(b, uint32(len(payload)))
+	binary.LittleEndian.PutUint32(b[4:], id)
+	b[8] = byte(kind)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err := c.rw.Write(append(b, payload...))
+	return err
+}
+
+// SendJSON writes one frame with v's JSON.
+func (c *Conn) SendJSON(kind Kind, id uint32, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return c.Send(kind, id, b)
+}
+
+// Receive returns the next frame, io.EOF at a clean end, ErrFrame for anything else than a frame.
+func (c *Conn) Receive() (Frame, error) {
+	if _, err := io.ReadFull(c.rw, c.head[:]); err != nil {
+		return Frame{}, err
+	}
+	n := binary.LittleEndian.Uint32(c.head[:])
+	f := Frame{Kind: Kind(c.head[8]), ID: binary.LittleEndian.Uint32(c.head[4:])}
+	if n > MaxPayload || f.Kind == 0 || f.Kind >= kinds {
+		return Frame{}, fmt.Errorf("%w: kind %d, %d bytes", ErrFrame, f.Kind, n)
+	}
+	f.Payload = make([]byte, n)
+	if _, err := io.ReadFull(c.rw, f.Payload); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return Frame{}, err
+	}
+	return f, nil
+}
+
+// Writer sends what is written to it as frames of one kind and job.
+func (c *Conn) Writer(kind Kind, id uint32) io.Writer { return &writer{c: c, kind: kind, id: id} }
+
+type writer struct {
+	c    *Conn
+	kind Kind
+	id   uint32
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	n := 0
+	for n < len(p) {
+		piece := p[n:min(n+Piece, len(p))]
+		if err := w.c.Send(w.kind, w.id, piece); err != nil {
+			return n, err
+		}
+		n += len(piece)
+	}
+	return n, nil
+}

@@ -1,0 +1,83 @@
+// Package vjetson is the virtual Jetson: an arm64 machine under QEMU with Debian's stock kernel, an SMMU and PCI
+// Express, driven from Go. It stands in for the board in tests and for trying tegracast out.
+//
+// Start boots a machine, Run and CopyIn work in it, every kernel fault that was not expected is an error of Close, and
+// Close leaves no process, socket or file. Tests use StartTest. docs/vjetson.md explains it.
+package vjetson
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path"
+	"time"
+)
+
+// Errors that say what became of a machine; each comes wrapped with the details and the end of the kernel log.
+var (
+	ErrMissing = errors.New("vjetson: missing on this machine") // a program or file, with the Debian package
+	ErrBoot    = errors.New("vjetson: the machine did not boot")
+	ErrHung    = errors.New("vjetson: the machine does not answer")
+	ErrPanic   = errors.New("vjetson: the kernel panicked")
+	ErrEnded   = errors.New("vjetson: the machine has ended")
+	ErrFault   = errors.New("vjetson: the kernel reported faults")
+)
+
+const (
+	defaultMemory      = 512 // MiB
+	defaultCPUs        = 2
+	defaultBootTimeout = 90 * time.Second
+	defaultRunTimeout  = 60 * time.Second
+)
+
+// Config is a machine. The zero value is a bare one with the small root.
+type Config struct {
+	Kernel Kernel // zero is what Fetch finds for arm64
+
+	Memory int // MiB, default 512
+	CPUs   int // default 2
+
+	Edu  bool  // QEMU's edu device (1234:11e8) on a hot-plug port, everything behind an SMMUv3
+	Card *Card // the FPGA model as a process outside, reached by ivshmem (1af4:1110) on a hot-plug port; no SMMU
+
+	Modules []string          // modules of Debian's kernel that are loaded at boot, with what they need
+	Files   map[string]string // further files of the root: path inside → path on this host
+	Append  string            // more for the kernel's command line
+
+	BootTimeout time.Duration // default 90 s
+
+	Log     *slog.Logger // progress of fetching; default slog.Default
+	Console io.Writer    // gets the serial console too
+}
+
+func (c *Config) check() error {
+	if c.Memory == 0 {
+		c.Memory = defaultMemory
+	}
+	if c.CPUs == 0 {
+		c.CPUs = defaultCPUs
+	}
+	if c.BootTimeout == 0 {
+		c.BootTimeout = defaultBootTimeout
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	switch {
+	case c.Memory < 128 || c.Memory > 16<<10:
+		return fmt.Errorf("vjetson: %d MiB of memory, want 128 to %d", c.Memory, 16<<10)
+	case c.CPUs < 1 || c.CPUs > 8:
+		return fmt.Errorf("vjetson: %d CPUs, want 1 to 8", c.CPUs)
+	case c.BootTimeout < 0:
+		return fmt.Errorf("vjetson: boot timeout of %v", c.BootTimeout)
+	case c.Edu && c.Card != nil:
+		return errors.New("vjetson: edu stands behind an SMMU, the card must not: ask for one of them")
+	}
+	for to := range c.Files {
+		if !path.IsAbs(to) || path.Clean(to) != to {
+			return fmt.Errorf("vjetson: file %q: want a clean absolute path inside the machine", to)
+		}
+	}
+	return c.Card.check()
+}

@@ -1,0 +1,74 @@
+package vjetson
+
+import (
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// probeModule builds the probe for the machine's kernel.
+func probeModule(t *testing.T) (Kernel, string) {
+	t.Helper()
+	k, err := Fetch(t.Context(), "arm64", slog.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "probe")
+	if err := BuildModule(t.Context(), k, "testdata/probe", dir); err != nil {
+		t.Fatal(err)
+	}
+	return k, filepath.Join(dir, "vjetson_probe.ko")
+}
+
+const eduPath = "/sys/bus/pci/drivers/vjetson_probe_edu/0000:01:00.0/"
+
+func TestEdu(t *testing.T) {
+	k, probe := probeModule(t)
+	m := StartTest(t, Config{Kernel: k, Edu: true})
+	ctx := t.Context()
+	if err := m.LoadModule(ctx, probe); err != nil {
+		t.Fatal(err)
+	}
+	shell := func(line, want string) {
+		t.Helper()
+		if out, err := m.Shell(ctx, line); err != nil || out != want {
+			t.Errorf("%s: %q %v, want %q", line, out, err, want)
+		}
+	}
+	t.Run("through the SMMU", func(t *testing.T) {
+		shell("cat /sys/bus/pci/devices/0000:01:00.0/iommu_group/type", "DMA\n")
+		shell("ls /sys/bus/pci/devices/0000:01:00.0/msi_irqs | wc -l", "1\n")
+		shell("for i in 1 2 3; do echo 1 > "+eduPath+"transfer || exit 1; done; cat "+eduPath+"counts", "3 6\n")
+	})
+	t.Run("hot-unplug and plug", func(t *testing.T) {
+		if err := m.HotUnplug(ctx, "edu"); err != nil {
+			t.Fatal(err)
+		}
+		shell("ls /sys/bus/pci/drivers/vjetson_probe_edu | grep -c 0000 || true", "0\n")
+		ready, err := m.Expect("vjetson_probe_edu 0000:01:00.0: edu 0x.* ready")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.HotPlugEdu(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ready.Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+		// The attributes come after the driver's own message.
+		shell("until [ -e "+eduPath+"counts ]; do usleep 10000; done; echo 1 > "+eduPath+"transfer && cat "+eduPath+"counts", "1 2\n")
+	})
+	t.Run("unmapped address", func(t *testing.T) {
+		event, err := m.Expect(`arm-smmu-v3 .*event 0x10 received`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shell("echo 1 > "+eduPath+"unmapped && echo done", "done\n")
+		if line, err := event.Wait(ctx); err != nil || !strings.Contains(line, "event 0x10") {
+			t.Errorf("%q %v", line, err)
+		}
+		shell("echo 1 > "+eduPath+"transfer && echo right", "right\n")
+		shell("rmmod vjetson_probe && echo gone", "gone\n")
+	})
+}

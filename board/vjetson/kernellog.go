@@ -1,0 +1,153 @@
+package vjetson
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+const (
+	maxLine  = 4 << 10 // bytes of a line that are kept
+	maxLines = 20_000  // lines that are kept
+	tailSize = 15      // lines that an error shows
+)
+
+// faults are the reports of a kernel that is in trouble (Linux 6.1): oopses, WARN and BUG, slub's checks, SMMU events.
+var faults = regexp.MustCompile(strings.Join([]string{
+	`Kernel panic - not syncing`, `Unable to handle kernel`, `Internal error: `, `\bOops\b`, `general protection fault`,
+	`\bBUG[: ]`, `\bWARNING: `, `kernel BUG at`, `Object already free`, `Object padding`, `refcount_t: `, `list_(add|del) corruption`,
+	`Bad page state`, `arm-smmu-v3 .*\bevent 0x`, `DMAR: .*fault`, `AMD-Vi: Event logged`, `INFO: task .* blocked for more`,
+	`(EXT4-fs|Buffer I/O) error`, `Out of memory: `,
+}, "|"))
+
+var panicLine = regexp.MustCompile(`Kernel panic - not syncing`)
+
+// kernelLog takes a console's bytes and finds faults in its lines.
+type kernelLog struct {
+	also io.Writer // nil for none
+
+	mu       sync.Mutex
+	part     []byte // of the line that has no end yet
+	lines    []string
+	dropped  int // lines before lines[0]
+	faults   []string
+	expected []*Expectation
+	panicked chan struct{} // closed at a panic
+}
+
+func newKernelLog(also io.Writer) *kernelLog {
+	return &kernelLog{also: also, panicked: make(chan struct{})}
+}
+
+// Write implements io.Writer and never fails.
+func (l *kernelLog) Write(p []byte) (int, error) {
+	if l.also != nil {
+		_, _ = l.also.Write(p) // the machine goes on without its onlooker
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for rest := p; len(rest) > 0; {
+		line, after, whole := bytes.Cut(rest, []byte{'\n'})
+		l.part = append(l.part, line[:min(len(line), maxLine-len(l.part))]...)
+		if rest = after; whole {
+			l.line(strings.TrimRight(string(l.part), "\r"))
+			l.part = l.part[:0]
+		}
+	}
+	return len(p), nil
+}
+
+func (l *kernelLog) line(s string) {
+	if len(l.lines) == maxLines {
+		n := copy(l.lines, l.lines[maxLines/2:])
+		l.lines, l.dropped = l.lines[:n], l.dropped+maxLines-n
+	}
+	l.lines = append(l.lines, s)
+	expected := false
+	for _, e := range l.expected {
+		expected = e.see(s) || expected
+	}
+	if panicLine.MatchString(s) {
+		select {
+		case <-l.panicked:
+		default:
+			close(l.panicked)
+		}
+	}
+	if !expected && faults.MatchString(s) && len(l.faults) < maxLines {
+		l.faults = append(l.faults, s)
+	}
+}
+
+// tail is the end of the log for an error.
+func (l *kernelLog) tail() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.lines[max(0, len(l.lines)-tailSize):]
+	if len(l.part) > 0 {
+		t = append(t[:len(t):len(t)], string(l.part))
+	}
+	if len(t) == 0 {
+		return "the console said nothing"
+	}
+	return "the console said:\n\t" + strings.Join(t, "\n\t")
+}
+
+// all returns the lines so far.
+func (l *kernelLog) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string(nil), l.lines...)
+}
+
+// found returns the faults that nobody expected.
+func (l *kernelLog) found() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string(nil), l.faults...)
+}
+
+// An Expectation is a pattern of kernel log lines that the test provokes: they are no faults.
+type Expectation struct {
+	pattern *regexp.Regexp
+	once    sync.Once
+	seen    chan struct{}
+	first   string
+}
+
+func (l *kernelLog) expect(pattern string) (*Expectation, error) {
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("vjetson: expected kernel log line: %w", err)
+	}
+	e := &Expectation{pattern: re, seen: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expected = append(l.expected, e)
+	return e, nil
+}
+
+func (e *Expectation) see(line string) bool {
+	if !e.pattern.MatchString(line) {
+		return false
+	}
+	e.once.Do(func() {
+		e.first = line
+		close(e.seen)
+	})
+	return true
+}
+
+// Wait returns the first line that matches, when it has come.
+func (e *Expectation) Wait(ctx context.Context) (string, error) {
+	select {
+	case <-e.seen:
+		return e.first, nil
+	case <-ctx.Done():
+		return "", fmt.Errorf("vjetson: no kernel log line matches %q: %w", e.pattern, context.Cause(ctx))
+	}
+}

@@ -1,0 +1,89 @@
+package vjetson
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+)
+
+// modules are the kernel's loadable modules by name.
+type modules map[string]string
+
+// modules lists the files of the kernel's package. Names have underscores, as modinfo and lsmod print them.
+func (k Kernel) modules() (modules, error) {
+	m := make(modules)
+	err := filepath.WalkDir(filepath.Join(k.Dir, "lib/modules", k.Release, "kernel"), func(path string, e fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".ko") {
+			m[moduleName(path)] = path
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("vjetson: modules: %w", err)
+	}
+	return m, nil
+}
+
+func moduleName(path string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(filepath.Base(path), ".ko"), "-", "_")
+}
+
+// order returns the files to load for the named modules, each after those it depends on.
+func (m modules) order(names ...string) ([]string, error) {
+	var files []string
+	done := make(map[string]bool)
+	var add func(name string) error
+	add = func(name string) error {
+		if done[name] {
+			return nil
+		}
+		done[name] = true
+		path, ok := m[name]
+		if !ok {
+			return fmt.Errorf("vjetson: the kernel has no module %s", name)
+		}
+		deps, err := dependencies(path)
+		if err != nil {
+			return err
+		}
+		for _, d := range deps {
+			if err := add(d); err != nil {
+				return fmt.Errorf("%w (needed by %s)", err, name)
+			}
+		}
+		files = append(files, path)
+		return nil
+	}
+	for _, n := range names {
+		if err := add(n); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// dependencies reads the names that a module's .modinfo section gives as "depends=a,b".
+func dependencies(path string) ([]string, error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("vjetson: module %s: %w", path, err)
+	}
+	defer f.Close()
+	info := f.Section(".modinfo")
+	if info == nil {
+		return nil, fmt.Errorf("vjetson: %s is no kernel module: it has no .modinfo", path)
+	}
+	b, err := info.Data()
+	if err != nil {
+		return nil, fmt.Errorf("vjetson: module %s: %w", path, err)
+	}
+	for entry := range bytes.SplitSeq(b, []byte{0}) {
+		if list, ok := strings.CutPrefix(string(entry), "depends="); ok && list != "" {
+			return strings.Split(strings.ReplaceAll(list, "-", "_"), ","), nil
+		}
+	}
+	return nil, nil
+}

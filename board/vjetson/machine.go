@@ -1,0 +1,265 @@
+package vjetson
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"tegracast/board/vjetson/channel"
+)
+
+// Machine is a running machine. Its methods may be called concurrently.
+type Machine struct {
+	cfg  Config
+	log  *kernelLog
+	qemu *exec.Cmd
+	said *tailBuffer // QEMU's own complaints
+	qmp  *qmp
+	port net.Conn
+	jobs *jobs
+	card *cardSlot // nil without a card
+
+	ended   chan struct{} // closed when QEMU has gone
+	exitErr error         // of QEMU; read after ended
+
+	closing   sync.Once
+	closeErr  error
+	cutOff    sync.Once
+	wanted    chan struct{} // closed when the end of the machine is what the caller wants
+	agentDone chan struct{} // closed when the agent's port has been read to its end
+}
+
+// Start boots a machine and returns it when its agent answers. It fails with ErrMissing, ErrBoot or ErrPanic, or when
+// ctx ends first, and leaves nothing then. The machine does not end with ctx: Close ends it.
+func Start(ctx context.Context, cfg Config) (*Machine, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if err := needTools(map[string]string{"qemu-system-aarch64": "qemu-system-arm", "go": "golang-go"}); err != nil {
+		return nil, err
+	}
+	if cfg.Kernel.Dir == "" {
+		k, err := Fetch(ctx, "arm64", cfg.Log)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Kernel = k
+	}
+	kernel, err := os.Open(cfg.Kernel.Image())
+	if err != nil {
+		return nil, fmt.Errorf("%w: kernel: %w (remove its folder from the cache to fetch it again)", ErrMissing, err)
+	}
+	defer kernel.Close()
+	root, err := smallRoot(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	m := &Machine{
+		cfg: cfg, log: newKernelLog(cfg.Console), said: &tailBuffer{}, ended: make(chan struct{}),
+		wanted: make(chan struct{}), agentDone: make(chan struct{}),
+	}
+	if err := m.launch(ctx, kernel, root); err != nil {
+		return nil, err
+	}
+	if err := m.boot(ctx); err != nil {
+		_ = m.end()
+		return nil, err
+	}
+	return m, nil
+}
+
+// boot waits for the agent and starts the card.
+func (m *Machine) boot(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, m.cfg.BootTimeout, fmt.Errorf("not within %v", m.cfg.BootTimeout))
+	defer cancel()
+	if err := m.qmp.do(ctx, "qmp_capabilities", nil); err != nil {
+		return m.bootError(err)
+	}
+	select {
+	case <-m.jobs.hello:
+	case <-m.log.panicked:
+		_ = m.awaitEnd(ctx)
+		return fmt.Errorf("%w during boot: %s", ErrPanic, m.log.tail())
+	case <-m.ended:
+		return m.bootError(m.exitErr)
+	case <-ctx.Done():
+		return m.bootError(context.Cause(ctx))
+	}
+	return nil
+}
+
+func (m *Machine) bootError(why error) error {
+	select {
+	case <-m.log.panicked:
+		return fmt.Errorf("%w during boot: %s", ErrPanic, m.log.tail())
+	default:
+	}
+	if why == nil {
+		why = errors.New("QEMU has ended")
+	}
+	return fmt.Errorf("%w: %w%s; %s", ErrBoot, why, m.said.quote(), m.log.tail())
+}
+
+// awaitEnd waits until QEMU has gone.
+func (m *Machine) awaitEnd(ctx context.Context) error {
+	select {
+	case <-m.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: still running: %w; %s", ErrHung, context.Cause(ctx), m.log.tail())
+	}
+}
+
+// Kernel is what the machine runs.
+func (m *Machine) Kernel() Kernel { return m.cfg.Kernel }
+
+// KernelLog returns the console's lines so far, the kernel's from its first on.
+func (m *Machine) KernelLog() []string { return m.log.all() }
+
+// Faults returns the kernel's reports of faults that nobody expected.
+func (m *Machine) Faults() []string { return m.log.found() }
+
+// Expect makes kernel log lines that match pattern from now on no faults.
+func (m *Machine) Expect(pattern string) (*Expectation, error) { return m.log.expect(pattern) }
+
+// PowerOff shuts the machine down in order and waits for its end.
+func (m *Machine) PowerOff(ctx context.Context) error {
+	m.want()
+	ctx, cancel := bound(ctx)
+	defer cancel()
+	_, err := m.Run(ctx, "poweroff", "-f")
+	if err != nil && !errors.Is(err, ErrEnded) {
+		return err
+	}
+	return m.awaitEnd(ctx)
+}
+
+// PowerCut takes the power away at once: what the guest has not synced is lost.
+func (m *Machine) PowerCut(ctx context.Context) error {
+	m.want()
+	ctx, cancel := bound(ctx)
+	defer cancel()
+	if err := m.qmp.do(ctx, "quit", nil); err != nil && !errors.Is(err, ErrEnded) {
+		return err
+	}
+	return m.awaitEnd(ctx)
+}
+
+// Freeze stops the machine's processors and Thaw lets them go on.
+func (m *Machine) Freeze(ctx context.Context) error { return m.qmp.do(ctx, "stop", nil) }
+
+// Thaw undoes Freeze.
+func (m *Machine) Thaw(ctx context.Context) error { return m.qmp.do(ctx, "cont", nil) }
+
+// want says that the machine's end is no error.
+func (m *Machine) want() { m.cutOff.Do(func() { close(m.wanted) }) }
+
+// Close ends the machine, however it is, and gives everything back. It returns ErrPanic, ErrFault with the kernel's
+// reports that nobody expected, or ErrEnded when the machine had ended by itself.
+func (m *Machine) Close() error {
+	m.closing.Do(func() { m.closeErr = m.close() })
+	return m.closeErr
+}
+
+func (m *Machine) close() error {
+	var early error
+	select {
+	case <-m.ended:
+		select {
+		case <-m.wanted:
+		default:
+			early = m.endError()
+		}
+	default:
+	}
+	err := m.end()
+	if f := m.Faults(); len(f) > 0 && !errors.Is(early, ErrPanic) {
+		early = errors.Join(early, fmt.Errorf("%w:\n\t%s", ErrFault, strings.Join(f, "\n\t")))
+	}
+	return errors.Join(early, err)
+}
+
+// endError says why a machine is no longer there.
+func (m *Machine) endError() error {
+	select {
+	case <-m.log.panicked:
+		return fmt.Errorf("%w: %s", ErrPanic, m.log.tail())
+	default:
+	}
+	why := ""
+	if m.exitErr != nil {
+		why = ": " + m.exitErr.Error()
+	}
+	return fmt.Errorf("%w%s%s; %s", ErrEnded, why, m.said.quote(), m.log.tail())
+}
+
+// end kills what runs and waits for it.
+func (m *Machine) end() error {
+	m.want()
+	_ = m.qemu.Process.Kill() // it may have gone
+	<-m.ended
+	m.port.Close()
+	m.qmp.conn.Close()
+	<-m.agentDone
+	<-m.qmp.ended
+	if m.card != nil {
+		return m.card.close()
+	}
+	return nil
+}
+
+// bound gives a context that has no deadline the usual one.
+func bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, defaultRunTimeout, fmt.Errorf("not within %v", defaultRunTimeout))
+}
+
+// serveAgent reads the agent's port to its end.
+func (m *Machine) serveAgent() {
+	defer close(m.agentDone)
+	m.jobs.serve()
+}
+
+// tailBuffer keeps the last 2 KiB.
+type tailBuffer struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (t *tailBuffer) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, p...)
+	t.b = t.b[max(0, len(t.b)-2<<10):]
+	return len(p), nil
+}
+
+func (t *tailBuffer) quote() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.b) == 0 {
+		return ""
+	}
+	return "; QEMU said: " + strings.TrimSpace(string(t.b))
+}
+
+// waitQEMU waits for the process in its own goroutine.
+func (m *Machine) waitQEMU() {
+	m.exitErr = m.qemu.Wait()
+	close(m.ended)
+}
+
+const waitDelay = 5 * time.Second
+
+func newJobs(conn net.Conn) *jobs {
+	return &jobs{conn: channel.New(conn), hello: make(chan struct{}), gone: make(chan struct{}), all: make(map[uint32]*job)}
+}

@@ -1,0 +1,130 @@
+package vjetson
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootModules are what the agent's port needs.
+var bootModules = []string{"virtio_pci", "virtio_console"}
+
+// buildAgent compiles the program that runs in the machine; dir is where it goes.
+func buildAgent(ctx context.Context, arch, dir string) (string, error) {
+	out := filepath.Join(dir, "agent")
+	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, "tegracast/board/vjetson/agent")
+	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=")
+	if b, err := c.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("vjetson: building the agent: %w: %s", err, bytes.TrimSpace(b))
+	}
+	return out, nil
+}
+
+// smallRoot makes the initramfs: the agent as PID 1, busybox, the C library, modules, and the caller's files. It is a
+// memory file that belongs to the caller.
+func smallRoot(ctx context.Context, cfg Config) (*os.File, error) {
+	dir, err := os.MkdirTemp("", "vjetson-")
+	if err != nil {
+		return nil, fmt.Errorf("vjetson: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	agent, err := buildAgent(ctx, cfg.Kernel.Arch, dir)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("vjetson-initramfs", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("vjetson: initramfs: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "initramfs")
+	if err := fillRoot(f, cfg, agent); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func fillRoot(w io.Writer, cfg Config, agent string) error {
+	c := newCPIO(w)
+	for _, d := range []string{"/bin", "/dev", "/etc", "/lib", "/proc", "/root", "/run", "/sys", "/tmp"} {
+		c.dir(d)
+	}
+	c.char("/dev/console", 5, 1)
+	k := cfg.Kernel
+	files := map[string]string{"/init": agent, "/bin/busybox": filepath.Join(k.Dir, "bin/busybox")}
+	for _, pattern := range []string{"lib/ld-linux*", "lib/*/ld-linux*", "lib/*/lib[cm].so.6", "lib/*/libdl.so.2", "lib/*/libpthread.so.0"} {
+		found, _ := filepath.Glob(filepath.Join(k.Dir, pattern))
+		for _, path := range found {
+			files[strings.TrimPrefix(path, k.Dir)] = path
+		}
+	}
+	for to, from := range cfg.Files {
+		files[to] = from
+	}
+	names := make([]string, 0, len(files))
+	for to := range files {
+		names = append(names, to)
+	}
+	slices.Sort(names)
+	for _, to := range names {
+		addFile(c, to, files[to])
+	}
+	if err := addModules(c, cfg); err != nil {
+		return err
+	}
+	return c.close()
+}
+
+// addModules adds the modules and the list by which the agent loads them.
+func addModules(c *cpio, cfg Config) error {
+	all, err := cfg.Kernel.modules()
+	if err != nil {
+		return err
+	}
+	order, err := all.order(slices.Concat(bootModules, cfg.Modules)...)
+	if err != nil {
+		return err
+	}
+	var list strings.Builder
+	for _, from := range order {
+		to := "/lib/modules/" + filepath.Base(from)
+		addFile(c, to, from)
+		list.WriteString(to + "\n")
+	}
+	c.file("/modules", 0o644, int64(list.Len()), strings.NewReader(list.String()))
+	return nil
+}
+
+// addFile adds the host's file or link from as to, with its permission bits.
+func addFile(c *cpio, to, from string) {
+	if c.err != nil {
+		return
+	}
+	if target, err := os.Readlink(from); err == nil && !filepath.IsAbs(target) {
+		c.link(to, target)
+		return
+	}
+	f, err := os.Open(from)
+	if err != nil {
+		c.err = fmt.Errorf("%w: file for the machine's %s: %w", ErrMissing, to, err)
+		return
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", from)
+	}
+	if err != nil {
+		c.err = fmt.Errorf("vjetson: file for the machine's %s: %w", to, err)
+		return
+	}
+	c.file(to, uint32(st.Mode().Perm()), st.Size(), f)
+}
