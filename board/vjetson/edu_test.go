@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// probeModule builds the probe for the machine's kernel.
-func probeModule(t *testing.T) (Kernel, string) {
-	t.Helper()
+// TestProbe shows both ways to a device with one out-of-tree module.
+func TestProbe(t *testing.T) {
 	k, err := Fetch(t.Context(), "arm64", slog.Default())
 	if err != nil {
 		t.Fatal(err)
@@ -18,13 +17,14 @@ func probeModule(t *testing.T) (Kernel, string) {
 	if err := BuildModule(t.Context(), k, "testdata/probe", dir); err != nil {
 		t.Fatal(err)
 	}
-	return k, filepath.Join(dir, "vjetson_probe.ko")
+	probe := filepath.Join(dir, "vjetson_probe.ko")
+	t.Run("edu", func(t *testing.T) { testEdu(t, k, probe) })
+	t.Run("card", func(t *testing.T) { testCard(t, k, probe) })
 }
 
 const eduPath = "/sys/bus/pci/drivers/vjetson_probe_edu/0000:01:00.0/"
 
-func TestEdu(t *testing.T) {
-	k, probe := probeModule(t)
+func testEdu(t *testing.T, k Kernel, probe string) {
 	m := StartTest(t, Config{Kernel: k, Edu: true})
 	ctx := t.Context()
 	if err := m.LoadModule(ctx, probe); err != nil {
@@ -42,7 +42,7 @@ func TestEdu(t *testing.T) {
 		shell("for i in 1 2 3; do echo 1 > "+eduPath+"transfer || exit 1; done; cat "+eduPath+"counts", "3 6\n")
 	})
 	t.Run("hot-unplug and plug", func(t *testing.T) {
-		if err := m.HotUnplug(ctx, "edu"); err != nil {
+		if err := m.HotUnplug(ctx); err != nil {
 			t.Fatal(err)
 		}
 		shell("ls /sys/bus/pci/drivers/vjetson_probe_edu | grep -c 0000 || true", "0\n")
@@ -50,7 +50,7 @@ func TestEdu(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.HotPlugEdu(ctx); err != nil {
+		if err := m.HotPlug(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := ready.Wait(ctx); err != nil {

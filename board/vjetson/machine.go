@@ -92,6 +92,9 @@ func (m *Machine) boot(ctx context.Context) error {
 	case <-ctx.Done():
 		return m.bootError(context.Cause(ctx))
 	}
+	if m.card != nil {
+		return m.card.start(ctx)
+	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package vjetson
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"tegracast/board/vjetson/ivshmem"
 )
 
 // launcher collects QEMU's arguments and the descriptors that it inherits. Everything that it is given is a
@@ -18,6 +21,7 @@ import (
 type launcher struct {
 	args  []string
 	files []*os.File // become 3, 4, …
+	own   []*os.File // QEMU's alone once it runs
 }
 
 // inherit gives QEMU a descriptor and returns its number there.
@@ -32,14 +36,24 @@ func (l *launcher) add(args ...string) { l.args = append(l.args, args...) }
 func (l *launcher) path(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", l.inherit(f)) }
 
 // socket adds a character device and returns the host's end.
-func (l *launcher) socket(id string) (net.Conn, error) {
+func (l *launcher) socket(id string) (*net.UnixConn, error) {
 	ours, theirs, err := socketPair(id)
 	if err != nil {
 		return nil, err
 	}
+	l.own = append(l.own, theirs)
 	l.add("-chardev", fmt.Sprintf("socket,id=%s,fd=%d", id, l.inherit(theirs)))
-	defer ours.Close() // FileConn duplicates it
-	return net.FileConn(ours)
+	return unixConn(ours)
+}
+
+// unixConn makes a connection of a socket and closes f.
+func unixConn(f *os.File) (*net.UnixConn, error) {
+	defer f.Close() // FileConn duplicates it
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("vjetson: socket: %w", err)
+	}
+	return c.(*net.UnixConn), nil // of a Unix socket pair
 }
 
 func socketPair(name string) (ours, theirs *os.File, err error) {
@@ -53,9 +67,8 @@ func socketPair(name string) (ours, theirs *os.File, err error) {
 // launch starts QEMU. The process ends with this one even when this one is killed.
 func (m *Machine) launch(ctx context.Context, kernel, root *os.File) (err error) {
 	l := &launcher{}
-	var own []*os.File // opened here and QEMU's alone once it runs
 	defer func() {
-		for _, f := range own {
+		for _, f := range l.own {
 			f.Close()
 		}
 		if err != nil {
@@ -64,25 +77,22 @@ func (m *Machine) launch(ctx context.Context, kernel, root *os.File) (err error)
 	}()
 	l.machine(m.cfg)
 	l.add("-kernel", l.path(kernel), "-initrd", l.path(root))
-	before := len(l.files)
 	monitor, err := l.socket("monitor")
-	own = l.files[before:]
 	if err != nil {
 		return err
 	}
 	m.qmp = newQMP(monitor)
-	m.port, err = l.socket("agent")
-	own = l.files[before:]
+	port, err := l.socket("agent")
 	if err != nil {
 		return err
 	}
+	m.port = port
 	m.jobs = newJobs(m.port)
 	l.add("-mon", "chardev=monitor,mode=control",
 		"-device", "virtio-serial-pci,romfile=", "-device", "virtserialport,chardev=agent,name=tegracast.agent")
 	if err := m.devices(ctx, l); err != nil {
 		return err
 	}
-	own = l.files[before:]
 	m.qemu = exec.Command("qemu-system-aarch64", l.args...)
 	m.qemu.ExtraFiles = l.files
 	m.qemu.Stdout, m.qemu.Stderr = m.log, m.said
@@ -123,25 +133,77 @@ func (l *launcher) machine(cfg Config) {
 	l.add("-append", strings.TrimSpace(strings.Join(line, " ")))
 }
 
-// devices adds the card slots. They are ports of PCI Express, so that what stands in them can be pulled and plugged.
+// devices adds what stands in the hot-plug slot, a port of PCI Express.
 func (m *Machine) devices(ctx context.Context, l *launcher) error {
-	if m.cfg.Edu {
+	switch {
+	case m.cfg.Edu:
 		l.add("-device", "pcie-root-port,id=slot0,chassis=1,slot=0", "-device", "edu,id=edu,bus=slot0")
+	case m.cfg.Card != nil:
+		var err error
+		if m.card, err = newCardSlot(ctx, m.cfg); err != nil {
+			return err
+		}
+		return m.card.attach(l, m.cfg.Memory)
 	}
 	return nil
 }
 
-// HotPlugEdu puts the edu device into its slot again.
-func (m *Machine) HotPlugEdu(ctx context.Context) error {
-	ctx, cancel := bound(ctx)
-	defer cancel()
-	return m.qmp.do(ctx, "device_add", map[string]string{"driver": "edu", "id": "edu", "bus": "slot0"})
+// device is the id of what stands in the slot.
+func (m *Machine) device() (string, error) {
+	switch {
+	case m.cfg.Edu:
+		return "edu", nil
+	case m.cfg.Card != nil:
+		return "card", nil
+	}
+	return "", errors.New("vjetson: the machine has no device to plug: set Config.Edu or Config.Card")
 }
 
-// HotUnplug presses the slot's attention button and waits until the guest has let the device ("edu" or "card") go: Linux
-// takes 5 s for it.
-func (m *Machine) HotUnplug(ctx context.Context, device string) error {
+// HotUnplug presses the slot's attention button and waits until the guest has let its device go: Linux takes 5 s.
+func (m *Machine) HotUnplug(ctx context.Context) error {
 	ctx, cancel := bound(ctx)
 	defer cancel()
-	return m.qmp.unplug(ctx, device)
+	id, err := m.device()
+	if err != nil {
+		return err
+	}
+	if err := m.qmp.unplug(ctx, id); err != nil || m.card == nil {
+		return err
+	}
+	return m.plugHoles(ctx)
+}
+
+// HotPlug puts the device into its slot again.
+func (m *Machine) HotPlug(ctx context.Context) error {
+	ctx, cancel := bound(ctx)
+	defer cancel()
+	id, err := m.device()
+	if err != nil {
+		return err
+	}
+	args := map[string]any{"driver": "edu", "id": id, "bus": "slot0"}
+	if id == "card" {
+		args["driver"], args["chardev"], args["vectors"] = "ivshmem-doorbell", "card", ivshmem.Vectors
+		if err := m.card.shared.Introduce(m.card.guest, ivshmem.Guest); err != nil {
+			return err
+		}
+	}
+	return m.qmp.do(ctx, "device_add", args)
+}
+
+// plugHoles gives QEMU descriptors in place of those that an unplugged ivshmem device has closed: QEMU 7.2 goes on to
+// watch their numbers for the device that it has freed, and ends with a segmentation fault when they come to life again.
+func (m *Machine) plugHoles(ctx context.Context) error {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("vjetson: eventfd: %w", err)
+	}
+	never := os.NewFile(uintptr(fd), "never")
+	defer never.Close()
+	for range 2 * ivshmem.Vectors {
+		if err := m.qmp.doWith(ctx, "add-fd", nil, never); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // qmp is a client of QEMU's monitor (QEMU Machine Protocol specification, 2).
 type qmp struct {
-	conn   net.Conn
+	conn   *net.UnixConn
 	call   sync.Mutex // one command at a time
 	answer chan qmpMessage
 	ended  chan struct{} // closed when the monitor has gone
@@ -26,7 +29,7 @@ type qmpMessage struct {
 	Data   struct{ Device string }
 }
 
-func newQMP(conn net.Conn) *qmp {
+func newQMP(conn *net.UnixConn) *qmp {
 	q := &qmp{
 		conn: conn, answer: make(chan qmpMessage, 1), ended: make(chan struct{}),
 		waiting: make(map[string]chan struct{}),
@@ -61,7 +64,10 @@ func (q *qmp) read() {
 }
 
 // do executes one command.
-func (q *qmp) do(ctx context.Context, command string, args any) error {
+func (q *qmp) do(ctx context.Context, command string, args any) error { return q.doWith(ctx, command, args, nil) }
+
+// doWith executes one command that takes a descriptor; nil is none.
+func (q *qmp) doWith(ctx context.Context, command string, args any, file *os.File) error {
 	q.call.Lock()
 	defer q.call.Unlock()
 	b, err := json.Marshal(struct {
@@ -75,7 +81,11 @@ func (q *qmp) do(ctx context.Context, command string, args any) error {
 	case <-q.answer: // a late one
 	default:
 	}
-	if _, err := q.conn.Write(b); err != nil {
+	var rights []byte
+	if file != nil {
+		rights = unix.UnixRights(int(file.Fd()))
+	}
+	if _, _, err := q.conn.WriteMsgUnix(b, rights, nil); err != nil {
 		return fmt.Errorf("vjetson: monitor: %s: %w", command, err)
 	}
 	select {
