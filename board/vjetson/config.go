@@ -41,6 +41,8 @@ type Config struct {
 	Edu  bool  // QEMU's edu device (1234:11e8) on a hot-plug port, everything behind an SMMUv3
 	Card *Card // the FPGA model as a process outside, reached by ivshmem (1af4:1110) on a hot-plug port; no SMMU
 
+	Network bool // a network between the machine (GuestAddress) and the host (HostAddress, Machine.HostCommand)
+
 	Modules []string          // modules of Debian's kernel that are loaded at boot, with what they need
 	Files   map[string]string // further files of the root: path inside → path on this host
 	Append  string            // more for the kernel's command line

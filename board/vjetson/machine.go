@@ -24,6 +24,7 @@ type Machine struct {
 	port net.Conn
 	jobs *jobs
 	card *cardSlot // nil without a card
+	net  *network  // nil without a network
 
 	ended   chan struct{} // closed when QEMU has gone
 	exitErr error         // of QEMU; read after ended
@@ -93,7 +94,12 @@ func (m *Machine) boot(ctx context.Context) error {
 		return m.bootError(context.Cause(ctx))
 	}
 	if m.card != nil {
-		return m.card.start(ctx)
+		if err := m.card.start(ctx); err != nil {
+			return err
+		}
+	}
+	if m.net != nil {
+		return m.networkUp(ctx)
 	}
 	return nil
 }
@@ -212,6 +218,9 @@ func (m *Machine) end() error {
 	m.qmp.conn.Close()
 	<-m.agentDone
 	<-m.qmp.ended
+	if m.net != nil {
+		m.net.close()
+	}
 	if m.card != nil {
 		return m.card.close()
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func TestMachine(t *testing.T) {
-	m := StartTest(t, Config{})
+	m := StartTest(t, Config{Modules: []string{"vivid"}})
 	ctx := t.Context()
 
 	t.Run("command", func(t *testing.T) {
@@ -31,6 +31,12 @@ func TestMachine(t *testing.T) {
 		}
 		if _, err := m.Shell(ctx, "ls /no-such-file"); err == nil || !strings.Contains(err.Error(), "No such file") {
 			t.Errorf("a command that fails: %v", err)
+		}
+	})
+	t.Run("devices", func(t *testing.T) {
+		out, err := m.Shell(ctx, "cat /sys/class/video4linux/video0/name; ls /dev/gpiochip0 /dev/video0; cat /sys/bus/gpio/devices/gpiochip0/of_node/compatible | tr '\\0' ' '")
+		if want := "vivid-000-vid-cap\n/dev/gpiochip0\n/dev/video0\narm,pl061 arm,primecell "; err != nil || out != want {
+			t.Errorf("%q %v, want %q", out, err, want)
 		}
 	})
 	t.Run("files", func(t *testing.T) { copyBothWays(t, m) })

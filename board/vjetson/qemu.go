@@ -115,6 +115,9 @@ func (m *Machine) drop() {
 	if m.port != nil {
 		m.port.Close()
 	}
+	if m.net != nil {
+		m.net.close()
+	}
 	if m.card != nil {
 		_ = m.card.close()
 	}
@@ -135,6 +138,13 @@ func (l *launcher) machine(cfg Config) {
 
 // devices adds what stands in the hot-plug slot, a port of PCI Express.
 func (m *Machine) devices(ctx context.Context, l *launcher) error {
+	if m.cfg.Network {
+		var err error
+		if m.net, err = newNetwork(ctx); err != nil {
+			return err
+		}
+		m.net.attach(l)
+	}
 	switch {
 	case m.cfg.Edu:
 		l.add("-device", "pcie-root-port,id=slot0,chassis=1,slot=0", "-device", "edu,id=edu,bus=slot0")

@@ -64,7 +64,9 @@ func (q *qmp) read() {
 }
 
 // do executes one command.
-func (q *qmp) do(ctx context.Context, command string, args any) error { return q.doWith(ctx, command, args, nil) }
+func (q *qmp) do(ctx context.Context, command string, args any) error {
+	return q.doWith(ctx, command, args, nil)
+}
 
 // doWith executes one command that takes a descriptor; nil is none.
 func (q *qmp) doWith(ctx context.Context, command string, args any, file *os.File) error {

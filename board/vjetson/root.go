@@ -89,7 +89,11 @@ func addModules(c *cpio, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	order, err := all.order(slices.Concat(bootModules, cfg.Modules)...)
+	names := slices.Concat(bootModules, cfg.Modules)
+	if cfg.Network {
+		names = append(names, "virtio_net")
+	}
+	order, err := all.order(names...)
 	if err != nil {
 		return err
 	}

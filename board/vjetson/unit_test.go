@@ -1,0 +1,264 @@
+package vjetson
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// entryOf reads an entry of a newc archive, written from the format's description, and returns what follows it.
+func entryOf(t *testing.T, b []byte) (name, data string, mode uint64, rest []byte) {
+	t.Helper()
+	field := func(i int) uint64 {
+		v, err := strconv.ParseUint(string(b[6+8*i:14+8*i]), 16, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	if string(b[:6]) != "070701" {
+		t.Fatalf("magic %q", b[:6])
+	}
+	up := func(n uint64) uint64 { return (n + 3) / 4 * 4 }
+	size, names := field(6), field(11)
+	start := up(110 + names)
+	return string(b[110 : 110+names-1]), string(b[start : start+size]), field(1), b[up(start+size):]
+}
+
+func TestCPIO(t *testing.T) {
+	var b bytes.Buffer
+	c := newCPIO(&b)
+	c.file("/usr/bin/a", 0o755, 5, strings.NewReader("hello"))
+	c.link("/usr/b", "bin/a")
+	c.char("/dev/console", 5, 1)
+	if err := c.close(); err != nil {
+		t.Fatal(err)
+	}
+	rest := b.Bytes()
+	for _, want := range []struct {
+		name, data string
+		mode       uint64
+	}{
+		{"usr", "", 0o040755},
+		{"usr/bin", "", 0o040755},
+		{"usr/bin/a", "hello", 0o100755},
+		{"usr/b", "bin/a", 0o120777},
+		{"dev", "", 0o040755},
+		{"dev/console", "", 0o020600},
+		{"TRAILER!!!", "", 0},
+	} {
+		var name, data string
+		var mode uint64
+		name, data, mode, rest = entryOf(t, rest)
+		if name != want.name || data != want.data || mode != want.mode {
+			t.Errorf("%q %q %o, want %+v", name, data, mode, want)
+		}
+	}
+	short := newCPIO(io.Discard)
+	short.file("/a", 0o644, 6, strings.NewReader("short"))
+	if err := short.close(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a file that is shorter than it was: %v", err)
+	}
+}
+
+// FuzzCPIO: any file comes out of the archive as it went in.
+func FuzzCPIO(f *testing.F) {
+	f.Add("a", []byte("x"))
+	f.Add("dir/name", []byte{})
+	f.Fuzz(func(t *testing.T, name string, data []byte) {
+		if !filepath.IsLocal(name) || filepath.Clean(name) != name || strings.ContainsRune(name, 0) {
+			return
+		}
+		var b bytes.Buffer
+		c := newCPIO(&b)
+		c.file(name, 0o644, int64(len(data)), bytes.NewReader(data))
+		if err := c.close(); err != nil {
+			t.Fatal(err)
+		}
+		for rest := b.Bytes(); ; {
+			var n, d string
+			var mode uint64
+			if n, d, mode, rest = entryOf(t, rest); mode&0o170000 == modeRegular {
+				if n != name || d != string(data) {
+					t.Errorf("%q %q, want %q %q", n, d, name, data)
+				}
+				return
+			}
+		}
+	})
+}
+
+func TestFaults(t *testing.T) {
+	for line, fault := range map[string]bool{
+		"[ 1.0] Unable to handle kernel NULL pointer dereference at virtual address 0":     true,
+		"[ 1.0] Internal error: Oops: 0000000096000044 [#1] SMP":                           true,
+		"[ 1.0] WARNING: CPU: 1 PID: 12 at mm/slub.c:100 f+0x1/0x2":                        true,
+		"[ 1.0] BUG kmalloc-64 (Tainted: G    B      ): Poison overwritten":                true,
+		"[ 1.0] BUG: KASAN: slab-out-of-bounds":                                            true,
+		"[ 1.0] kernel BUG at mm/slub.c:1!":                                                true,
+		"[ 1.0] arm-smmu-v3 9050000.smmuv3: event 0x10 received:":                          true,
+		"[ 1.0] DMAR: [DMA Write NO_PASID] Request device [01:00.0] fault addr 0xffff":     true,
+		"[ 1.0] Kernel panic - not syncing: Attempted to kill init!":                       true,
+		"[ 1.0] INFO: task insmod:12 blocked for more than 120 seconds.":                   true,
+		"[ 1.0] vjetson_probe: loading out-of-tree module taints kernel.":                  false,
+		"[ 1.0] arm-smmu-v3 9050000.smmuv3: allocated 65536 entries for evtq":              false,
+		"[ 1.0] ledtrig-cpu: registered to indicate activity on CPUs, DEBUG: warning":      false,
+		"[ 1.0] DMAR: IOMMU enabled":                                                       false,
+		"[ 1.0] Spectre-v4: mitigation disabled: BUGS: none":                               false,
+		"[ 1.0] pci 0000:00:01.0: BAR 4 [mem 0x8000000000-0x8000003fff 64bit pref]: bogus": false,
+	} {
+		l := newKernelLog(nil)
+		_, _ = l.Write([]byte(line + "\r\n"))
+		if got := l.found(); (len(got) == 1) != fault || fault && got[0] != line {
+			t.Errorf("%q: faults %q", line, got)
+		}
+		e, err := l.expect(`\[ 1\.0\]`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = l.Write([]byte(line + "\n"))
+		if got := l.found(); len(got) > 1 {
+			t.Errorf("%q was expected and is a fault", line)
+		}
+		if first, err := e.Wait(t.Context()); err != nil || first != line {
+			t.Errorf("expectation: %q %v", first, err)
+		}
+	}
+}
+
+func TestKernelLogIsBounded(t *testing.T) {
+	l := newKernelLog(nil)
+	_, _ = l.Write(bytes.Repeat([]byte{'x'}, 10*maxLine))
+	_, _ = l.Write([]byte("\n"))
+	if got := l.all(); len(got) != 1 || len(got[0]) != maxLine {
+		t.Errorf("%d lines of %d bytes", len(got), len(got[0]))
+	}
+	for range 3 * maxLines {
+		_, _ = l.Write([]byte("WARNING: again\n"))
+	}
+	if n, f := len(l.all()), len(l.found()); n > maxLines || f > maxLines {
+		t.Errorf("%d lines and %d faults are kept", n, f)
+	}
+	if _, err := l.expect("("); err == nil {
+		t.Error("a pattern that is none was taken")
+	}
+	e, _ := l.expect("never")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := e.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("waiting for a line that does not come: %v", err)
+	}
+}
+
+// FuzzKernelLog: lines do not depend on how the console's bytes come.
+func FuzzKernelLog(f *testing.F) {
+	f.Add([]byte("one\r\ntwo\nWARNING: three\n"), uint8(3))
+	f.Add([]byte("\n\n\r\n\xff"), uint8(1))
+	f.Fuzz(func(t *testing.T, said []byte, step uint8) {
+		whole, pieces := newKernelLog(nil), newKernelLog(io.Discard)
+		_, _ = whole.Write(said)
+		for rest := range slices.Chunk(said, int(step)+1) {
+			_, _ = pieces.Write(rest)
+		}
+		if !slices.Equal(whole.all(), pieces.all()) || !slices.Equal(whole.found(), pieces.found()) || whole.tail() != pieces.tail() {
+			t.Errorf("%q\n%q", whole.all(), pieces.all())
+		}
+	})
+}
+
+func TestParseRelease(t *testing.T) {
+	record := "Package: linux-image-arm64\nVersion: 6.1.192-2\nDepends: linux-image-6.1.0-56-arm64 (= 6.1.192-2)\nSize: 1\n"
+	if r, s, err := parseRelease(record); err != nil || r != "6.1.0-56-arm64" || s != "6.1" {
+		t.Errorf("%q %q %v", r, s, err)
+	}
+	if _, _, err := parseRelease("Package: x\nDepends: libc6\n"); err == nil {
+		t.Error("a record without a kernel was taken")
+	}
+}
+
+func TestCachedIsTheNewest(t *testing.T) {
+	dir := t.TempDir()
+	for _, r := range []string{"6.1.0-9-arm64", "6.1.0-56-arm64", "6.1.0-56-amd64", "5.10.0-99-arm64"} {
+		if err := os.MkdirAll(filepath.Join(dir, r), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, r, completeMark), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "6.1.0-57-arm64"), 0o755); err != nil { // not complete
+		t.Fatal(err)
+	}
+	if k, ok := cached(dir, "arm64"); !ok || k.Release != "6.1.0-56-arm64" {
+		t.Errorf("%+v %v", k, ok)
+	}
+	if _, ok := cached(t.TempDir(), "arm64"); ok {
+		t.Error("found a kernel in an empty cache")
+	}
+}
+
+func TestMonitor(t *testing.T) {
+	ours, theirs, err := socketPair("monitor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := unixConn(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := unixConn(theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := newQMP(a)
+	go fakeQEMU(b)
+	if err := q.do(t.Context(), "good", nil); err != nil {
+		t.Error(err)
+	}
+	if err := q.do(t.Context(), "bad", nil); err == nil || !strings.Contains(err.Error(), "it is bad") {
+		t.Errorf("a command that fails: %v", err)
+	}
+	if err := q.unplug(t.Context(), "dev"); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := q.do(ctx, "slow", nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a command without answer: %v", err)
+	}
+	if err := q.do(t.Context(), "end", nil); !errors.Is(err, ErrEnded) {
+		t.Errorf("a monitor that ends: %v", err)
+	}
+	a.Close()
+	<-q.ended
+}
+
+// fakeQEMU answers by the command's name.
+func fakeQEMU(c net.Conn) {
+	defer c.Close()
+	_, _ = io.WriteString(c, `{"QMP": {"version": {}, "capabilities": []}}`)
+	for dec := json.NewDecoder(c); ; {
+		var m struct{ Execute string }
+		if dec.Decode(&m) != nil {
+			return
+		}
+		answer := map[string]string{
+			"good": `{"return": {}}`, "bad": `{"error": {"class": "GenericError", "desc": "it is bad"}}`,
+			"device_del": `{"return": {}}{"event": "DEVICE_DELETED", "data": {"device": "dev"}}`,
+		}[m.Execute]
+		if m.Execute == "end" {
+			return
+		}
+		_, _ = io.WriteString(c, answer)
+	}
+}
