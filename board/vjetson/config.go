@@ -43,6 +43,8 @@ type Config struct {
 
 	Network bool // a network between the machine (GuestAddress) and the host (HostAddress, Machine.HostCommand)
 
+	Disk string // a raw image of this host that is /dev/vda, with ext4's module loaded; it keeps what was written
+
 	Modules []string          // modules of Debian's kernel that are loaded at boot, with what they need
 	Files   map[string]string // further files of the root: path inside → path on this host
 	Append  string            // more for the kernel's command line

@@ -282,6 +282,7 @@ func TestDoesNotStart(t *testing.T) {
 	}{
 		"no kernel":      {Config{Kernel: gone}, ErrMissing, "vmlinuz-0.0.0-0-arm64"},
 		"no file":        {Config{Kernel: k, Files: map[string]string{"/x": "/no/such/file"}}, ErrMissing, "/no/such/file"},
+		"no disk":        {Config{Kernel: k, Disk: "/no/such/disk"}, ErrMissing, "/no/such/disk"},
 		"no module":      {Config{Kernel: k, Modules: []string{"no_such_module"}}, nil, "no_such_module"},
 		"relative file":  {Config{Kernel: k, Files: map[string]string{"x": "/etc/passwd"}}, nil, "clean absolute path"},
 		"little memory":  {Config{Kernel: k, Memory: 1}, nil, "1 MiB of memory"},

@@ -136,8 +136,16 @@ func (l *launcher) machine(cfg Config) {
 	l.add("-append", strings.TrimSpace(strings.Join(line, " ")))
 }
 
-// devices adds what stands in the hot-plug slot, a port of PCI Express.
+// devices adds disk, network and what stands in the hot-plug slot, a port of PCI Express.
 func (m *Machine) devices(ctx context.Context, l *launcher) error {
+	if m.cfg.Disk != "" {
+		disk, err := os.OpenFile(m.cfg.Disk, os.O_RDWR, 0)
+		if err != nil {
+			return fmt.Errorf("%w: disk: %w", ErrMissing, err)
+		}
+		l.own = append(l.own, disk)
+		l.add("-drive", "if=none,id=disk,format=raw,file="+l.path(disk), "-device", "virtio-blk-pci,drive=disk,romfile=")
+	}
 	if m.cfg.Network {
 		var err error
 		if m.net, err = newNetwork(ctx); err != nil {

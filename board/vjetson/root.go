@@ -93,6 +93,9 @@ func addModules(c *cpio, cfg Config) error {
 	if cfg.Network {
 		names = append(names, "virtio_net")
 	}
+	if cfg.Disk != "" {
+		names = append(names, "virtio_blk", "crc32c_generic", "ext4")
+	}
 	order, err := all.order(names...)
 	if err != nil {
 		return err
