@@ -62,7 +62,7 @@ func testCard(t *testing.T, k Kernel, probe string) {
 func killUnderWay(t *testing.T, m *Machine) {
 	const want, kills = 1000, 5
 	before, _, _ := counts(t, m)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {

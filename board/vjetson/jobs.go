@@ -126,7 +126,10 @@ func (m *Machine) do(ctx context.Context, req channel.Job, data io.Reader, stdou
 		case <-m.log.panicked:
 			return 0, fmt.Errorf("%w under %s: %s", ErrPanic, what(req), m.log.tail())
 		case <-m.jobs.gone:
-			<-m.ended // the port ends with QEMU or with the agent, which is PID 1 of the small root
+			// The port ends with QEMU or with the agent, which is PID 1 of the small root.
+			if err := m.awaitEnd(ctx); err != nil {
+				return 0, fmt.Errorf("%s: the agent is gone: %w", what(req), err)
+			}
 			return 0, fmt.Errorf("vjetson: %s: %w", what(req), m.endError())
 		case <-ctx.Done():
 			return 0, m.abandon(ctx, j, what(req))

@@ -40,21 +40,7 @@ func TestMachine(t *testing.T) {
 		}
 	})
 	t.Run("files", func(t *testing.T) { copyBothWays(t, m) })
-	t.Run("full disk", func(t *testing.T) {
-		if _, err := m.Shell(ctx, "mkdir /tmp/small && mount -t tmpfs -o size=64k small /tmp/small"); err != nil {
-			t.Fatal(err)
-		}
-		big := filepath.Join(t.TempDir(), "big")
-		if err := os.WriteFile(big, make([]byte, 1<<20), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.CopyIn(ctx, big, "/tmp/small/big"); err == nil || !strings.Contains(err.Error(), "no space left on device") {
-			t.Errorf("copying to a full disk: %v", err)
-		}
-		if out, err := m.Shell(ctx, "echo still here"); err != nil || out != "still here\n" {
-			t.Errorf("after a full disk: %q %v", out, err)
-		}
-	})
+	t.Run("full disk", func(t *testing.T) { fullDisk(t, m) })
 	t.Run("command that takes too long", func(t *testing.T) {
 		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		defer cancel()
@@ -88,6 +74,23 @@ func TestMachine(t *testing.T) {
 			t.Errorf("a command in a machine that is off: %v", err)
 		}
 	})
+}
+
+func fullDisk(t *testing.T, m *Machine) {
+	ctx := t.Context()
+	if _, err := m.Shell(ctx, "mkdir /tmp/small && mount -t tmpfs -o size=64k small /tmp/small"); err != nil {
+		t.Fatal(err)
+	}
+	big := filepath.Join(t.TempDir(), "big")
+	if err := os.WriteFile(big, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.CopyIn(ctx, big, "/tmp/small/big"); err == nil || !strings.Contains(err.Error(), "no space left on device") {
+		t.Errorf("copying to a full disk: %v", err)
+	}
+	if out, err := m.Shell(ctx, "echo still here"); err != nil || out != "still here\n" {
+		t.Errorf("after a full disk: %q %v", out, err)
+	}
 }
 
 func copyBothWays(t *testing.T, m *Machine) {
