@@ -6,8 +6,9 @@
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
 COMMIT := $(shell git describe --always --dirty 2>/dev/null)
-# Peers of the tests, and what the race detector links with.
-PACKAGES := ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc libc6-dev
+# Peers of the tests, what the race detector links with, and the virtual Jetson.
+PACKAGES := ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc libc6-dev \
+	qemu-system-arm gcc-aarch64-linux-gnu make iproute2 e2fsprogs
 FUZZTIME ?= 30s
 
 help: ## this list
@@ -30,8 +31,8 @@ run: build ## stream the test chart to this machine; prints how to watch (stop w
 	@mkdir -p run
 	$(BIN) serve --sdp-dir run
 
-check: setup build lint ## the quick round: build, lint, tests without the race detector
-	go test -p 1 ./...
+check: setup build lint ## the quick round: build, lint, tests without race detector and virtual machine
+	go test -p 1 $$(go list ./... | grep -v /vjetson)
 
 test: setup lint ## everything: lint, tests with the race detector, the long runs in virtual time without it
 	go test -race -p 1 -timeout 15m $(UNITS)
