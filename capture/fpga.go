@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,18 +63,10 @@ type FPGACamera struct {
 
 // NewFPGACamera finds camera and DMA engine, configures the camera, and allocates, pins and describes all slots.
 func NewFPGACamera(cfg FPGAConfig) (*FPGACamera, error) {
-	if cfg.Slots == 0 {
-		cfg.Slots = 8
-	}
-	if cfg.Name == "" {
-		cfg.Name = "camera"
-	}
-	if cfg.GiveUp == 0 {
-		cfg.GiveUp = 30 * time.Second
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Slots = cmp.Or(cfg.Slots, 8)
+	cfg.Name = cmp.Or(cfg.Name, "camera")
+	cfg.GiveUp = cmp.Or(cfg.GiveUp, giveUp)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	c := &FPGACamera{cfg: cfg}
 	c.sup.camera = c
 	if err := c.open(); err != nil {

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,18 +53,10 @@ type outSlot struct {
 
 // NewFPGAOutput takes the channel.
 func NewFPGAOutput(ctx context.Context, cfg FPGAOutputConfig) (*FPGAOutput, error) {
-	if cfg.Depth == 0 {
-		cfg.Depth = 2
-	}
-	if cfg.Name == "" {
-		cfg.Name = "fpga"
-	}
-	if cfg.GiveUp == 0 {
-		cfg.GiveUp = 30 * time.Second
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Depth = cmp.Or(cfg.Depth, 2)
+	cfg.Name = cmp.Or(cfg.Name, "fpga")
+	cfg.GiveUp = cmp.Or(cfg.GiveUp, giveUp)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if f := fpga.FourCC(cfg.Format.Pixel); f.Bits() == 0 || cfg.Format.Memory == pipeline.MemoryDevice {
 		return nil, fmt.Errorf("%w: output %s: the frame trailer has no name for %s: convert the frames first", ErrHardware, cfg.Name, cfg.Format)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"tegracast/fpga"
@@ -25,7 +24,7 @@ type session struct {
 	once    sync.Once     // closes it
 	failed  chan error    // credits could not be given
 	started bool          // the camera takes frames
-	taken   atomic.Uint64 // frames that the sensor has begun, as the watchdog saw last
+	taken   uint64        // frames that the sensor has begun, as the watchdog saw last
 }
 
 func (c *FPGACamera) newSession(ctx context.Context) (*session, error) {
@@ -215,7 +214,7 @@ func (s *session) close() error {
 		if n, err := s.camera.Counters(); err == nil {
 			s.owner.next = max(s.owner.next, n.Sequence)
 		}
-		s.owner.next = max(s.owner.next, s.taken.Load()) // of a device that was reset
+		s.owner.next = max(s.owner.next, s.taken) // of a device that was reset
 	}
 	if s.ring != nil {
 		stopped := s.ring.Stop()

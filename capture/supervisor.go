@@ -33,6 +33,7 @@ func (s State) String() string {
 const (
 	firstPause = 10 * time.Millisecond // before the first reopening; it doubles
 	lastPause  = 2 * time.Second
+	giveUp     = 30 * time.Second      // how long recovery may take, unless the configuration says otherwise
 	watchLeast = 50 * time.Millisecond // between looks of the watchdog; else four frame periods
 	watchMost  = 5 * time.Second
 )
@@ -44,7 +45,6 @@ type supervisor struct {
 	state  State
 	rested bool   // the watchdog has seen it idle in this session
 	seen   uint64 // frames when the watchdog looked last
-	taken  uint64 // the FPGA's count then
 }
 
 // to makes a transition, and tells the log, the flight recorder and the counters.
@@ -182,7 +182,7 @@ func (s *supervisor) watch(ctx context.Context, session *session) error {
 	tick := time.NewTicker(min(max(4*period, watchLeast), watchMost).Round(time.Millisecond))
 	defer tick.Stop()
 	silent := 0
-	s.seen, s.taken = s.camera.frames.Load(), 0
+	s.seen = s.camera.frames.Load()
 	for {
 		select {
 		case <-ctx.Done():
@@ -220,9 +220,8 @@ func (s *supervisor) look(session *session) (State, error) {
 		return 0, err
 	}
 	frames, taken := c.frames.Load(), n.Sequence
-	moved, sensed := frames != s.seen, taken != s.taken
-	s.seen, s.taken = frames, taken
-	session.taken.Store(taken)
+	moved, sensed := frames != s.seen, taken != session.taken
+	s.seen, session.taken = frames, taken
 	inside := taken - uint64(n.Delivered) - uint64(n.Dropped) - uint64(n.Lost) // frames in the FPGA's memory, or on their way
 	switch {
 	case moved:

@@ -122,14 +122,8 @@ func (a *appliance) addSource(d *document, i int, backend string, pool slots) er
 // replay opens a file source: YUV4MPEG2, or headerless Bayer frames.
 func replay(c *SourceConfig, pool slots) (*capture.Replay, error) {
 	cfg := capture.ReplayConfig{Path: c.File.Path, Rate: c.File.Rate.V, Loop: !c.File.Once, Slots: c.Slots, Allocator: pool}
-	if !c.File.describesItself() {
-		if cfg.Rate.Num == 0 {
-			cfg.Rate = pipeline.Rate{Num: 30, Den: 1}
-		}
-		var err error
-		if cfg.Format, err = pipeline.NewFormat(pipeline.RGGB10, c.File.Width, c.File.Height, cfg.Rate); err != nil {
-			return nil, fmt.Errorf("%w: a headerless file needs its width and height", err)
-		}
+	if f, known := c.format(); known {
+		cfg.Format = f
 	}
 	return capture.NewReplay(cfg)
 }
@@ -262,17 +256,12 @@ func (a *appliance) fpgaSink(c *OutputConfig, own pipeline.Format) (pipeline.Sin
 	return sink, nil
 }
 
-// origin is the source that feeds an output.
+// origin is the source that feeds an output; the check of the configuration has settled From.
 func (a *appliance) origin(d *document, c *OutputConfig) pipeline.Source {
-	for _, s := range d.ISP {
-		if s.Name == c.From {
-			return a.sources[s.From]
-		}
+	if stage := d.isp(c.From); stage != nil {
+		return a.sources[stage.From]
 	}
-	if s, ok := a.sources[c.From]; ok {
-		return s
-	}
-	return a.sources[d.Sources[0].Name]
+	return a.sources[c.From]
 }
 
 // Close gives back what was opened, last first. The graph must not run.
