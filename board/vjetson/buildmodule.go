@@ -15,21 +15,24 @@ const buildTimeout = 5 * time.Minute
 // BuildModule builds the out-of-tree kernel module whose sources and Kbuild lie in src for kernel k with the cross
 // compiler, in a copy of src at dst: the tree stays clean. The .ko files are in dst then.
 func BuildModule(ctx context.Context, k Kernel, src, dst string) error {
-	compiler := "aarch64-linux-gnu-gcc"
-	if err := needTools(map[string]string{"make": "make", compiler: "gcc-aarch64-linux-gnu"}); err != nil {
+	a, err := archOf(k.Arch)
+	if err != nil {
+		return err
+	}
+	compiler, pkg := a.compiler()
+	if err := needTools(map[string]string{"make": "make", compiler: pkg}); err != nil {
 		return err
 	}
 	if err := os.CopyFS(dst, os.DirFS(src)); err != nil {
 		return fmt.Errorf("vjetson: module's sources: %w", err)
 	}
-	dst, err := filepath.Abs(dst)
-	if err != nil {
+	if dst, err = filepath.Abs(dst); err != nil {
 		return fmt.Errorf("vjetson: module: %w", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, buildTimeout, fmt.Errorf("not within %v", buildTimeout))
 	defer cancel()
-	c := exec.CommandContext(ctx, "make", "-C", filepath.Join(k.Dir, "usr/src/linux-headers-"+k.Release), "M="+dst,
-		"ARCH="+k.Arch, "CROSS_COMPILE=aarch64-linux-gnu-", "KCFLAGS=-Werror", "-j2", "modules")
+	c := exec.CommandContext(ctx, "make", append(a.makeArguments(), "-C",
+		filepath.Join(k.Dir, "usr/src/linux-headers-"+k.Release), "M="+dst, "KCFLAGS=-Werror", "-j2", "modules")...)
 	c.WaitDelay = time.Second
 	out, err := c.CombinedOutput()
 	if ctx.Err() != nil {

@@ -18,9 +18,6 @@ import (
 	"tegracast/board/vjetson/ivshmem"
 )
 
-// ramBase is the physical address of the arm64 machine's RAM.
-const ramBase = 0x40000000
-
 // Card is the FPGA model as a process outside the machine.
 type Card struct {
 	BlockRAM int // bytes, default 1 MiB
@@ -36,6 +33,7 @@ func (c *Card) check() error {
 // cardSlot is the machine's end of the card: what both sides share stays, the process comes and goes.
 type cardSlot struct {
 	cfg    Card
+	base   uint64 // physical address of the machine's RAM
 	ram    *os.File
 	shared *ivshmem.Shared
 	guest  *net.UnixConn // to QEMU's device
@@ -49,7 +47,7 @@ type cardSlot struct {
 }
 
 func newCardSlot(ctx context.Context, cfg Config) (_ *cardSlot, err error) {
-	s := &cardSlot{cfg: *cfg.Card}
+	s := &cardSlot{cfg: *cfg.Card, base: cfg.arch.ramBase}
 	if s.cfg.BlockRAM == 0 {
 		s.cfg.BlockRAM = 1 << 20
 	}
@@ -131,7 +129,7 @@ func (s *cardSlot) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := exec.Command("/proc/self/fd/5", "--ram-base", strconv.Itoa(ramBase), "--block-ram", strconv.Itoa(s.cfg.BlockRAM))
+	c := exec.Command("/proc/self/fd/5", "--ram-base", strconv.FormatUint(s.base, 10), "--block-ram", strconv.Itoa(s.cfg.BlockRAM))
 	c.ExtraFiles = []*os.File{theirs, s.ram, s.binary} // 3, 4, 5
 	s.said = &tailBuffer{}
 	c.Stderr, c.WaitDelay = s.said, waitDelay

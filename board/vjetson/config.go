@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path"
 	"time"
 )
@@ -28,34 +29,50 @@ const (
 	defaultMemory      = 512 // MiB
 	defaultCPUs        = 2
 	defaultBootTimeout = 90 * time.Second
+	fullBootTimeout    = 4 * time.Minute
 	defaultRunTimeout  = 60 * time.Second
 )
 
 // Config is a machine. The zero value is a bare one with the small root.
 type Config struct {
-	Kernel Kernel // zero is what Fetch finds for arm64
+	Arch   string // "arm64" (default) or "amd64"; that of Kernel when it is given
+	Kernel Kernel // zero is what Fetch finds for Arch
+	Full   bool   // the full root: Debian with systemd on a disk
 
 	Memory int // MiB, default 512
 	CPUs   int // default 2
 
-	Edu  bool  // QEMU's edu device (1234:11e8) on a hot-plug port, everything behind an SMMUv3
+	Edu  bool  // QEMU's edu device (1234:11e8) on a hot-plug port, everything behind an SMMUv3 or an Intel IOMMU
 	Card *Card // the FPGA model as a process outside, reached by ivshmem (1af4:1110) on a hot-plug port; no SMMU
 
 	Network bool // a network between the machine (GuestAddress) and the host (HostAddress, Machine.HostCommand)
 
-	Disk string // a raw image of this host that is /dev/vda, with ext4's module loaded; it keeps what was written
+	// Disk is a raw image of this host that is /dev/vda, with ext4's module loaded; it keeps what was written. With Full
+	// it is the root and is made when it is not there; "" is a root that forgets.
+	Disk string
 
 	Modules []string          // modules of Debian's kernel that are loaded at boot, with what they need
 	Files   map[string]string // further files of the root: path inside → path on this host
 	Append  string            // more for the kernel's command line
 
-	BootTimeout time.Duration // default 90 s
+	BootTimeout time.Duration // default 90 s, with Full 4 min
 
-	Log     *slog.Logger // progress of fetching; default slog.Default
-	Console io.Writer    // gets the serial console too
+	Log      *slog.Logger // progress of fetching; default slog.Default
+	Console  io.Writer    // gets the serial console too
+	Keyboard *os.File     // what is read from it is typed at the console
+
+	arch *arch // of Arch
 }
 
 func (c *Config) check() error {
+	if c.Kernel.Dir != "" {
+		c.Arch = c.Kernel.Arch
+	}
+	a, err := archOf(c.Arch)
+	if err != nil {
+		return err
+	}
+	c.arch = a
 	if c.Memory == 0 {
 		c.Memory = defaultMemory
 	}
@@ -64,6 +81,9 @@ func (c *Config) check() error {
 	}
 	if c.BootTimeout == 0 {
 		c.BootTimeout = defaultBootTimeout
+		if c.Full {
+			c.BootTimeout = fullBootTimeout
+		}
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()
@@ -76,7 +96,9 @@ func (c *Config) check() error {
 	case c.BootTimeout < 0:
 		return fmt.Errorf("vjetson: boot timeout of %v", c.BootTimeout)
 	case c.Edu && c.Card != nil:
-		return errors.New("vjetson: edu stands behind an SMMU, the card must not: ask for one of them")
+		return errors.New("vjetson: edu stands behind an IOMMU, the card must not: ask for one of them")
+	case c.Card != nil && c.Memory > a.ramAtBase:
+		return fmt.Errorf("vjetson: the card reaches %d MiB of memory on %s, not %d", a.ramAtBase, a.name, c.Memory)
 	}
 	for to := range c.Files {
 		if !path.IsAbs(to) || path.Clean(to) != to {

@@ -42,11 +42,11 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	if err := needTools(map[string]string{"qemu-system-aarch64": "qemu-system-arm", "go": "golang-go"}); err != nil {
+	if err := needTools(map[string]string{cfg.arch.qemu: cfg.arch.qemuPackage, "go": "golang-go"}); err != nil {
 		return nil, err
 	}
 	if cfg.Kernel.Dir == "" {
-		k, err := Fetch(ctx, "arm64", cfg.Log)
+		k, err := Fetch(ctx, cfg.arch.name, cfg.Log)
 		if err != nil {
 			return nil, err
 		}

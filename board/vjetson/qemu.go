@@ -93,7 +93,7 @@ func (m *Machine) launch(ctx context.Context, kernel, root *os.File) (err error)
 	if err := m.devices(ctx, l); err != nil {
 		return err
 	}
-	m.qemu = exec.Command("qemu-system-aarch64", l.args...)
+	m.qemu = exec.Command(m.cfg.arch.qemu, l.args...)
 	m.qemu.ExtraFiles = l.files
 	m.qemu.Stdout, m.qemu.Stderr = m.log, m.said
 	m.qemu.WaitDelay = waitDelay
@@ -125,15 +125,16 @@ func (m *Machine) drop() {
 
 // machine adds what every machine has.
 func (l *launcher) machine(cfg Config) {
-	board := "virt,gic-version=3"
+	board := cfg.arch.board
 	if cfg.Edu {
-		board += ",iommu=smmuv3"
+		board = cfg.arch.iommuBoard
 	}
-	l.add("-machine", board, "-cpu", "cortex-a57", "-accel", "tcg,thread=multi", "-m", strconv.Itoa(cfg.Memory),
+	l.add(board...)
+	l.add("-accel", "tcg,thread=multi", "-m", strconv.Itoa(cfg.Memory),
 		"-smp", strconv.Itoa(cfg.CPUs), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console")
-	line := []string{"console=ttyAMA0", "loglevel=8", "panic=-1", "watchdog_thresh=60", cfg.Append}
-	l.add("-append", strings.TrimSpace(strings.Join(line, " ")))
+	line := []string{"console=" + cfg.arch.console, "loglevel=8", "panic=-1", "watchdog_thresh=60", cfg.arch.append, cfg.Append}
+	l.add("-append", strings.Join(strings.Fields(strings.Join(line, " ")), " "))
 }
 
 // devices adds disk, network and what stands in the hot-plug slot, a port of PCI Express.

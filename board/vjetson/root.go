@@ -60,7 +60,7 @@ func fillRoot(w io.Writer, cfg Config, agent string) error {
 	c.char("/dev/console", 5, 1)
 	k := cfg.Kernel
 	files := map[string]string{"/init": agent, "/bin/busybox": filepath.Join(k.Dir, "bin/busybox")}
-	for _, pattern := range []string{"lib/ld-linux*", "lib/*/ld-linux*", "lib/*/lib[cm].so.6", "lib/*/libdl.so.2", "lib/*/libpthread.so.0"} {
+	for _, pattern := range []string{"lib/ld-linux*", "lib64/ld-linux*", "lib/*/ld-linux*", "lib/*/lib[cm].so.6", "lib/*/libdl.so.2", "lib/*/libpthread.so.0"} {
 		found, _ := filepath.Glob(filepath.Join(k.Dir, pattern))
 		for _, path := range found {
 			files[strings.TrimPrefix(path, k.Dir)] = path

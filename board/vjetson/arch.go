@@ -1,0 +1,69 @@
+package vjetson
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// arch is what differs between the machines' architectures.
+type arch struct {
+	name        string // Debian's and Go's
+	qemu        string // the program
+	qemuPackage string
+	board       []string // QEMU's machine and processor
+	iommuBoard  []string // the same with an IOMMU
+	console     string
+	append      string // for the kernel's command line
+	ramBase     uint64 // physical address of the RAM
+	ramAtBase   int    // MiB of RAM that lie there in one piece
+	makeArch    string // the kernel's name
+	gcc         string // the compiler on any other architecture
+	gccPackage  string
+}
+
+var arches = []arch{
+	{
+		name: "arm64",
+		qemu: "qemu-system-aarch64", qemuPackage: "qemu-system-arm",
+		board:      []string{"-machine", "virt,gic-version=3", "-cpu", "cortex-a57"},
+		iommuBoard: []string{"-machine", "virt,gic-version=3,iommu=smmuv3", "-cpu", "cortex-a57"},
+		console:    "ttyAMA0", ramBase: 0x40000000, ramAtBase: 16 << 10,
+		makeArch: "arm64", gcc: "aarch64-linux-gnu-gcc", gccPackage: "gcc-aarch64-linux-gnu",
+	},
+	{
+		name: "amd64",
+		qemu: "qemu-system-x86_64", qemuPackage: "qemu-system-x86",
+		board:      []string{"-machine", "q35", "-cpu", "qemu64"},
+		iommuBoard: []string{"-machine", "q35", "-cpu", "qemu64", "-device", "intel-iommu"},
+		console:    "ttyS0", append: "intel_iommu=on iommu.strict=1", ramAtBase: 2 << 10,
+		makeArch: "x86", gcc: "x86_64-linux-gnu-gcc", gccPackage: "gcc-x86-64-linux-gnu",
+	},
+}
+
+// archOf finds an architecture by its name; "" is arm64.
+func archOf(name string) (*arch, error) {
+	if name == "" {
+		return &arches[0], nil
+	}
+	i := slices.IndexFunc(arches, func(a arch) bool { return a.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("vjetson: architecture %q, want %s or %s", name, arches[0].name, arches[1].name)
+	}
+	return &arches[i], nil
+}
+
+// compiler is the C compiler for the architecture on this host, and its Debian package.
+func (a *arch) compiler() (program, pkg string) {
+	if a.name == runtime.GOARCH {
+		return "gcc", "gcc"
+	}
+	return a.gcc, a.gccPackage
+}
+
+// makeArguments are those of the kernel's build.
+func (a *arch) makeArguments() []string {
+	program, _ := a.compiler()
+	return []string{"ARCH=" + a.makeArch, "CROSS_COMPILE=" + strings.TrimSuffix(program, "gcc")}
+}
