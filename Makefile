@@ -1,7 +1,7 @@
 # tegracast: `make run` streams on any Linux machine, `make test` checks everything. Both install what they miss.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check build lint bench fuzz
+.PHONY: help setup run test check build lint bench fuzz vjetson
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
@@ -44,6 +44,13 @@ lint: ## gofumpt, vet, staticcheck, tidy modules
 	go vet ./...
 	go tool staticcheck ./...
 	go mod tidy -diff
+
+vjetson: setup ## boot the virtual Jetson and log in; CMD='…' runs one command, ARGS='--help' tells more
+	@mkdir -p bin
+	@go build -o bin/vjetson ./board/vjetson/boot
+	@bin/vjetson $(if $(CMD),--command "$$CMD") $(ARGS)
+
+export CMD
 
 bench: ## benchmarks: ns a frame and a packet, ratios, allocations
 	go test -run '^$$' -bench . -benchmem ./...

@@ -47,6 +47,9 @@ func (a apt) options() []string {
 	return o
 }
 
+// progress are the lines that tell how far apt-get is, and its errors.
+var progress = regexp.MustCompile(`^(Get|Err|Fetched|[WE]:)`)
+
 // get runs apt-get in dir, its lines go to the log.
 func (a apt) get(ctx context.Context, dir string, args ...string) error {
 	c := exec.CommandContext(ctx, "apt-get", append(a.options(), args...)...)
@@ -58,7 +61,11 @@ func (a apt) get(ctx context.Context, dir string, args ...string) error {
 	go func() {
 		defer close(read)
 		for s := bufio.NewScanner(r); s.Scan(); {
-			a.log.Info("apt-get", "line", s.Text())
+			level := slog.LevelDebug
+			if progress.MatchString(s.Text()) {
+				level = slog.LevelInfo
+			}
+			a.log.Log(ctx, level, "apt-get", "line", s.Text())
 			tail = append(tail[max(0, len(tail)-4):], s.Text())
 		}
 		_, _ = io.Copy(io.Discard, r)

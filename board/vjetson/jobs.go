@@ -191,8 +191,13 @@ func what(req channel.Job) string {
 // command leaves behind go on.
 func (m *Machine) Run(ctx context.Context, argv ...string) (Result, error) {
 	var out, errs limited
-	status, err := m.do(ctx, channel.Job{Op: channel.OpRun, Argv: argv}, nil, &out, &errs)
+	status, err := m.RunTo(ctx, &out, &errs, argv...)
 	return Result{Stdout: out.Bytes(), Stderr: errs.Bytes(), Status: status}, err
+}
+
+// RunTo is Run with the output going to writers while the command runs. A writer's error is RunTo's.
+func (m *Machine) RunTo(ctx context.Context, stdout, stderr io.Writer, argv ...string) (status int, err error) {
+	return m.do(ctx, channel.Job{Op: channel.OpRun, Argv: argv}, nil, stdout, stderr)
 }
 
 // Shell runs a line of sh and takes a status other than 0 for an error, with what the command said.

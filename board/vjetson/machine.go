@@ -98,10 +98,25 @@ func (m *Machine) boot(ctx context.Context) error {
 			return err
 		}
 	}
+	if m.cfg.Full {
+		return m.systemUp(ctx)
+	}
 	if m.net != nil {
 		return m.networkUp(ctx)
 	}
 	return nil
+}
+
+// systemUp waits until systemd has started what is to be started; a unit that failed is no error of the machine.
+func (m *Machine) systemUp(ctx context.Context) error {
+	if _, err := m.Run(ctx, "systemctl", "is-system-running", "--wait"); err != nil {
+		return err
+	}
+	if m.net == nil {
+		return nil
+	}
+	_, err := m.Shell(ctx, "/lib/systemd/systemd-networkd-wait-online --interface=eth0 --timeout=60")
+	return err
 }
 
 func (m *Machine) bootError(why error) error {
@@ -143,10 +158,20 @@ func (m *Machine) PowerOff(ctx context.Context) error {
 	m.want()
 	ctx, cancel := bound(ctx)
 	defer cancel()
-	_, err := m.Run(ctx, "poweroff", "-f")
+	argv := []string{"poweroff", "-f"}
+	if m.cfg.Full {
+		argv = []string{"systemctl", "poweroff"}
+	}
+	_, err := m.Run(ctx, argv...)
 	if err != nil && !errors.Is(err, ErrEnded) {
 		return err
 	}
+	return m.awaitEnd(ctx)
+}
+
+// Wait waits until the machine has ended by what is done inside.
+func (m *Machine) Wait(ctx context.Context) error {
+	m.want()
 	return m.awaitEnd(ctx)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -95,6 +96,9 @@ func (m *Machine) launch(ctx context.Context, kernel, root *os.File) (err error)
 	}
 	m.qemu = exec.Command(m.cfg.arch.qemu, l.args...)
 	m.qemu.ExtraFiles = l.files
+	if m.cfg.Keyboard != nil {
+		m.qemu.Stdin = m.cfg.Keyboard
+	}
 	m.qemu.Stdout, m.qemu.Stderr = m.log, m.said
 	m.qemu.WaitDelay = waitDelay
 	m.qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
@@ -133,19 +137,17 @@ func (l *launcher) machine(cfg Config) {
 	l.add("-accel", "tcg,thread=multi", "-m", strconv.Itoa(cfg.Memory),
 		"-smp", strconv.Itoa(cfg.CPUs), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console")
+	if cfg.Full {
+		cfg.Append = "net.ifnames=0 " + cfg.Append
+	}
 	line := []string{"console=" + cfg.arch.console, "loglevel=8", "panic=-1", "watchdog_thresh=60", cfg.arch.append, cfg.Append}
 	l.add("-append", strings.Join(strings.Fields(strings.Join(line, " ")), " "))
 }
 
 // devices adds disk, network and what stands in the hot-plug slot, a port of PCI Express.
 func (m *Machine) devices(ctx context.Context, l *launcher) error {
-	if m.cfg.Disk != "" {
-		disk, err := os.OpenFile(m.cfg.Disk, os.O_RDWR, 0)
-		if err != nil {
-			return fmt.Errorf("%w: disk: %w", ErrMissing, err)
-		}
-		l.own = append(l.own, disk)
-		l.add("-drive", "if=none,id=disk,format=raw,file="+l.path(disk), "-device", "virtio-blk-pci,drive=disk,romfile=")
+	if err := m.disk(ctx, l); err != nil {
+		return err
 	}
 	if m.cfg.Network {
 		var err error
@@ -165,6 +167,40 @@ func (m *Machine) devices(ctx context.Context, l *launcher) error {
 		return m.card.attach(l, m.cfg.Memory)
 	}
 	return nil
+}
+
+// disk adds the disk that was asked for, or that the full root needs.
+func (m *Machine) disk(ctx context.Context, l *launcher) error {
+	file, options, mode := m.cfg.Disk, "", os.O_RDWR
+	if m.cfg.Full {
+		image, err := fullImage(ctx, m.cfg.Kernel, m.cfg.Log)
+		if err != nil {
+			return err
+		}
+		if file == "" {
+			file, options, mode = image, ",snapshot=on", os.O_RDONLY
+		} else if err := makeDisk(ctx, image, file); err != nil {
+			return err
+		}
+	}
+	if file == "" {
+		return nil
+	}
+	disk, err := os.OpenFile(file, mode, 0)
+	if err != nil {
+		return fmt.Errorf("%w: disk: %w", ErrMissing, err)
+	}
+	l.own = append(l.own, disk)
+	l.add("-drive", "if=none,id=disk,format=raw,file="+l.path(disk)+options, "-device", "virtio-blk-pci,drive=disk,romfile=")
+	return nil
+}
+
+// makeDisk copies the image when there is no such disk yet.
+func makeDisk(ctx context.Context, image, disk string) error {
+	if _, err := os.Stat(disk); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return command(ctx, "cp", "--sparse=always", "--reflink=auto", image, disk)
 }
 
 // device is the id of what stands in the slot.

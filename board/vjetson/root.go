@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -67,7 +68,14 @@ func fillRoot(w io.Writer, cfg Config, agent string) error {
 		}
 	}
 	for to, from := range cfg.Files {
+		if cfg.Full {
+			to = path.Join("/files", to)
+		}
 		files[to] = from
+	}
+	if cfg.Full {
+		c.dir("/newroot")
+		c.dir("/files")
 	}
 	names := make([]string, 0, len(files))
 	for to := range files {
@@ -93,7 +101,7 @@ func addModules(c *cpio, cfg Config) error {
 	if cfg.Network {
 		names = append(names, "virtio_net")
 	}
-	if cfg.Disk != "" {
+	if cfg.Disk != "" || cfg.Full {
 		names = append(names, "virtio_blk", "crc32c_generic", "ext4")
 	}
 	order, err := all.order(names...)

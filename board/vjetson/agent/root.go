@@ -7,11 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// prepareRoot makes a running system of the initramfs.
+// newRoot is there when the initramfs is only the way to the root on the disk.
+const newRoot = "/newroot"
+
+// prepareRoot makes a running system of the initramfs, or goes on to the root on the disk and does not return.
 func prepareRoot() error {
 	for _, m := range []struct{ kind, at string }{
 		{"proc", "/proc"},
@@ -34,6 +38,9 @@ func prepareRoot() error {
 	if err := loadModules("/modules"); err != nil {
 		return err
 	}
+	if _, err := os.Stat(newRoot); err == nil {
+		return switchRoot()
+	}
 	if out, err := exec.Command("/bin/busybox", "--install", "-s", "/bin").CombinedOutput(); err != nil {
 		return fmt.Errorf("busybox --install: %w: %s", err, out)
 	}
@@ -41,6 +48,38 @@ func prepareRoot() error {
 		return fmt.Errorf("loopback interface: %w: %s", err, out)
 	}
 	return nil
+}
+
+// switchRoot mounts the disk, puts the files of /files into it, and lets its init take over. This program goes on from
+// there as a service, in /run.
+func switchRoot() error {
+	const disk = "/dev/vda"
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(disk); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			return err
+		}
+	}
+	if err := unix.Mount(disk, newRoot, "ext4", 0, "errors=remount-ro"); err != nil {
+		return fmt.Errorf("mount %s: %w", disk, err)
+	}
+	for _, argv := range [][]string{
+		{"cp", "-a", "/files/.", newRoot + "/"},
+		{"mkdir", "/run/vjetson"},
+		{"cp", "/init", "/run/vjetson/agent"},
+		{"umount", "/tmp"},
+	} {
+		if out, err := exec.Command("/bin/busybox", argv...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w: %s", argv, err, out)
+		}
+	}
+	for _, at := range []string{"/dev", "/proc", "/sys", "/run"} {
+		if err := unix.Mount(at, newRoot+at, "", unix.MS_MOVE, ""); err != nil {
+			return fmt.Errorf("move %s: %w", at, err)
+		}
+	}
+	return unix.Exec("/bin/busybox", []string{"switch_root", newRoot, "/sbin/init"}, os.Environ())
 }
 
 // loadModules inserts the files that list names, one a line, in its order.

@@ -1,0 +1,165 @@
+// Command boot boots the virtual Jetson with tegracast inside and logs in on its console, or runs one command in it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"tegracast/board/vjetson"
+)
+
+const usage = `Boots a virtual Jetson: Debian with systemd on %s, tegracast inside, the FPGA model on PCI Express,
+and a network between it (%s) and a namespace of this host (%s).
+
+  boot                     log in on the console; ctrl-] takes the power away, "poweroff" shuts down
+  boot -c 'uname -a'       run one command with sh, exit with its status
+  boot --disk my.img       keep what is written in a disk image, which is made when it is not there
+
+`
+
+type options struct {
+	arch, device, disk, command string
+	small, verbose              bool
+}
+
+func main() {
+	var o options
+	f := pflag.NewFlagSet("boot", pflag.ContinueOnError)
+	f.StringVar(&o.arch, "arch", "arm64", "arm64 or amd64")
+	f.StringVar(&o.device, "device", "card", "card (the FPGA model), edu (QEMU's, behind an IOMMU) or none")
+	f.StringVar(&o.disk, "disk", "", "image that keeps what is written (default: nothing is kept)")
+	f.StringVarP(&o.command, "command", "c", "", "run this and power off")
+	f.BoolVar(&o.small, "small", false, "the small root of busybox, in two seconds; with --command only")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "show the console while a command runs")
+	f.Usage = func() {
+		fmt.Fprintf(os.Stderr, usage, "arm64 or amd64", vjetson.GuestAddress, vjetson.HostAddress)
+		f.PrintDefaults()
+	}
+	switch err := f.Parse(os.Args[1:]); {
+	case errors.Is(err, pflag.ErrHelp):
+		return
+	case err != nil || f.NArg() > 0 || o.small && o.command == "":
+		if err == nil {
+			err = errors.New("arguments are not understood, or --small without --command")
+		}
+		fmt.Fprintln(os.Stderr, "boot:", err, "(see --help)")
+		os.Exit(2)
+	}
+	status, err := run(o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "boot:", err)
+		os.Exit(1)
+	}
+	os.Exit(status)
+}
+
+func run(o options) (status int, err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	cfg, clean, err := configure(ctx, o)
+	if err != nil {
+		return 0, err
+	}
+	defer clean()
+	if o.command == "" {
+		return 0, console(ctx, cfg)
+	}
+	if o.verbose {
+		cfg.Console = os.Stderr
+	}
+	m, err := vjetson.Start(ctx, cfg)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	long, cancel := context.WithTimeout(ctx, 24*time.Hour)
+	defer cancel()
+	if status, err = m.RunTo(long, os.Stdout, os.Stderr, "sh", "-c", o.command); err != nil {
+		return 0, err
+	}
+	return status, m.PowerOff(ctx)
+}
+
+// configure builds tegracast for the machine; clean removes what it made.
+func configure(ctx context.Context, o options) (cfg vjetson.Config, clean func(), err error) {
+	dir, err := os.MkdirTemp("", "vjetson-")
+	if err != nil {
+		return cfg, nil, err
+	}
+	binary := filepath.Join(dir, "tegracast")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "tegracast/cmd/tegracast")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+o.arch)
+	if out, err := build.CombinedOutput(); err != nil {
+		os.RemoveAll(dir)
+		return cfg, nil, fmt.Errorf("building tegracast for %s: %w: %s", o.arch, err, out)
+	}
+	cfg = vjetson.Config{
+		Arch: o.arch, Full: !o.small, Disk: o.disk, Network: true, Memory: 1024,
+		Files: map[string]string{"/usr/bin/tegracast": binary}, Log: slog.Default(),
+	}
+	switch o.device {
+	case "card":
+		cfg.Card = &vjetson.Card{}
+	case "edu":
+		cfg.Edu = true
+	case "none":
+	default:
+		os.RemoveAll(dir)
+		return cfg, nil, fmt.Errorf("device %q, want card, edu or none", o.device)
+	}
+	return cfg, func() { os.RemoveAll(dir) }, nil
+}
+
+// console boots with the terminal as the machine's console, until the machine has ended or ctrl-] is pressed.
+func console(ctx context.Context, cfg vjetson.Config) (err error) {
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	t, err := openTerminal()
+	if err != nil {
+		return err
+	}
+	defer t.restore()
+	cfg.Keyboard, cfg.Console = r, os.Stdout
+	go func() { // ends with the process: a terminal's read cannot be cancelled
+		defer w.Close()
+		if t.copy(w) {
+			cut(errCut)
+		}
+	}()
+	m, err := vjetson.Start(ctx, cfg)
+	if err != nil {
+		return ignoreCut(ctx, err)
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if rows, columns := t.size(); rows > 0 {
+		line := fmt.Sprintf("for t in /dev/ttyAMA0 /dev/ttyS0; do [ -c $t ] && stty -F $t rows %d columns %d; done 2>/dev/null; true", rows, columns)
+		if _, err := m.Shell(ctx, line); err != nil {
+			return ignoreCut(ctx, err)
+		}
+	}
+	return ignoreCut(ctx, m.Wait(ctx))
+}
+
+var errCut = errors.New("ctrl-]")
+
+func ignoreCut(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errCut) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,91 @@
+package vjetson
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFull is the full root's life: systemd starts, the journal can be read, a power cut loses nothing that was synced.
+func TestFull(t *testing.T) {
+	before := look(t)
+	t.Cleanup(func() { leavesNothing(t, before) })
+	keys, keyboard, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keys.Close()
+	defer keyboard.Close()
+	disk := filepath.Join(t.TempDir(), "disk")
+	cfg := Config{Full: true, Disk: disk, Network: true, Keyboard: keys, Files: map[string]string{"/etc/motd": "testdata/motd"}}
+	m := StartTest(t, cfg)
+	ctx := t.Context()
+	shell := func(m *Machine, line, want string) {
+		t.Helper()
+		if out, err := m.Shell(ctx, line); err != nil || out != want {
+			t.Errorf("%s: %q %v, want %q", line, out, err, want)
+		}
+	}
+	shell(m, "systemctl is-system-running; systemctl --failed --plain --no-legend", "running\n")
+	shell(m, "readlink /proc/1/exe; cat /etc/motd", "/usr/lib/systemd/systemd\nthe virtual Jetson\n")
+	shell(m, "ping -c 1 -q "+HostAddress+" | grep -c '0% packet loss'", "1\n")
+	t.Run("modules", func(t *testing.T) {
+		shell(m, "modprobe vivid && cat /sys/class/video4linux/video0/name", "vivid-000-vid-cap\n")
+	})
+	t.Run("GPIO", func(t *testing.T) {
+		for value, state := range map[string]string{"0": "lo", "1": "hi"} {
+			shell(m, "gpioset --mode=time --sec=1 --background gpiochip0 5="+value+" && grep -c 'gpio-.*gpioset.* out "+state+"' /sys/kernel/debug/gpio; sleep 1.5", "1\n")
+		}
+	})
+	t.Run("console", func(t *testing.T) {
+		typed, err := m.Expect(`^the answer is 42`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := keyboard.WriteString("echo the answer is $((6 * 7))\r"); err != nil {
+			t.Fatal(err)
+		}
+		bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		if _, err := typed.Wait(bounded); err != nil {
+			t.Error(err)
+		}
+	})
+	shell(m, "echo written before the cut | systemd-cat -t seed && journalctl --sync && echo kept > /var/lib/kept && sync && journalctl -q -o cat -t seed", "written before the cut\n")
+	if err := m.PowerCut(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	cfg.Keyboard = nil
+	again := StartTest(t, cfg)
+	shell(again, "systemctl is-system-running; cat /var/lib/kept; journalctl -q -b -1 -o cat -t seed", "running\nkept\nwritten before the cut\n")
+	if !strings.Contains(strings.Join(again.KernelLog(), "\n"), "EXT4-fs (vda): recovery complete") {
+		t.Error("the file system was clean: the power was not cut")
+	}
+	if err := again.PowerOff(ctx); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(strings.Join(again.KernelLog(), "\n"), "poweroff.target") {
+		t.Error("systemd did not shut down in order")
+	}
+}
+
+// TestFetchWithoutNetwork: what cannot be fetched is a clear error within a bound, and leaves nothing half done.
+func TestFetchWithoutNetwork(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	t.Setenv("http_proxy", "http://127.0.0.1:9") // the discard port: nobody listens
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := Fetch(ctx, "arm64", slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), "is deb.debian.org within reach?") || ctx.Err() != nil {
+		t.Errorf("fetching without a network: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(cache, "tegracast/vjetson/*-*")); len(left) != 1 || filepath.Base(left[0]) != "apt-arm64" {
+		t.Errorf("left in the cache: %q", left)
+	}
+}
