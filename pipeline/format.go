@@ -5,34 +5,23 @@ import (
 	"fmt"
 )
 
-// A PixelFormat is the V4L2 FourCC of a picture's layout in memory.
-type PixelFormat uint32
-
-// The layouts that tegracast knows.
-const (
-	RGGB10 PixelFormat = 'R' | 'G'<<8 | '1'<<16 | '0'<<24 // Bayer RGGB, 10 bits in little-endian 16-bit words, upper bits zero
-	UYVY   PixelFormat = 'U' | 'Y'<<8 | 'V'<<16 | 'Y'<<24 // 4:2:2, 8 bits, Cb Y0 Cr Y1
-	I420   PixelFormat = 'Y' | 'U'<<8 | '1'<<16 | '2'<<24 // 4:2:0, 8 bits, planes Y, Cb, Cr; chroma planes have half the stride
-)
-
-func (p PixelFormat) String() string {
-	if p == 0 {
-		return "none"
-	}
-	return string([]byte{byte(p), byte(p >> 8), byte(p >> 16), byte(p >> 24)})
-}
-
 // Colorimetry is the matrix and the range of Y'CbCr samples.
 type Colorimetry uint8
 
 const (
 	ColorNone    Colorimetry = iota // sensor samples: no colour space
-	BT709Limited                    // ITU-R BT.709, Y' 16–235, CbCr 16–240
+	BT709Limited                    // ITU-R BT.709, Y' (and R'G'B') 16–235, CbCr 16–240; at 10 bits four times as much
 	BT601Full                       // ITU-R BT.601 at full range, as JFIF wants it
+	BT709Full                       // ITU-R BT.709 at full range
+	BT601Limited                    // ITU-R BT.601 at the range of BT709Limited
 )
 
 func (c Colorimetry) String() string {
-	return [...]string{"none", "bt709-limited", "bt601-full"}[c]
+	names := [...]string{"none", "bt709-limited", "bt601-full", "bt709-full", "bt601-limited"}
+	if int(c) >= len(names) {
+		return fmt.Sprintf("colorimetry %d", uint8(c))
+	}
+	return names[c]
 }
 
 // MemoryKind says where a frame's bytes are and who may read them.
@@ -69,8 +58,9 @@ type Format struct {
 	Color  Colorimetry
 	Memory MemoryKind
 
-	// Packet-ready memory: every PacketPitch bytes begin with HeaderGap bytes that the packetizer fills.
-	// Both are zero for plain pictures.
+	// Packet-ready memory: every PacketPitch bytes begin with HeaderGap bytes that the packetizer fills, the rest is the
+	// payload of one packet. A line is a whole number of payloads, each of whole pixel groups; lines follow one another
+	// without padding (Stride is a line's length without the gaps). Both are zero for plain pictures.
 	PacketPitch int
 	HeaderGap   int
 }
@@ -83,14 +73,14 @@ var ErrFormat = errors.New("impossible format")
 
 // NewFormat returns the plain format (tight stride, host memory) of the given layout and geometry.
 func NewFormat(p PixelFormat, width, height int, rate Rate) (Format, error) {
-	f := Format{Pixel: p, Width: width, Height: height, Rate: rate}
+	f := Format{Pixel: p, Width: width, Height: height, Rate: rate, Stride: p.LineBytes(width)}
 	switch p {
-	case RGGB10:
-		f.Stride = 2 * width
-	case UYVY:
-		f.Stride, f.Color = 2*width, BT709Limited
+	case UYVY, UYVP, NV12:
+		f.Color = BT709Limited
+	case RGB24:
+		f.Color = BT709Full
 	case I420:
-		f.Stride, f.Color = width, BT601Full
+		f.Color = BT601Full
 	}
 	return f, f.Validate()
 }
@@ -103,44 +93,59 @@ func (f Format) Validate() error {
 	if f.Width < 2 || f.Height < 2 || f.Width > 1<<15 || f.Height > 1<<15 {
 		return bad("width and height must be from 2 to 32768")
 	}
-	line := 0
-	switch f.Pixel {
-	case RGGB10:
-		line = 2 * f.Width
-	case UYVY:
-		if f.Width%2 != 0 {
-			return bad("4:2:2 needs an even width")
-		}
-		line = 2 * f.Width
-	case I420:
-		if f.Width%2 != 0 || f.Height%2 != 0 {
-			return bad("4:2:0 needs an even width and an even height")
-		}
-		line = f.Width
-		if f.Stride%2 != 0 {
-			return bad("stride %d must be even", f.Stride)
-		}
-	default:
+	group, line := f.Pixel.group(), f.Pixel.LineBytes(f.Width)
+	switch {
+	case line == 0:
 		return bad("unknown pixel format")
-	}
-	if f.Stride > maxStride {
+	case f.Pixel.planar420() && (f.Width%2 != 0 || f.Height%2 != 0):
+		return bad("4:2:0 needs an even width and an even height")
+	case f.Pixel == I420 && f.Stride%2 != 0:
+		return bad("stride %d must be even", f.Stride)
+	case (f.Pixel == UYVY || f.Pixel == UYVP) && f.Width%2 != 0:
+		return bad("4:2:2 needs an even width")
+	case f.Width%group.pixels != 0:
+		return bad("width must be a multiple of %d: so many pixels share %d bytes", group.pixels, group.bytes)
+	case f.Stride > maxStride:
 		return bad("stride %d is more than %d bytes", f.Stride, maxStride)
-	}
-	if f.Stride < line {
+	case f.Stride < line:
 		return bad("stride %d is less than a line's %d bytes", f.Stride, line)
-	}
-	if f.Rate.Num < 0 || f.Rate.Den < 0 || (f.Rate.Num > 0 && f.Rate.Den == 0) {
+	case f.Rate.Num < 0 || f.Rate.Den < 0 || (f.Rate.Num > 0 && f.Rate.Den == 0):
 		return bad("rate %d/%d", f.Rate.Num, f.Rate.Den)
+	}
+	if why := f.packets(group, line); why != "" {
+		return bad("%s", why)
 	}
 	return nil
 }
 
+// packets says why the packet-ready layout cannot be.
+func (f Format) packets(group pixelGroup, line int) string {
+	payload := f.PacketPitch - f.HeaderGap
+	switch {
+	case f.PacketPitch == 0 && f.HeaderGap == 0:
+		return ""
+	case f.HeaderGap < 0 || f.PacketPitch > 1<<16 || payload <= 0:
+		return fmt.Sprintf("packets of %d bytes with %d of headers", f.PacketPitch, f.HeaderGap)
+	case f.Pixel.planar420():
+		return "planes cannot be packet-ready"
+	case f.Stride != line:
+		return fmt.Sprintf("stride %d must be a line's %d bytes in packet-ready memory", f.Stride, line)
+	case line%payload != 0 || payload%group.bytes != 0:
+		return fmt.Sprintf("a line's %d bytes are no whole number of packets with %d bytes of %d-byte pixel groups", line, payload, group.bytes)
+	}
+	return ""
+}
+
 // Size is the number of bytes of a frame.
 func (f Format) Size() int {
-	if f.Pixel == I420 {
-		return f.Stride * f.Height * 3 / 2
+	size := f.Stride * f.Height
+	if f.Pixel.planar420() {
+		size += size / 2
 	}
-	return f.Stride * f.Height
+	if f.PacketPitch > 0 {
+		size = size / (f.PacketPitch - f.HeaderGap) * f.PacketPitch
+	}
+	return size
 }
 
 func (f Format) String() string {
