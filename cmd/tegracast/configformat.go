@@ -172,7 +172,7 @@ func (d *document) checkSlots() error {
 		}
 		for _, o := range d.Outputs {
 			if o.From == s.Name && o.RTP != nil {
-				need += o.depth() + o.RTP.config(o.Name).Holds()
+				need += o.depth() + o.RTP.config(o.Name).Holds(pipeline.Format{})
 			}
 		}
 		if s.Slots < need {

@@ -113,6 +113,7 @@ type Config struct {
 	Checksum     bool         // an RTCP APP packet with each frame's CRC-32C (docs/rtp.md)
 	Quality      int          // of JPEG, 1 to 100; 0: 90
 	Encoder      JPEGEncoder  // nil: image/jpeg at Quality
+	Engine       Engine       // to compare them; an output uses Automatic
 	Name         string       // of the session in the SDP; empty: "tegracast"
 	Start        *Start       // nil: random
 	Logger       *slog.Logger // nil: slog.Default
@@ -163,6 +164,8 @@ func (c Config) Validate() error {
 		return bad("dscp %d: must be from 0 to 63 (46 is expedited forwarding)", c.DSCP)
 	case c.MTU < minMTU || c.MTU > maxMTU:
 		return bad("mtu %d: must be from %d to %d", c.MTU, minMTU, maxMTU)
+	case c.Engine > Single:
+		return bad("engine %d: there is none", uint8(c.Engine))
 	case c.Burst < 1 || c.Burst > maxBurst:
 		return bad("burst %d: must be from 1 to %d packets", c.Burst, maxBurst)
 	case c.Quality < 1 || c.Quality > 100:
@@ -176,10 +179,14 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Holds is how many frames an output holds besides those that wait: JPEG encodes the next while one is sent.
-func (c Config) Holds() int {
-	if c.Payload == JPEG {
+// Holds is how many frames of format f an output holds besides those that wait: JPEG encodes the next while one is
+// sent, and from packet-ready memory the kernel may still be sending those before.
+func (c Config) Holds(f pipeline.Format) int {
+	switch {
+	case c.Payload == JPEG:
 		return 2
+	case f.PacketPitch > 0:
+		return 3
 	}
 	return 1
 }
@@ -198,6 +205,23 @@ func CheckDestination(dest string) error {
 		return fmt.Errorf("%q: RTP's port must be even, RTCP takes the next one: use %d", dest, n-1)
 	}
 	return nil
+}
+
+// PacketReady returns f with the layout of this output's packets: a producer that writes it saves the transmitter the
+// gathering. ok is false when there is none, since the packets of a line cannot all have one size.
+func (c Config) PacketReady(f pipeline.Format) (ready pipeline.Format, ok bool) {
+	c = c.withDefaults()
+	if c.Payload != Raw || f.Pixel != pipeline.UYVY {
+		return f, false
+	}
+	line := 2 * f.Width
+	for packets, _ := cutLine(line, c.MTU-ipUDPHeader-rawHeader); packets <= line/pixelGroup; packets++ {
+		if size := line / packets; line%packets == 0 && size%pixelGroup == 0 {
+			f.Stride, f.HeaderGap, f.PacketPitch = line, rawHeader, rawHeader+size
+			return f, 2*size > c.MTU-ipUDPHeader-rawHeader // not with packets much smaller than need be
+		}
+	}
+	return f, false
 }
 
 // CheckFormat returns an error that wraps ErrFormat when frames of format f cannot be sent, and says why.
@@ -219,8 +243,9 @@ func (c Config) CheckFormat(f pipeline.Format) error {
 		return bad("colours are %s, must be %s", f.Color, color)
 	case f.Memory != pipeline.MemoryHost:
 		return bad("memory is %s, but packets are copied by the CPU: use host memory", f.Memory)
-	case f.PacketPitch != 0 || f.HeaderGap != 0:
-		return bad("packet-ready memory is not supported")
+	case f.PacketPitch != 0 && (c.Payload == JPEG || f.HeaderGap != rawHeader || f.PacketPitch > c.MTU-ipUDPHeader):
+		return bad("packet-ready memory has packets of %d bytes with %d of headers: Config.PacketReady gives the right ones",
+			f.PacketPitch, f.HeaderGap)
 	case c.Payload == JPEG && (f.Width > maxJPEG || f.Height > maxJPEG):
 		return bad("RFC 2435 §3.1.5 allows at most %d pixels in width and height: halve the picture or send it raw", maxJPEG)
 	case c.Pacing == PaceFrame && f.Rate.Num == 0:

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,10 +21,16 @@ type destination struct {
 	conn *net.UDPConn // RTCP, both ways
 	log  *slog.Logger
 
-	next  int        // packet of the train being sent
-	stale bool       // a refusal before the train's first packet has been seen
-	why   unix.Errno // for which the rest of the train was given up
-	told  unix.Errno // the why that was logged last
+	engine Engine    // the one that works
+	best   engine    // of engine
+	now    engine    // for this train
+	zero   *zeroCopy // nil when it never worked
+
+	next    int        // packet of the train being sent
+	clogged bool       // for want of buffers below the socket
+	stale   bool       // a refusal before the train's first packet has been seen
+	why     unix.Errno // for which the rest of the train was given up
+	told    unix.Errno // the why that was logged last
 
 	packets, bytes, frames, cut, dropped, refused, errors atomic.Uint64
 
@@ -35,15 +40,8 @@ type destination struct {
 	heard  []Report
 }
 
-// sendmmsg hands packets to the kernel without waiting and returns how many it took. The thread does not block, so the
-// runtime need not know.
-func sendmmsg(fd int, msgs []mmsghdr) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&msgs[0])), uintptr(len(msgs)), unix.MSG_DONTWAIT, 0, 0)
-	return int(n), errno
-}
-
 // newDestination opens the sockets. The RTCP socket's local port follows the RTP socket's.
-func newDestination(name string, c Config, buffer int) (*destination, error) {
+func newDestination(name string, c Config, buffer int, ready bool) (*destination, error) {
 	addr, err := resolve(name)
 	if err != nil {
 		return nil, err
@@ -54,6 +52,7 @@ func newDestination(name string, c Config, buffer int) (*destination, error) {
 			return nil, fmt.Errorf("%w: %s: %w", ErrDestination, name, err)
 		}
 		if d.conn, err = listenAfter(d.fd, c, addr.Addr()); err == nil {
+			d.choose(c.Engine, ready)
 			return d, nil
 		}
 		_ = unix.Close(d.fd)
@@ -91,7 +90,7 @@ func listenAfter(fd int, c Config, dest netip.Addr) (*net.UDPConn, error) {
 }
 
 // begin starts a new train.
-func (d *destination) begin() { d.next, d.stale, d.why = 0, false, 0 }
+func (d *destination) begin() { d.next, d.stale, d.why, d.now = 0, false, 0, d.best }
 
 // open says whether packets before to are still to be sent.
 func (d *destination) open(to int) bool { return d.why == 0 && d.next < to }
@@ -102,23 +101,29 @@ func (d *destination) lagging() bool { return d.told == unix.EAGAIN }
 // push sends up to packet to, at most burst packets in a call of the kernel, until the socket buffer is full.
 func (d *destination) push(t *Train, to, burst int) {
 	for d.open(to) {
-		msgs := t.msgs[d.next:min(to, d.next+burst)]
-		n, errno := sendmmsg(d.fd, msgs)
-		switch errno {
-		case 0:
-			d.sent(msgs[:n])
-			if n < len(msgs) {
+		end := min(to, d.next+burst)
+		d.clogged = false
+		n, errno := d.now.send(d.fd, t, d.next, end)
+		switch {
+		case errno == 0:
+			d.sent(t, n)
+			if d.engine == Messages && d.next < end {
 				burst = 1 // sendmmsg swallows the error that stopped it; a call for one packet tells the next one
 			}
-		case unix.EINTR:
-		case unix.EAGAIN:
+		case errno == unix.EINTR:
+		case errno == unix.EAGAIN:
 			return
-		case unix.ECONNREFUSED: // the answer to an earlier packet; at a train's start that may be long ago
+		case errno == unix.ECONNREFUSED: // the answer to an earlier packet; at a train's start that may be long ago
 			d.refused.Add(1)
 			if d.next > 0 || d.stale {
 				d.giveUp(t, errno)
 			}
 			d.stale = true
+		case d.fallBack(errno):
+		case errno == unix.ENOBUFS: // full somewhere below: as a socket buffer that is full
+			d.errors.Add(1)
+			d.clogged = true
+			return
 		default:
 			d.errors.Add(1)
 			d.giveUp(t, errno)
@@ -126,14 +131,14 @@ func (d *destination) push(t *Train, to, burst int) {
 	}
 }
 
-func (d *destination) sent(msgs []mmsghdr) {
-	var bytes uint64
-	for i := range msgs {
-		bytes += uint64(msgs[i].len)
+func (d *destination) sent(t *Train, n int) {
+	bytes := 0
+	for i := d.next; i < d.next+n; i++ {
+		bytes += t.size(i)
 	}
-	d.next += len(msgs)
-	d.packets.Add(uint64(len(msgs)))
-	d.bytes.Add(bytes)
+	d.next += n
+	d.packets.Add(uint64(n))
+	d.bytes.Add(uint64(bytes))
 }
 
 // giveUp drops the rest of the train.
@@ -192,5 +197,8 @@ func (d *destination) local() netip.Addr {
 }
 
 func (d *destination) close() error {
+	if d.zero != nil {
+		d.zero.letGo()
+	}
 	return errors.Join(d.conn.Close(), unix.Close(d.fd))
 }

@@ -43,7 +43,7 @@ func newJPEGPacketizer(c Config, f pipeline.Format, s Start) *jpegPacketizer {
 func (p *jpegPacketizer) NewTrain() (*Train, error) {
 	room := min(4*p.format.Size(), maxFragment)
 	n := (room+tableHeader)/p.size + 1
-	t, err := newTrain(n, tableHeader+n*jpegHeader, room)
+	t, err := newTrain(n, 2, tableHeader+n*jpegHeader, room)
 	if err != nil {
 		return nil, err
 	}

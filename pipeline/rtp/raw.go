@@ -18,13 +18,18 @@ type rawPacketizer struct {
 	stream
 	format   pipeline.Format
 	checksum bool
-	perLine  int // packets
-	size     int // payload bytes of a packet; the last of a line may be shorter
+	perLine  int  // packets
+	ready    bool // the frames are packet-ready
+	size     int  // payload bytes of a packet; the last of a line may be shorter
 }
 
 func newRawPacketizer(c Config, f pipeline.Format, s Start) *rawPacketizer {
 	p := &rawPacketizer{stream: newStream(Raw, s), format: f, checksum: c.Checksum}
 	p.perLine, p.size = cutLine(2*f.Width, c.MTU-ipUDPHeader-rawHeader)
+	if p.ready = f.PacketPitch > 0; p.ready {
+		p.size = f.PacketPitch - f.HeaderGap
+		p.perLine = 2 * f.Width / p.size
+	}
 	return p
 }
 
@@ -40,7 +45,11 @@ func cutLine(line, limit int) (packets, size int) {
 // NewTrain implements Packetizer.
 func (p *rawPacketizer) NewTrain() (*Train, error) {
 	n := p.perLine * p.format.Height
-	t, err := newTrain(n, n*rawHeader, 0)
+	vectors := 2
+	if p.ready {
+		vectors = 1
+	}
+	t, err := newTrain(n, vectors, n*rawHeader, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -53,6 +62,10 @@ func (p *rawPacketizer) NewTrain() (*Train, error) {
 		be.PutUint16(h[14:], uint16(size))
 		be.PutUint16(h[16:], uint16(y))     // field bit 0: progressive
 		be.PutUint16(h[18:], uint16(off/2)) // in pixels; continuation bit 0: no other line header follows
+		if p.ready {
+			t.iov[i].len = uint64(rawHeader + size)
+			continue
+		}
 		t.iov[2*i] = iovec{address(h), rawHeader}
 		t.iov[2*i+1].len = uint64(size)
 	}
@@ -66,7 +79,21 @@ func (p *rawPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 		return fmt.Errorf("%w: frame %d has %d bytes, its format %d", ErrFormat, f.Sequence, len(f.Bytes), p.format.Size())
 	}
 	t.payload, t.info = f.Bytes, p.info(f)
-	base, seq, h, iov := address(f.Bytes), p.next, t.headers, t.iov
+	if p.ready {
+		p.fillGaps(t, f.Bytes)
+	} else {
+		p.gather(t, f.Bytes)
+	}
+	t.info.pixels = 2 * p.format.Width * p.format.Height
+	if p.checksum {
+		t.info.crc = p.crc(f.Bytes)
+	}
+	return nil
+}
+
+// gather points the train's vectors at the pixels.
+func (p *rawPacketizer) gather(t *Train, b []byte) {
+	base, seq, h, iov := address(b), p.next, t.headers, t.iov
 	for range p.format.Height {
 		at := base
 		for range p.perLine {
@@ -79,20 +106,35 @@ func (p *rawPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 		base += uintptr(p.format.Stride)
 	}
 	p.next = seq
-	t.info.pixels = 2 * p.format.Width * p.format.Height
-	if p.checksum {
-		t.info.crc = p.crc(f.Bytes)
+}
+
+// fillGaps writes the headers into the frame.
+func (p *rawPacketizer) fillGaps(t *Train, b []byte) {
+	base, seq, h, pitch := address(b), p.next, t.headers, p.format.PacketPitch
+	for i := range t.count {
+		be.PutUint16(h[2:], uint16(seq))
+		be.PutUint32(h[4:], t.info.timestamp)
+		be.PutUint16(h[12:], uint16(seq>>16))
+		copy(b[i*pitch:][:rawHeader], h)
+		t.iov[i].base = base + uintptr(i*pitch)
+		seq, h = seq+1, h[rawHeader:]
 	}
-	return nil
+	p.next = seq
 }
 
 // crc is the CRC-32C of the lines without their padding.
 func (p *rawPacketizer) crc(b []byte) uint32 {
 	line := 2 * p.format.Width
-	if p.format.Stride == line {
+	if p.format.Stride == line && !p.ready {
 		return crc32.Checksum(b[:line*p.format.Height], castagnoli)
 	}
 	var crc uint32
+	if p.ready {
+		for b = b[:p.format.Size()]; len(b) > 0; b = b[p.format.PacketPitch:] {
+			crc = crc32.Update(crc, castagnoli, b[rawHeader:p.format.PacketPitch])
+		}
+		return crc
+	}
 	for y := range p.format.Height {
 		crc = crc32.Update(crc, castagnoli, b[y*p.format.Stride:][:line])
 	}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"tegracast/pipeline"
 )
@@ -41,7 +42,7 @@ func NewSink(c Config, f pipeline.Format) (*Sink, error) {
 	if s.packer = Packetizer(newRawPacketizer(c, f, *c.Start)); c.Payload == JPEG {
 		s.packer = newJPEGPacketizer(c, f, *c.Start)
 	}
-	for range c.Holds() {
+	for range c.Holds(f) {
 		t, err := s.packer.NewTrain()
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -68,12 +69,13 @@ func (s *Sink) Holds() int { return len(s.trains) }
 
 // job is a train with the frame that it points into.
 type job struct {
-	train *Train
-	frame *pipeline.Frame
+	train  *Train
+	frame  *pipeline.Frame
+	failed bool
 }
 
-// Run implements pipeline.Sink. It holds one frame at a time, for JPEG two: one is encoded while one is sent. It
-// returns nil when ctx ends or the output is detached, after the frames in hand have been sent and RTCP has said BYE.
+// Run implements pipeline.Sink. It holds one frame at a time, for JPEG two: one is encoded while one is sent; and those
+// that the kernel sends from their own memory. It returns nil when ctx ends or the output is detached, after the frames in hand have been sent and RTCP has said BYE.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	free := make(chan *Train, len(s.trains))
 	for _, t := range s.trains {
@@ -83,14 +85,7 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		ownThread()
-		for j := range ready {
-			if s.sender.Send(j.train) {
-				q.Fail(j.frame, pipeline.DropSink)
-			} else {
-				q.Done(j.frame)
-			}
-			free <- j.train
-		}
+		s.send(q, ready, free)
 	})
 	err := s.packetize(ctx, q, free, ready)
 	close(ready)
@@ -99,6 +94,61 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 		err = nil
 	}
 	return errors.Join(err, s.Close())
+}
+
+// letGoIn is how long the kernel has, at the end, to let go of the last frames.
+const letGoIn = time.Second
+
+// send sends what is ready, and gives frames back when the kernel does not need them any more.
+func (s *Sink) send(q *pipeline.Queue, ready <-chan job, free chan<- *Train) {
+	var held []job
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for {
+		var wait <-chan time.Time
+		if held = s.settle(q, held, free); len(held) > 0 {
+			look.Reset(time.Millisecond)
+			wait = look.C
+		}
+		select {
+		case j, ok := <-ready:
+			if !ok {
+				for until := time.Now().Add(letGoIn); len(held) > 0 && time.Now().Before(until); held = s.settle(q, held, free) {
+					time.Sleep(time.Millisecond)
+				}
+				for _, j := range held {
+					s.give(q, j, free)
+				}
+				return
+			}
+			j.failed = s.sender.Send(j.train)
+			held = append(held, j)
+		case <-wait:
+		}
+	}
+}
+
+// settle gives back the frames that the kernel has let go of, and returns the others.
+func (s *Sink) settle(q *pipeline.Queue, held []job, free chan<- *Train) []job {
+	s.sender.reap()
+	left := held[:0]
+	for _, j := range held {
+		if j.train.inFlight.Load() > 0 {
+			left = append(left, j)
+		} else {
+			s.give(q, j, free)
+		}
+	}
+	return left
+}
+
+func (s *Sink) give(q *pipeline.Queue, j job, free chan<- *Train) {
+	if j.failed {
+		q.Fail(j.frame, pipeline.DropSink)
+	} else {
+		q.Done(j.frame)
+	}
+	free <- j.train
 }
 
 // packetize takes a frame only when there is a train for it: until then the queue's policy rules.
@@ -118,7 +168,7 @@ func (s *Sink) packetize(ctx context.Context, q *pipeline.Queue, free chan *Trai
 		}
 		s.complained = false
 		s.frames.Add(1)
-		ready <- job{t, f}
+		ready <- job{train: t, frame: f}
 	}
 }
 

@@ -2,6 +2,7 @@ package rtp
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -20,11 +21,13 @@ type Packetizer interface {
 }
 
 // A Train is the packets of one frame. After Packetize it does not change until the next Packetize, so that any
-// number of destinations can be sent to from it. Each packet is a header in the train's arena and a payload elsewhere.
+// number of destinations can be sent to from it. Each packet is a header in the train's arena and a payload elsewhere,
+// or one piece of packet-ready memory.
 type Train struct {
 	mem     []byte    // everything below lies in here
 	headers []byte    // the arena
-	iov     []iovec   // header and payload of each packet
+	vectors int       // of iov a packet: 2, header and payload, or 1
+	iov     []iovec   // of all packets
 	msgs    []mmsghdr // one for each packet
 	scratch []byte    // room for an encoder's output
 
@@ -32,6 +35,8 @@ type Train struct {
 	bytes   int    // UDP payload of all packets
 	payload []byte // the memory that payloads point into, kept alive
 	info    trainInfo
+
+	inFlight atomic.Int32 // calls of MSG_ZEROCOPY that the kernel has not done with; until then the frame must stay
 }
 
 // trainInfo is what RTCP tells about a frame.
@@ -44,22 +49,23 @@ type trainInfo struct {
 	crc       uint32    // CRC-32C; 0 without checksum
 }
 
-// newTrain makes a train of up to packets packets with headers bytes of headers and scratch bytes for an encoder.
-func newTrain(packets, headers, scratch int) (*Train, error) {
+// newTrain makes a train of up to packets packets of so many vectors, with headers bytes of headers and scratch bytes
+// for an encoder.
+func newTrain(packets, vectors, headers, scratch int) (*Train, error) {
 	align := func(n int) int { return (n + 63) &^ 63 }
 	iov := align(packets * mmsghdrSize)
-	head := iov + align(2*packets*iovecSize)
+	head := iov + align(vectors*packets*iovecSize)
 	room := head + align(headers)
 	mem, err := mapMemory(room + scratch)
 	if err != nil {
 		return nil, err
 	}
 	t := &Train{
-		mem: mem, msgs: mmsghdrs(mem[:packets*mmsghdrSize]), iov: iovecs(mem[iov : iov+2*packets*iovecSize]),
+		mem: mem, msgs: mmsghdrs(mem[:packets*mmsghdrSize]), iov: iovecs(mem[iov : iov+vectors*packets*iovecSize]), vectors: vectors,
 		headers: mem[head : head+headers], scratch: mem[room:],
 	}
 	for i := range t.msgs {
-		t.msgs[i].iov, t.msgs[i].iovLen = uintptr(unsafe.Pointer(&t.iov[2*i])), 2
+		t.msgs[i].iov, t.msgs[i].iovLen = uintptr(unsafe.Pointer(&t.iov[vectors*i])), uint64(vectors)
 	}
 	return t, nil
 }
@@ -67,8 +73,20 @@ func newTrain(packets, headers, scratch int) (*Train, error) {
 // Len is the number of packets.
 func (t *Train) Len() int { return t.count }
 
+// size is the UDP payload of packet i in bytes.
+func (t *Train) size(i int) (n int) {
+	for _, v := range t.iov[i*t.vectors : (i+1)*t.vectors] {
+		n += int(v.len)
+	}
+	return n
+}
+
 // Packet returns header and payload of packet i.
 func (t *Train) Packet(i int) (header, payload []byte) {
+	if t.vectors == 1 {
+		at := t.iov[i].base - address(t.payload)
+		return t.payload[at : at+rawHeader], t.payload[at+rawHeader : at+uintptr(t.iov[i].len)]
+	}
 	h, p := t.iov[2*i], t.iov[2*i+1]
 	from := h.base - address(t.headers)
 	at := p.base - address(t.payload)

@@ -19,6 +19,7 @@ type Transmitter struct {
 	control  *control
 	span     time.Duration // over which the packets of a frame are spread; 0: not
 	patience time.Duration // for which a frame waits, after that, for full socket buffers
+	ready    bool          // trains are packet-ready
 	buffer   int           // bytes wanted of a socket buffer
 	bits     float64       // of the stream on the wire, a second; 0: not known
 
@@ -36,12 +37,15 @@ const (
 	reserve = 0.05 // part of the frame period that is left for packetizing
 )
 
+// clogPause is how long to wait for buffers below the socket.
+const clogPause = 100 * time.Microsecond
+
 // unpacedPatience is how long a frame without pacing or rate waits for full socket buffers.
 const unpacedPatience = 100 * time.Millisecond
 
 // newTransmitter makes a transmitter of trains like t, for frames of format f.
 func newTransmitter(c Config, f pipeline.Format, s Start, t *Train) *Transmitter {
-	x := &Transmitter{config: c, control: newControl(s), patience: unpacedPatience, buffer: f.Size()}
+	x := &Transmitter{config: c, control: newControl(s), patience: unpacedPatience, buffer: f.Size(), ready: t.vectors == 1}
 	if f.Rate.Num > 0 {
 		period := time.Duration(float64(time.Second) * float64(f.Rate.Den) / float64(f.Rate.Num))
 		x.patience = time.Duration((1 - reserve) * float64(period))
@@ -58,7 +62,7 @@ func newTransmitter(c Config, f pipeline.Format, s Start, t *Train) *Transmitter
 
 // Add adds a destination "host:port". It may be called while trains are sent.
 func (x *Transmitter) Add(dest string) error {
-	d, err := newDestination(dest, x.config, x.buffer)
+	d, err := newDestination(dest, x.config, x.buffer, x.ready)
 	if err != nil {
 		return err
 	}
@@ -165,6 +169,7 @@ func (x *Transmitter) finish(t *Train, dests []*destination) {
 			left = 0
 		}
 		if left > 0 {
+			x.unclog(dests)
 			ts := unix.NsecToTimespec(int64(left))
 			_, _ = unix.Ppoll(x.polls, &ts, nil)
 		}
@@ -173,6 +178,28 @@ func (x *Transmitter) finish(t *Train, dests []*destination) {
 				d.giveUp(t, unix.EAGAIN)
 			}
 		}
+	}
+}
+
+// unclog does what Ppoll cannot wait for: it takes notes from the error queues, which would end it at once, and pauses
+// for a destination that has room but no buffers below.
+func (x *Transmitter) unclog(dests []*destination) {
+	pause := false
+	for _, d := range dests {
+		d.reap()
+		pause = pause || d.clogged
+	}
+	if pause {
+		sleepUntil(monotonic() + clogPause)
+	}
+}
+
+// reap learns which trains the kernel has let go of.
+func (x *Transmitter) reap() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, d := range *x.dests.Load() {
+		d.reap()
 	}
 }
 

@@ -173,7 +173,7 @@ func TestAKilledReceiverComesBack(t *testing.T) {
 		t.Errorf("the other destination got %d packets, want 1200", len(got))
 	}
 	st := s.Stats().Destinations[0]
-	if st.Refused < 5 || st.Cut != 5 || st.Packets > 50 || !strings.Contains(st.LastError, "nobody listens") {
+	if st.Refused < 5 || st.Cut != 5 || st.Packets > 5*2*defaultBurst || !strings.Contains(st.LastError, "nobody listens") {
 		t.Errorf("%+v", st)
 	}
 	// A refusal that waits from long ago must not cost a frame.
@@ -362,7 +362,7 @@ func TestSendAllocatesNothing(t *testing.T) {
 
 // TestTrainsAreOffHeap would fail if header memory came from the heap: closing twice must be an error, not a crash.
 func TestTrainClosesOnce(t *testing.T) {
-	tr, err := newTrain(10, 200, 1000)
+	tr, err := newTrain(10, 2, 200, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,222 @@
+package rtp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Engine is the way in which packets are handed to the kernel.
+type Engine uint8
+
+const (
+	Automatic Engine = iota // the best that the socket turns out to do, a lesser one from when it fails
+	ZeroCopy                // Segments from packet-ready memory with MSG_ZEROCOPY: the frame is held until the kernel has let go
+	Segments                // one sendmsg a burst, cut into packets by UDP_SEGMENT (udp(7)) in the kernel or the network card
+	Messages                // one sendmmsg a burst
+	Single                  // one sendmsg a packet
+)
+
+func (e Engine) String() string {
+	return [...]string{"automatic", "zero-copy segments", "segments", "messages", "single"}[e]
+}
+
+// An engine hands packets to one socket, in one call of the kernel that does not wait.
+type engine interface {
+	// send offers packets from to to of t, and returns how many were taken: at least one without an error, and not
+	// always all.
+	send(fd int, t *Train, from, to int) (packets int, errno unix.Errno)
+}
+
+// choose sets the best engine that works, or the one that is wanted. ready says that trains are packet-ready.
+func (d *destination) choose(want Engine, ready bool) {
+	if d.engine = want; want == Automatic {
+		if d.engine = Segments; ready {
+			d.engine = ZeroCopy
+		}
+		if err := probeSegments(); err != nil {
+			d.log.Info("rtp: this kernel does not cut datagrams into packets", "destination", d.name, "error", err)
+			d.engine = Messages
+		}
+	}
+	d.use(d.engine)
+	d.log.Info("rtp: sends by "+d.engine.String(), "destination", d.name)
+}
+
+// use takes engine e, or the next one that the socket has.
+func (d *destination) use(e Engine) {
+	d.engine = e
+	switch e {
+	case ZeroCopy:
+		z, err := newZeroCopy(d.fd)
+		if err != nil {
+			d.log.Info("rtp: no zero-copy", "destination", d.name, "error", err)
+			d.use(Segments)
+			return
+		}
+		d.best, d.zero = z, z
+	case Segments:
+		d.best = newSegments()
+	case Messages:
+		d.best = messages{}
+	default:
+		d.best = single{}
+	}
+	d.now = d.best
+}
+
+// reap learns what the kernel has let go of. When it has made copies after all, as for a receiver on this machine,
+// zero-copy is given up: it costs more than it saves.
+func (d *destination) reap() {
+	if d.zero == nil {
+		return
+	}
+	d.zero.reap(d.fd)
+	if d.zero.copied && d.engine == ZeroCopy {
+		d.use(Segments)
+		d.log.Info("rtp: sends by "+d.engine.String()+" from now on: the kernel copies on this path", "destination", d.name)
+	}
+}
+
+// fallBack goes on with a lesser engine when the one in use fails with errno. What has to do with this packet or this
+// moment alone is true for the rest of the train; what the kernel or the card cannot do is true for ever.
+func (d *destination) fallBack(errno unix.Errno) bool {
+	switch d.now.(type) {
+	case single:
+		return false
+	case messages:
+		if errno != unix.ENOSYS {
+			return false
+		}
+	}
+	switch errno {
+	case unix.EMSGSIZE, unix.ENOBUFS:
+		d.now = messages{}
+	case unix.EIO, unix.EINVAL, unix.EOPNOTSUPP, unix.EFAULT, unix.ENOSYS:
+		d.use(d.engine + 1)
+		d.log.Warn("rtp: sends by "+d.engine.String()+" from now on", "destination", d.name, "error", errno)
+	default:
+		return false
+	}
+	return true
+}
+
+// messages is sendmmsg, a message a packet. The thread does not block, so the runtime need not know.
+type messages struct{}
+
+func (messages) send(fd int, t *Train, from, to int) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&t.msgs[from])), uintptr(to-from), unix.MSG_DONTWAIT, 0, 0)
+	return int(n), errno
+}
+
+// single is sendmsg.
+type single struct{}
+
+func (single) send(fd int, t *Train, from, _ int) (int, unix.Errno) {
+	// A mmsghdr begins with its msghdr.
+	_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&t.msgs[from])), unix.MSG_DONTWAIT)
+	return 1, errno
+}
+
+const (
+	maxSegments = 64    // in a call; newer kernels take 128
+	maxDatagram = 65507 // bytes of all segments together: they are one UDP datagram until they are cut
+
+)
+
+// segments is UDP_SEGMENT: the kernel takes headers and payloads of many packets as one datagram, which is cut late.
+// All of its packets have one size but the last, which may be shorter.
+type segments struct {
+	msg     mmsghdr
+	vec     iovec    // of packet-ready memory
+	control [24]byte // cmsghdr and a uint16
+}
+
+// newSegments fills in what is the same for all calls. The struct must stay on the heap, where it does not move.
+func newSegments() *segments {
+	s := &segments{}
+	ne := binary.NativeEndian
+	ne.PutUint64(s.control[0:], uint64(unix.SizeofCmsghdr+2)) // length
+	ne.PutUint32(s.control[8:], unix.SOL_UDP)
+	ne.PutUint32(s.control[12:], unix.UDP_SEGMENT)
+	return s
+}
+
+func (s *segments) send(fd int, t *Train, from, to int) (int, unix.Errno) {
+	n, _ := s.prepare(t, from, to)
+	_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&s.msg)), unix.MSG_DONTWAIT)
+	return n, errno
+}
+
+// prepare makes the message of as many packets as fit.
+func (s *segments) prepare(t *Train, from, to int) (packets, size int) {
+	size = t.size(from)
+	most := min(to-from, maxSegments, maxDatagram/size)
+	n := 1
+	for n < most {
+		next := t.size(from + n)
+		if next > size {
+			break
+		}
+		n++
+		if next < size {
+			break
+		}
+	}
+	vec := &t.iov[from*t.vectors]
+	s.msg.iov, s.msg.iovLen = uintptr(unsafe.Pointer(vec)), uint64(n*t.vectors)
+	if t.vectors == 1 { // one packet after the other
+		s.vec = iovec{vec.base, uint64((n-1)*size + t.size(from+n-1))}
+		s.msg.iov, s.msg.iovLen = uintptr(unsafe.Pointer(&s.vec)), 1
+	}
+	s.msg.control, s.msg.controlLen = 0, 0
+	if n > 1 {
+		binary.NativeEndian.PutUint16(s.control[16:], uint16(size))
+		s.msg.control, s.msg.controlLen = uintptr(unsafe.Pointer(&s.control)), uint64(len(s.control))
+	}
+	return n, size
+}
+
+// probeSegments says whether this kernel cuts datagrams: it sends one of two and a half segments to itself.
+func probeSegments() (err error) {
+	fds := [2]int{-1, -1}
+	defer func() {
+		for _, fd := range fds {
+			if fd >= 0 {
+				_ = unix.Close(fd)
+			}
+		}
+	}()
+	for i := range fds {
+		if fds[i], err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
+			return os.NewSyscallError("socket", err)
+		}
+	}
+	if err := unix.Bind(fds[1], &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return os.NewSyscallError("bind", err)
+	}
+	local, err := unix.Getsockname(fds[1])
+	if err != nil {
+		return os.NewSyscallError("getsockname", err)
+	}
+	if err := unix.Connect(fds[0], local); err != nil {
+		return os.NewSyscallError("connect", err)
+	}
+	if err := unix.SetsockoptInt(fds[0], unix.SOL_UDP, unix.UDP_SEGMENT, 100); err != nil {
+		return os.NewSyscallError("setsockopt UDP_SEGMENT", err)
+	}
+	if _, err := unix.Write(fds[0], make([]byte, 250)); err != nil {
+		return os.NewSyscallError("send", err)
+	}
+	b := make([]byte, 300)
+	for _, want := range []int{100, 100, 50} { // loopback delivers within the call
+		if n, err := unix.Read(fds[1], b); err != nil || n != want {
+			return errors.Join(err, fmt.Errorf("a segment of %d bytes arrived with %d", want, n))
+		}
+	}
+	return nil
+}

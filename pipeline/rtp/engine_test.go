@@ -1,0 +1,199 @@
+package rtp
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/pipeline"
+)
+
+// packReady copies frame f into packet-ready memory of format ready.
+func packReady(f *pipeline.Frame, ready pipeline.Format) *pipeline.Frame {
+	out := &pipeline.Frame{Format: ready, Sequence: f.Sequence, Times: f.Times}
+	for pixels := lines(f); len(pixels) > 0; {
+		n := ready.PacketPitch - ready.HeaderGap
+		out.Bytes = append(append(out.Bytes, make([]byte, ready.HeaderGap)...), pixels[:n]...)
+		pixels = pixels[n:]
+	}
+	return out
+}
+
+// TestEveryEngineSendsTheSameBytes compares what arrives with the train, packet by packet, for changing frames.
+func TestEveryEngineSendsTheSameBytes(t *testing.T) {
+	type geometry struct {
+		width, height, mtu int
+		ready              bool
+		payload            Payload
+	}
+	for _, g := range []geometry{
+		{width: 1920, height: 20},
+		{width: 962, height: 21}, // the last packet of a line is shorter
+		{width: 2, height: 3},
+		{width: 500, height: 40, mtu: 600},
+		{width: 1920, height: 9, mtu: 9000}, // few packets fill a datagram
+		{width: 320, height: 180, payload: JPEG},
+		{width: 1920, height: 20, ready: true},
+		{width: 500, height: 40, ready: true},
+	} {
+		for e := Automatic; e <= Single; e++ {
+			t.Run(fmt.Sprintf("%dx%d/%d/%v/%v/%v", g.width, g.height, g.mtu, g.payload, g.ready, e), func(t *testing.T) {
+				conn, addr := listener(t)
+				c := Config{Payload: g.payload, MTU: g.mtu, Destinations: []string{addr}, Pacing: PaceBurst, Engine: e, Start: testStart()}
+				pixel := pipeline.UYVY
+				if g.payload == JPEG {
+					pixel = pipeline.I420
+				}
+				f := testFormat(t, pixel, g.width, g.height, 30)
+				plain := testSink(t, Config{Payload: g.payload, MTU: g.mtu, Start: testStart()}, f)
+				if g.ready {
+					var ok bool
+					if f, ok = c.PacketReady(f); !ok {
+						t.Fatal("there is no packet-ready layout")
+					}
+				}
+				s := testSink(t, c, f)
+				for n := range 3 {
+					frame := testFrame(plain.format, n)
+					want := packets(t, plain, frame)
+					if g.ready {
+						frame = packReady(frame, f)
+						if len(frame.Bytes) != f.Size() {
+							t.Fatalf("%d bytes of packet-ready memory, the format says %d", len(frame.Bytes), f.Size())
+						}
+					}
+					send(t, s, frame)
+					s.sender.reap()
+					got := read(t, conn)
+					if len(got) != len(want) {
+						t.Fatalf("frame %d: %d packets, want %d", n, len(got), len(want))
+					}
+					for i := range got {
+						if !bytes.Equal(got[i], want[i]) {
+							t.Fatalf("frame %d: packet %d of %d differs", n, i, len(got))
+						}
+					}
+				}
+				if n := s.trains[0].inFlight.Load(); n != 0 {
+					t.Errorf("%d calls are in flight for ever", n)
+				}
+				d := (*s.sender.dests.Load())[0]
+				want := e
+				if e == Automatic || e == ZeroCopy && g.ready { // the loopback copies: zero-copy is given up
+					want = Segments
+				}
+				if d.engine != want {
+					t.Errorf("sends by %v, want %v", d.engine, want)
+				}
+			})
+		}
+	}
+}
+
+// brokenEngine takes a few packets, then fails once.
+type brokenEngine struct {
+	engine
+	after int
+	errno unix.Errno
+	calls int
+}
+
+func (b *brokenEngine) send(fd int, t *Train, from, to int) (int, unix.Errno) {
+	if b.calls++; b.calls == b.after {
+		return 0, b.errno
+	}
+	return b.engine.send(fd, t, from, to)
+}
+
+// TestEnginesFallBackWithoutLoss: an engine that fails in the middle of a frame costs no packet.
+func TestEnginesFallBackWithoutLoss(t *testing.T) {
+	f := testFormat(t, pipeline.UYVY, 320, 240, 30)
+	for errno, after := range map[unix.Errno]Engine{
+		unix.EIO: Messages, unix.EINVAL: Messages, unix.EOPNOTSUPP: Messages, unix.ENOBUFS: Segments, unix.EMSGSIZE: Segments,
+	} {
+		conn, addr := listener(t)
+		s := testSink(t, Config{Destinations: []string{addr}, Pacing: PaceBurst, Start: testStart()}, f)
+		d := (*s.sender.dests.Load())[0]
+		d.best = &brokenEngine{engine: d.best, after: 4, errno: errno}
+		want := packets(t, s, testFrame(f, 0))
+		if s.sender.Send(s.trains[0]) {
+			t.Errorf("%v: the frame failed", errno)
+		}
+		got := read(t, conn)
+		if len(got) != len(want) {
+			t.Fatalf("%v: %d packets, want %d", errno, len(got), len(want))
+		}
+		for i := range got {
+			if !bytes.Equal(got[i], want[i]) {
+				t.Fatalf("%v: packet %d differs", errno, i)
+			}
+		}
+		if d.engine != after {
+			t.Errorf("%v: sends by %v afterwards, want %v", errno, d.engine, after)
+		}
+		if st := s.Stats().Destinations[0]; st.Frames != 1 || st.Packets != uint64(len(want)) || st.Bytes != uint64(s.trains[0].bytes) {
+			t.Errorf("%v: %+v", errno, st)
+		}
+	}
+}
+
+// TestTinySocketBuffer: with no room for a burst, frames are cut and counted, or sent; nothing hangs.
+func TestTinySocketBuffer(t *testing.T) {
+	conn, addr := listener(t)
+	f := testFormat(t, pipeline.UYVY, 1920, 100, 30)
+	s := testSink(t, Config{Destinations: []string{addr}, Pacing: PaceBurst}, f)
+	if _, err := setBuffer((*s.sender.dests.Load())[0].fd, unix.SO_SNDBUF, 1); err != nil {
+		t.Fatal(err)
+	}
+	send(t, s, testFrame(f, 0))
+	st := s.Stats().Destinations[0]
+	if got := len(read(t, conn)); st.Packets+st.Dropped != 300 || uint64(got) != st.Packets || st.Frames+st.Cut != 1 {
+		t.Errorf("%d packets arrived: %+v", got, st)
+	}
+}
+
+// TestGStreamerSendsTheSamePackets compares a frame of 1080p with GStreamer's payloader at the same MTU, byte for byte.
+func TestGStreamerSendsTheSamePackets(t *testing.T) {
+	if _, err := exec.LookPath("gst-launch-1.0"); err != nil {
+		t.Fatalf("gst-launch-1.0 is missing: apt-get install %s", gstPackages)
+	}
+	f := testFormat(t, pipeline.UYVY, 1920, 1080, 30)
+	frame := testFrame(f, 0)
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "frame"), filepath.Join(dir, "packets")
+	if err := os.WriteFile(in, frame.Bytes, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start := Start{SSRC: 0x1234abcd}
+	frame.Times.ExposureStart = time.Unix(0, 0)
+	cmd := exec.Command("gst-launch-1.0", "-q", "filesrc", "location="+in, "blocksize=4147200", "!",
+		"rawvideoparse", "format=uyvy", "width=1920", "height=1080", "framerate=30/1", "colorimetry=bt709", "!",
+		"rtpvrawpay", "mtu=1300", "pt=96", "ssrc=305441741", "seqnum-offset=0", "timestamp-offset=0", "!",
+		"rtpstreampay", "!", "filesink", "location="+out)
+	if b, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+	b, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := packets(t, testSink(t, Config{MTU: 1300 + ipUDPHeader, Start: &start}, f), frame)
+	for i, p := range want {
+		if len(b) < 2+len(p) || int(be.Uint16(b)) != len(p) {
+			t.Fatalf("packet %d: GStreamer's is %d bytes long, want %d", i, be.Uint16(b), len(p))
+		}
+		if got := b[2 : 2+len(p)]; !bytes.Equal(got, p) {
+			t.Fatalf("packet %d: GStreamer % x, ours % x", i, got[:24], p[:24])
+		}
+		b = b[2+len(p):]
+	}
+	if len(b) > 0 {
+		t.Errorf("GStreamer sends %d bytes more", len(b))
+	}
+}
