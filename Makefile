@@ -1,18 +1,18 @@
 # tegracast: `make run` streams on any Linux machine, `make test` checks everything. Both install what they miss.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check build lint bench fuzz vjetson
+.PHONY: help setup run test check build lint bench bench-peers fuzz vjetson
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
 COMMIT := $(shell git describe --always --dirty 2>/dev/null)
 # Peers of the tests, what the race detector links with, and the virtual Jetson.
 PACKAGES := ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc libc6-dev \
-	qemu-system-arm qemu-system-x86 gcc-aarch64-linux-gnu make iproute2 e2fsprogs kmod
+	qemu-system-arm qemu-system-x86 gcc-aarch64-linux-gnu make iproute2 e2fsprogs kmod ethtool
 FUZZTIME ?= 30s
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install the Debian packages and Go modules that are missing (as root)
 	@missing=$$(for p in $(PACKAGES); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
@@ -54,6 +54,11 @@ export CMD
 
 bench: ## benchmarks: ns a frame and a packet, ratios, allocations
 	go test -run '^$$' -bench . -benchmem ./...
+
+bench-peers: setup ## what sending costs, beside GStreamer, ffmpeg, pion and C; into docs/results.md (as root, 15 min)
+	@mkdir -p bin
+	go build -o bin/benchpeers ./pipeline/rtp/benchpeers
+	bin/benchpeers --out docs/results.md
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	@set -e; for p in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$p | grep ^Fuzz || true); do \

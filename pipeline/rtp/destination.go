@@ -103,10 +103,10 @@ func (d *destination) push(t *Train, to, burst int) {
 	for d.open(to) {
 		end := min(to, d.next+burst)
 		d.clogged = false
-		n, errno := d.now.send(d.fd, t, d.next, end)
+		n, bytes, errno := d.now.send(d.fd, t, d.next, end)
 		switch {
 		case errno == 0:
-			d.sent(t, n)
+			d.sent(n, bytes)
 			if d.engine == Messages && d.next < end {
 				burst = 1 // sendmmsg swallows the error that stopped it; a call for one packet tells the next one
 			}
@@ -131,11 +131,7 @@ func (d *destination) push(t *Train, to, burst int) {
 	}
 }
 
-func (d *destination) sent(t *Train, n int) {
-	bytes := 0
-	for i := d.next; i < d.next+n; i++ {
-		bytes += t.size(i)
-	}
+func (d *destination) sent(n, bytes int) {
 	d.next += n
 	d.packets.Add(uint64(n))
 	d.bytes.Add(uint64(bytes))

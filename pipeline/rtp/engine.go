@@ -1,7 +1,6 @@
 package rtp
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -27,9 +26,9 @@ func (e Engine) String() string {
 
 // An engine hands packets to one socket, in one call of the kernel that does not wait.
 type engine interface {
-	// send offers packets from to to of t, and returns how many were taken: at least one without an error, and not
-	// always all.
-	send(fd int, t *Train, from, to int) (packets int, errno unix.Errno)
+	// send offers packets from to to of t, and returns how many were taken, and their bytes: at least one packet without
+	// an error, and not always all.
+	send(fd int, t *Train, from, to int) (packets, bytes int, errno unix.Errno)
 }
 
 // choose sets the best engine that works, or the one that is wanted. ready says that trains are packet-ready.
@@ -108,18 +107,24 @@ func (d *destination) fallBack(errno unix.Errno) bool {
 // messages is sendmmsg, a message a packet. The thread does not block, so the runtime need not know.
 type messages struct{}
 
-func (messages) send(fd int, t *Train, from, to int) (int, unix.Errno) {
+func (messages) send(fd int, t *Train, from, to int) (packets, bytes int, errno unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&t.msgs[from])), uintptr(to-from), unix.MSG_DONTWAIT, 0, 0)
-	return int(n), errno
+	if errno == 0 {
+		packets = int(n)
+	}
+	for i := range packets {
+		bytes += int(t.msgs[from+i].len)
+	}
+	return packets, bytes, errno
 }
 
 // single is sendmsg.
 type single struct{}
 
-func (single) send(fd int, t *Train, from, _ int) (int, unix.Errno) {
+func (single) send(fd int, t *Train, from, _ int) (packets, bytes int, errno unix.Errno) {
 	// A mmsghdr begins with its msghdr.
-	_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&t.msgs[from])), unix.MSG_DONTWAIT)
-	return 1, errno
+	n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&t.msgs[from])), unix.MSG_DONTWAIT)
+	return 1, int(n), errno
 }
 
 const (
@@ -139,46 +144,43 @@ type segments struct {
 // newSegments fills in what is the same for all calls. The struct must stay on the heap, where it does not move.
 func newSegments() *segments {
 	s := &segments{}
-	ne := binary.NativeEndian
 	ne.PutUint64(s.control[0:], uint64(unix.SizeofCmsghdr+2)) // length
 	ne.PutUint32(s.control[8:], unix.SOL_UDP)
 	ne.PutUint32(s.control[12:], unix.UDP_SEGMENT)
 	return s
 }
 
-func (s *segments) send(fd int, t *Train, from, to int) (int, unix.Errno) {
-	n, _ := s.prepare(t, from, to)
-	_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&s.msg)), unix.MSG_DONTWAIT)
-	return n, errno
+func (s *segments) send(fd int, t *Train, from, to int) (packets, bytes int, errno unix.Errno) {
+	packets = s.prepare(t, from, to)
+	n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&s.msg)), unix.MSG_DONTWAIT)
+	return packets, int(n), errno
 }
 
 // prepare makes the message of as many packets as fit.
-func (s *segments) prepare(t *Train, from, to int) (packets, size int) {
-	size = t.size(from)
+func (s *segments) prepare(t *Train, from, to int) (packets int) {
+	size := t.size(from)
 	most := min(to-from, maxSegments, maxDatagram/size)
-	n := 1
-	for n < most {
-		next := t.size(from + n)
-		if next > size {
-			break
-		}
-		n++
-		if next < size {
+	n, last := 1, size
+	for n < most && last == size {
+		if next := t.size(from + n); next <= size {
+			last = next
+			n++
+		} else {
 			break
 		}
 	}
 	vec := &t.iov[from*t.vectors]
 	s.msg.iov, s.msg.iovLen = uintptr(unsafe.Pointer(vec)), uint64(n*t.vectors)
 	if t.vectors == 1 { // one packet after the other
-		s.vec = iovec{vec.base, uint64((n-1)*size + t.size(from+n-1))}
+		s.vec = iovec{vec.base, uint64((n-1)*size + last)}
 		s.msg.iov, s.msg.iovLen = uintptr(unsafe.Pointer(&s.vec)), 1
 	}
 	s.msg.control, s.msg.controlLen = 0, 0
 	if n > 1 {
-		binary.NativeEndian.PutUint16(s.control[16:], uint16(size))
+		ne.PutUint16(s.control[16:], uint16(size))
 		s.msg.control, s.msg.controlLen = uintptr(unsafe.Pointer(&s.control)), uint64(len(s.control))
 	}
-	return n, size
+	return n
 }
 
 // probeSegments says whether this kernel cuts datagrams: it sends one of two and a half segments to itself.

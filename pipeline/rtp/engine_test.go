@@ -104,9 +104,9 @@ type brokenEngine struct {
 	calls int
 }
 
-func (b *brokenEngine) send(fd int, t *Train, from, to int) (int, unix.Errno) {
+func (b *brokenEngine) send(fd int, t *Train, from, to int) (packets, bytes int, errno unix.Errno) {
 	if b.calls++; b.calls == b.after {
-		return 0, b.errno
+		return 0, 0, b.errno
 	}
 	return b.engine.send(fd, t, from, to)
 }

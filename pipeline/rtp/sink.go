@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"tegracast/pipeline"
 )
@@ -75,86 +74,45 @@ type job struct {
 }
 
 // Run implements pipeline.Sink. It holds one frame at a time, for JPEG two: one is encoded while one is sent; and those
-// that the kernel sends from their own memory. It returns nil when ctx ends or the output is detached, after the frames in hand have been sent and RTCP has said BYE.
+// that the kernel sends from their own memory. It returns nil when ctx ends or the output is detached, after the frames
+// in hand have been sent and RTCP has said BYE.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
-	free := make(chan *Train, len(s.trains))
-	for _, t := range s.trains {
-		free <- t
-	}
-	ready := make(chan job, len(s.trains))
+	h := newHolding(s.sender, q, s.trains)
+	var err error
 	var sending sync.WaitGroup
-	sending.Go(func() {
-		ownThread()
-		s.send(q, ready, free)
-	})
-	err := s.packetize(ctx, q, free, ready)
-	close(ready)
+	if s.config.Payload == JPEG {
+		ready := make(chan job, len(s.trains))
+		sending.Go(func() {
+			ownThread()
+			for j := range ready {
+				s.send(h, j)
+			}
+		})
+		err = s.packetize(ctx, q, h, func(j job) { ready <- j })
+		close(ready)
+	} else { // to packetize takes less than to wake another thread
+		sending.Go(func() {
+			ownThread()
+			err = s.packetize(ctx, q, h, func(j job) { s.send(h, j) })
+		})
+	}
 	sending.Wait()
+	h.end()
 	if errors.Is(err, pipeline.ErrDetached) || ctx.Err() != nil {
 		err = nil
 	}
 	return errors.Join(err, s.Close())
 }
 
-// letGoIn is how long the kernel has, at the end, to let go of the last frames.
-const letGoIn = time.Second
-
-// send sends what is ready, and gives frames back when the kernel does not need them any more.
-func (s *Sink) send(q *pipeline.Queue, ready <-chan job, free chan<- *Train) {
-	var held []job
-	look := time.NewTimer(0)
-	defer look.Stop()
-	for {
-		var wait <-chan time.Time
-		if held = s.settle(q, held, free); len(held) > 0 {
-			look.Reset(time.Millisecond)
-			wait = look.C
-		}
-		select {
-		case j, ok := <-ready:
-			if !ok {
-				for until := time.Now().Add(letGoIn); len(held) > 0 && time.Now().Before(until); held = s.settle(q, held, free) {
-					time.Sleep(time.Millisecond)
-				}
-				for _, j := range held {
-					s.give(q, j, free)
-				}
-				return
-			}
-			j.failed = s.sender.Send(j.train)
-			held = append(held, j)
-		case <-wait:
-		}
-	}
-}
-
-// settle gives back the frames that the kernel has let go of, and returns the others.
-func (s *Sink) settle(q *pipeline.Queue, held []job, free chan<- *Train) []job {
-	s.sender.reap()
-	left := held[:0]
-	for _, j := range held {
-		if j.train.inFlight.Load() > 0 {
-			left = append(left, j)
-		} else {
-			s.give(q, j, free)
-		}
-	}
-	return left
-}
-
-func (s *Sink) give(q *pipeline.Queue, j job, free chan<- *Train) {
-	if j.failed {
-		q.Fail(j.frame, pipeline.DropSink)
-	} else {
-		q.Done(j.frame)
-	}
-	free <- j.train
+func (s *Sink) send(h *holding, j job) {
+	j.failed = s.sender.Send(j.train)
+	h.put(j)
 }
 
 // packetize takes a frame only when there is a train for it: until then the queue's policy rules.
-func (s *Sink) packetize(ctx context.Context, q *pipeline.Queue, free chan *Train, ready chan<- job) error {
+func (s *Sink) packetize(ctx context.Context, q *pipeline.Queue, h *holding, pass func(job)) error {
 	for {
-		t := <-free
+		t := <-h.free
 		f, err := q.Next(ctx)
 		if err != nil {
 			return err
@@ -163,12 +121,12 @@ func (s *Sink) packetize(ctx context.Context, q *pipeline.Queue, free chan *Trai
 			s.failed.Add(1)
 			s.complain(err)
 			q.Fail(f, pipeline.DropSink)
-			free <- t
+			h.free <- t
 			continue
 		}
 		s.complained = false
 		s.frames.Add(1)
-		ready <- job{train: t, frame: f}
+		pass(job{train: t, frame: f})
 	}
 }
 

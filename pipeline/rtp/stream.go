@@ -16,6 +16,7 @@ const (
 
 var (
 	be         = binary.BigEndian
+	ne         = binary.NativeEndian
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 

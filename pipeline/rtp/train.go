@@ -74,11 +74,11 @@ func newTrain(packets, vectors, headers, scratch int) (*Train, error) {
 func (t *Train) Len() int { return t.count }
 
 // size is the UDP payload of packet i in bytes.
-func (t *Train) size(i int) (n int) {
-	for _, v := range t.iov[i*t.vectors : (i+1)*t.vectors] {
-		n += int(v.len)
+func (t *Train) size(i int) int {
+	if t.vectors == 1 {
+		return int(t.iov[i].len)
 	}
-	return n
+	return int(t.iov[2*i].len + t.iov[2*i+1].len)
 }
 
 // Packet returns header and payload of packet i.

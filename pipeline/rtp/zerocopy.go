@@ -1,7 +1,6 @@
 package rtp
 
 import (
-	"encoding/binary"
 	"os"
 	"unsafe"
 
@@ -15,6 +14,8 @@ type zeroCopy struct {
 	calls  uint32   // the next call's number, as the kernel counts
 	trains []*Train // that the last calls were for, by number
 	copied bool     // the kernel has made copies after all: it costs more than it saves
+	note   mmsghdr  // for the error queue
+	notes  [128]byte
 }
 
 // maxInFlight is how many calls may be unfinished.
@@ -27,40 +28,39 @@ func newZeroCopy(fd int) (*zeroCopy, error) {
 	return &zeroCopy{segments: *newSegments(), trains: make([]*Train, maxInFlight)}, nil
 }
 
-func (z *zeroCopy) send(fd int, t *Train, from, to int) (int, unix.Errno) {
+func (z *zeroCopy) send(fd int, t *Train, from, to int) (packets, bytes int, errno unix.Errno) {
 	if t.vectors != 1 {
 		return z.segments.send(fd, t, from, to)
 	}
 	at := &z.trains[z.calls%maxInFlight]
 	if *at != nil {
 		if z.reap(fd); *at != nil {
-			return 0, unix.EAGAIN
+			return 0, 0, unix.EAGAIN
 		}
 	}
-	n, _ := z.prepare(t, from, to)
-	_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&z.msg)), unix.MSG_DONTWAIT|unix.MSG_ZEROCOPY)
+	packets = z.prepare(t, from, to)
+	n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&z.msg)), unix.MSG_DONTWAIT|unix.MSG_ZEROCOPY)
 	if errno == 0 {
 		t.inFlight.Add(1)
 		*at = t
 		z.calls++
 	}
-	return n, errno
+	return packets, int(n), errno
 }
 
 // reap takes the kernel's notes of what it has let go.
 func (z *zeroCopy) reap(fd int) {
-	var control [128]byte
 	for {
-		_, n, _, _, err := unix.Recvmsg(fd, nil, control[:], unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
-		if err != nil {
+		z.note = mmsghdr{control: uintptr(unsafe.Pointer(&z.notes)), controlLen: uint64(len(z.notes))}
+		_, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&z.note)), unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
+		if errno != 0 {
 			return // EAGAIN: nothing more
 		}
 		// cmsghdr, then sock_extended_err: errno, origin, type, code, pad, info, data
-		ne := binary.NativeEndian
-		if n < unix.SizeofCmsghdr+16 {
+		if z.note.controlLen < unix.SizeofCmsghdr+16 {
 			continue
 		}
-		e := control[unix.SizeofCmsghdr:]
+		e := z.notes[unix.SizeofCmsghdr:]
 		if e[4] != unix.SO_EE_ORIGIN_ZEROCOPY || ne.Uint32(e) != 0 {
 			continue
 		}

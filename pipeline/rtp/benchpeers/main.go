@@ -1,0 +1,109 @@
+// Command benchpeers measures what sending raw 1080p costs: our engines, GStreamer, ffmpeg, one write a packet with
+// pion/rtp, and a C program of one page, on paths of its own in network namespaces. The figure is frames per CPU-second
+// of the sender; docs/results.md has what it printed. It needs root.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+)
+
+// Frames are 1920x1080 UYVY.
+const (
+	width, height = 1920, 1080
+	port          = 5004
+)
+
+type options struct {
+	rounds, frames int
+	paths          []string
+	out            string
+	work           string // folder for the frame and the C program
+}
+
+func main() {
+	if len(os.Args) > 1 { // this program is also its own sender and receiver
+		switch os.Args[1] {
+		case "send":
+			exit(send(os.Args[2:]))
+		case "drain":
+			exit(drain())
+		}
+	}
+	var o options
+	f := pflag.NewFlagSet("benchpeers", pflag.ContinueOnError)
+	f.IntVar(&o.rounds, "rounds", 5, "how often everything is measured, in turn")
+	f.IntVar(&o.frames, "frames", 400, "frames a measurement")
+	f.StringSliceVar(&o.paths, "paths", []string{"S", "U", "D", "60"}, "S: cut in software; U: cut by the (model of a) card; D: to a receiver on this machine; 60: D at 60 frames a second")
+	f.StringVar(&o.out, "out", "", "put the tables into this file, between its lines for them")
+	if err := f.Parse(os.Args[1:]); err != nil {
+		if err == pflag.ErrHelp {
+			return
+		}
+		exit(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	exit(run(ctx, o))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benchpeers:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func run(ctx context.Context, o options) error {
+	dir, err := os.MkdirTemp("", "benchpeers-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	o.work = dir
+	if err := prepare(ctx, dir); err != nil {
+		return err
+	}
+	var report strings.Builder
+	fmt.Fprintf(&report, "%s\n", machine())
+	for _, name := range o.paths {
+		i := slices.IndexFunc(paths, func(p path) bool { return p.name == name })
+		if i < 0 {
+			return fmt.Errorf("path %q: want S, U, D or 60", name)
+		}
+		t, err := measurePath(ctx, o, paths[i])
+		if err != nil {
+			return fmt.Errorf("path %s: %w", name, err)
+		}
+		fmt.Println(t)
+		report.WriteString("\n" + t)
+	}
+	if o.out == "" {
+		return nil
+	}
+	return insert(o.out, report.String())
+}
+
+// The tables stand between these lines of the file.
+const begin, end = "<!-- benchpeers -->\n", "<!-- end of benchpeers -->\n"
+
+func insert(file, tables string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	head, rest, ok := strings.Cut(string(b), begin)
+	_, tail, ended := strings.Cut(rest, end)
+	if !ok || !ended {
+		return fmt.Errorf("%s has no lines %q and %q", file, strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	return os.WriteFile(file, []byte(head+begin+tables+end+tail), 0o644)
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// warmUp frames are measured by themselves, so that the start of a program does not count.
+const warmUp = 20
+
+// result is what one sender did on one path.
+type result struct {
+	sender  sender
+	figures []float64 // frames a CPU-second, one a round
+	short   int       // runs in which packets were missing, where somebody counts
+}
+
+// measurePath runs all senders in turn, round by round, and prints a table.
+func measurePath(ctx context.Context, o options, p path) (string, error) {
+	var results []result
+	for _, s := range senders() {
+		if s.on(p) {
+			results = append(results, result{sender: s})
+		}
+	}
+	for round := range o.rounds {
+		for i := range results {
+			r := &results[i]
+			fmt.Fprintf(os.Stderr, "%s: round %d of %d: %s\n", p.name, round+1, o.rounds, r.sender.name)
+			figure, whole, err := measure(ctx, o, p, r.sender)
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", r.sender.name, err)
+			}
+			r.figures = append(r.figures, figure)
+			if !whole {
+				r.short++
+			}
+		}
+	}
+	return table(p, results), nil
+}
+
+// measure returns frames a CPU-second, and whether the receiver got every packet of the last run.
+func measure(ctx context.Context, o options, p path, s sender) (figure float64, whole bool, err error) {
+	few, _, err := cpu(ctx, o, p, s, warmUp)
+	if err != nil {
+		return 0, false, err
+	}
+	many, whole, err := cpu(ctx, o, p, s, warmUp+o.frames)
+	return float64(o.frames) / (many - few).Seconds(), whole, err
+}
+
+// cpu is what it takes to send so many frames.
+func cpu(ctx context.Context, o options, p path, s sender, frames int) (used time.Duration, whole bool, err error) {
+	n, err := newNetwork(ctx, p)
+	if err != nil {
+		return 0, false, err
+	}
+	defer n.close()
+	drained := func() (drainCount, error) { return drainCount{frames: uint64(frames)}, nil } // nobody counts
+	if p.receiver {
+		if drained, err = startDrain(ctx, n); err != nil {
+			return 0, false, err
+		}
+	}
+	argv := s.args(o.work, frames, p.rate)
+	if argv[0] == "/proc/self/exe" {
+		if argv[0], err = os.Executable(); err != nil {
+			return 0, false, err
+		}
+	}
+	c := inside(ctx, n.near, argv...)
+	var said bytes.Buffer
+	c.Stdout, c.Stderr = &said, &said
+	if err := c.Run(); err != nil {
+		_, _ = drained()
+		return 0, false, fmt.Errorf("%w: %.500s", err, &said)
+	}
+	count, err := drained()
+	return c.ProcessState.UserTime() + c.ProcessState.SystemTime(), count.frames >= uint64(frames) && count.lost == 0, err
+}
+
+// startDrain starts the receiver; the function that it returns ends it and reads its count.
+func startDrain(ctx context.Context, n *network) (func() (drainCount, error), error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := inside(ctx, n.far, exe, "drain")
+	var out bytes.Buffer
+	c.Stderr = &out
+	ready, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	line := make([]byte, 256)
+	if _, err := ready.Read(line); err != nil {
+		return nil, errors.Join(err, c.Process.Kill(), c.Wait())
+	}
+	return func() (count drainCount, err error) {
+		time.Sleep(50 * time.Millisecond) // what is under way
+		_ = c.Process.Signal(syscall.SIGTERM)
+		k, _ := ready.Read(line)
+		var exit *exec.ExitError
+		if err := c.Wait(); err != nil && !errors.As(err, &exit) {
+			return count, err
+		}
+		_, err = fmt.Sscan(string(line[:k]), &count.frames, &count.lost)
+		return count, err
+	}, nil
+}
+
+type drainCount struct{ frames, lost uint64 }
+
+// drain takes packets as cheaply as it can, until SIGTERM, and counts marker bits and gaps of the sequence.
+func drain() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 256<<20)
+	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 20_000})
+	if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
+		return err
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: [4]byte(net.ParseIP(there).To4())}); err != nil {
+		return err
+	}
+	end := make(chan os.Signal, 1)
+	notify(end)
+	fmt.Println("ready")
+	var count drainCount
+	b, control := make([]byte, 1<<16), make([]byte, 64)
+	for last, begun := uint16(0), false; ; {
+		n, k, _, _, err := unix.Recvmsg(fd, b, control, 0)
+		if err != nil {
+			select {
+			case <-end:
+				fmt.Println(count.frames, count.lost)
+				return nil
+			default:
+				continue
+			}
+		}
+		for rest, size := b[:n], segmentSize(control[:k], n); len(rest) >= 12; rest = rest[min(size, len(rest)):] {
+			seq := binary.BigEndian.Uint16(rest[2:])
+			if begun {
+				count.lost += uint64(seq - last - 1)
+			}
+			last, begun = seq, true
+			if rest[1]>>7 != 0 {
+				count.frames++
+			}
+		}
+	}
+}
+
+// segmentSize is the size of the packets that UDP_GRO has put together.
+func segmentSize(control []byte, n int) int {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil || len(messages) == 0 || len(messages[0].Data) < 4 {
+		return n
+	}
+	return int(binary.NativeEndian.Uint32(messages[0].Data))
+}
+
+// table has medians, spread, and ratios to the peers.
+func table(p path, results []result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "### %s\n\n| sender | frames / CPU-s | spread | × GStreamer | × ffmpeg | × pion |\n|---|---|---|---|---|---|\n", p.title)
+	for _, r := range results {
+		low, high := slices.Min(r.figures), slices.Max(r.figures)
+		m := median(r.figures)
+		fmt.Fprintf(&b, "| %s | %.0f | %.0f–%.0f |", r.sender.name, m, low, high)
+		for i := range 3 {
+			fmt.Fprintf(&b, " %.2f |", median(ratios(r.figures, results[i].figures)))
+		}
+		if r.short > 0 {
+			fmt.Fprintf(&b, " lost packets in %d of %d runs", r.short, len(r.figures))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// ratios are taken round by round, so that a machine that is slower for a while does no harm.
+func ratios(a, b []float64) []float64 {
+	out := make([]float64, len(a))
+	for i := range a {
+		out[i] = a[i] / b[i]
+	}
+	return out
+}
+
+func median(v []float64) float64 {
+	s := slices.Sorted(slices.Values(v))
+	if len(s) == 0 {
+		return math.NaN()
+	}
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The two ends of a path.
+const (
+	here  = "10.9.0.1"
+	there = "10.9.0.2"
+)
+
+// path is a network that packets take.
+type path struct {
+	name, title string
+	rate        int  // frames a second; 0: as fast as can be
+	receiver    bool // takes the packets
+	make        func(n *network, ctx context.Context) error
+}
+
+var paths = []path{
+	{"S", "S: a transmit-only device, datagrams cut in software", 0, false, func(n *network, ctx context.Context) error { return n.ifb(ctx, "off") }},
+	{"U", "U: the same with UDP segmentation offload, a model of a card that has it", 0, false, func(n *network, ctx context.Context) error { return n.ifb(ctx, "on") }},
+	{"D", "D: veth to a receiver that drains, whose work is the sender's", 0, true, (*network).veth},
+	{"60", "D at 60 frames a second, without loss", 60, true, (*network).veth},
+}
+
+// network is a path that has been made: it goes away with its namespaces, which end with their descriptors.
+type network struct {
+	near, far *os.File
+}
+
+func newNetwork(ctx context.Context, p path) (n *network, err error) {
+	n = &network{}
+	defer func() {
+		if err != nil {
+			n.close()
+		}
+	}()
+	if n.near, err = namespace(); err != nil {
+		return n, err
+	}
+	if n.far, err = namespace(); err != nil {
+		return n, err
+	}
+	return n, p.make(n, ctx)
+}
+
+func (n *network) close() {
+	for _, f := range []*os.File{n.near, n.far} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// namespace makes a network namespace. The thread that made it ends in it.
+func namespace() (*os.File, error) {
+	var f *os.File
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			f, err = os.Open("/proc/thread-self/ns/net")
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		return nil, fmt.Errorf("network namespace (needs root): %w", err)
+	}
+	return f, nil
+}
+
+// ifb makes a device that only transmits.
+func (n *network) ifb(ctx context.Context, segmentation string) error {
+	return in(ctx, n.near,
+		"ip link add x type ifb", "ip address add "+here+"/24 dev x", "ip link set x up",
+		"ip neigh add "+there+" lladdr 02:00:00:00:00:02 dev x nud permanent",
+		"ethtool -K x tx-udp-segmentation "+segmentation)
+}
+
+// veth makes a pair whose other end is in the far namespace.
+func (n *network) veth(ctx context.Context) error {
+	c := inside(ctx, n.near, strings.Fields("ip link add x type veth peer name y netns /proc/self/fd/4")...)
+	c.ExtraFiles = append(c.ExtraFiles, n.far)
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("veth: %w: %s", err, out)
+	}
+	if err := in(ctx, n.near, "ip address add "+here+"/24 dev x", "ip link set x up"); err != nil {
+		return err
+	}
+	return in(ctx, n.far, "ip address add "+there+"/24 dev y", "ip link set y up")
+}
+
+// in runs commands in a namespace.
+func in(ctx context.Context, ns *os.File, lines ...string) error {
+	for _, line := range lines {
+		c := inside(ctx, ns, strings.Fields(line)...)
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", line, err, out)
+		}
+	}
+	return nil
+}
+
+// inside is a command in a namespace, which is its descriptor 3.
+func inside(ctx context.Context, ns *os.File, argv ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, "nsenter", append([]string{"--net=/proc/self/fd/3", "--"}, argv...)...)
+	c.ExtraFiles = []*os.File{ns}
+	return c
+}
