@@ -7,14 +7,13 @@ import (
 	"tegracast/pipeline"
 )
 
-// bandLines is the height of a band, a multiple of four so that no chroma sample of a half-size I420 is cut. A band
-// costs two lines that are linearised again.
+// bandLines is the height of a band, a multiple of four so that no line of the quarter size is cut. What a band needs
+// of its neighbours' lines is made again: two to eight lines of samples.
 const bandLines = 64
 
 // A pass is one Process under way. The workers take bands from it until there are none left.
 type pass struct {
 	plan      *plan
-	gamma     *[1 << 16]uint8
 	in        *pipeline.Frame
 	outs      []*pipeline.Frame
 	bandLines int
@@ -24,9 +23,9 @@ type pass struct {
 
 // run does the pass and returns when all bands are done.
 func (p *pass) run(s *Stage, in *pipeline.Frame, outs []*pipeline.Frame) {
-	p.plan, p.gamma, p.in, p.outs = s.plan, s.gamma, in, outs
+	p.plan, p.in, p.outs = s.plan, in, outs
 	p.next.Store(0)
-	helpers := s.workers[1:min(len(s.workers), (in.Format.Height+p.bandLines-1)/p.bandLines)]
+	helpers := s.workers[1:max(1, min(len(s.workers), (in.Format.Height+p.bandLines-1)/p.bandLines))]
 	p.end.Add(len(helpers))
 	for _, w := range helpers {
 		w.start <- p
@@ -36,15 +35,56 @@ func (p *pass) run(s *Stage, in *pipeline.Frame, outs []*pipeline.Frame) {
 	p.in, p.outs = nil, nil
 }
 
-// A worker owns the row buffers of one band at a time. All rows are one pixel or one word longer at the left, for the
-// mirrored neighbour.
+// A worker owns the lines of one band at a time.
 type worker struct {
 	start chan *pass
 	end   *sync.WaitGroup
+	tone  *[linearMax + 1]uint16
+	stats Statistics
 
-	linear [4][]uint64 // of the lines y-1 to y+2: four 14 bit samples a word, the leftmost in the lowest bits
-	full   [2][]uint64 // of the lines y and y+1: one packed R'G'B' pixel a word
-	half   [2][]uint64 // of two rows of 2x2 quads, even and odd
+	pass    *pass
+	plan    *plan
+	raw     []byte // words of a line that is not in words
+	marks   line
+	black   ring // samples less the black level
+	static  ring // known defects repaired
+	dynamic ring // found defects repaired
+	even    ring // lens shading evened out
+	samples ring // linear samples
+	size    [sizes]picture
+	luma    line
+	chroma  line
+}
+
+// ringLines is more than any step looks back and ahead while a quarter-size picture is sharpened: 12 lines.
+const ringLines = 16
+
+// A ring keeps the last lines of a step.
+type ring struct {
+	lines [ringLines]line
+	y     [ringLines]int // which line of the frame stands there; -1: none
+}
+
+func (r *ring) resize(width int) {
+	for i := range r.lines {
+		r.lines[i] = newLine(width)
+	}
+}
+
+func (r *ring) clear() {
+	for i := range r.y {
+		r.y[i] = -1
+	}
+}
+
+// get returns the place of line y, and whether it holds that line already. If not the caller fills it.
+func (r *ring) get(y int) (line, bool) {
+	i := y % ringLines
+	if r.y[i] == y {
+		return r.lines[i], true
+	}
+	r.y[i] = y
+	return r.lines[i], false
 }
 
 func (w *worker) run() {
@@ -54,86 +94,63 @@ func (w *worker) run() {
 	}
 }
 
-func (w *worker) resize(width int) {
-	words := (width + 3) / 4
-	for i := range w.linear {
-		w.linear[i] = make([]uint64, words+2)
+// resize makes the lines that the plan needs, and no others.
+func (w *worker) resize(p *plan) {
+	width := p.in.Width
+	*w = worker{start: w.start, end: w.end, tone: w.tone}
+	if p.samples.Bits == 8 || p.samples.Packed {
+		w.raw = make([]byte, 2*width)
 	}
-	for i := range 2 {
-		w.full[i] = make([]uint64, 4*words+1)
-		w.half[i] = make([]uint64, 2*words+1)
+	w.black.resize(width)
+	w.samples.resize(width)
+	if len(p.defects) > 0 {
+		w.static.resize(width)
 	}
+	if p.hot > 0 {
+		w.dynamic.resize(width)
+		w.marks = newLine(width)
+	}
+	if p.shading != nil {
+		w.even.resize(width)
+	}
+	for i := range w.size {
+		if p.wanted[i] {
+			w.size[i].resize(width>>i, p)
+		}
+	}
+	w.luma, w.chroma = newLine(width), newLine(width)
 }
 
 func (w *worker) work(p *pass) {
 	height := p.in.Format.Height
+	w.pass, w.plan = p, p.plan
 	for {
 		y := int(p.next.Add(1)-1) * p.bandLines
 		if y >= height {
-			return
+			break
 		}
-		w.band(p, y, min(y+p.bandLines, height))
+		w.band(y, min(y+p.bandLines, height))
 	}
+	w.pass, w.plan = nil, nil
 }
 
-// band makes the lines from y to end of the full size, and what belongs to them of the half size.
-func (w *worker) band(p *pass, y, end int) {
-	height := p.in.Format.Height
-	w.linearise(p, 0, y-1)
-	w.linearise(p, 1, y)
-	for ; y < end; y += 2 {
-		w.linearise(p, 2, y+1)
-		w.linearise(p, 3, y+2)
-		l := &w.linear
-		if p.plan.full {
-			bilinear(w.full[0], l[0], l[1], l[2], p.gamma, redLine)
-			if y+1 < height {
-				bilinear(w.full[1], l[1], l[2], l[3], p.gamma, blueLine)
+// band makes the lines from y to end of the full size, and what belongs to them of the other sizes.
+func (w *worker) band(y, end int) {
+	for _, r := range []*ring{&w.black, &w.static, &w.dynamic, &w.even, &w.samples} {
+		r.clear()
+	}
+	for i := range w.size {
+		w.size[i].clear()
+	}
+	in := w.plan.in
+	for ; y < end; y++ {
+		for i := range sizes {
+			if w.plan.wanted[i] && (y+1)%(1<<i) == 0 {
+				w.write(i, y>>i)
 			}
 		}
-		if p.plan.half {
-			quads(w.half[y/2%2], l[1], l[2], p.gamma)
-		}
-		w.write(p, y)
-		l[0], l[1], l[2], l[3] = l[2], l[3], l[0], l[1]
-	}
-}
-
-// linearise fills row buffer i with line y, mirrored into the picture where it is outside.
-func (w *worker) linearise(p *pass, i, y int) {
-	f := p.in.Format
-	switch {
-	case y < 0:
-		y = -y
-	case y >= f.Height:
-		y = 2*f.Height - 2 - y
-	}
-	even, odd := p.plan.r, p.plan.g
-	if y%2 != 0 {
-		even, odd = p.plan.g, p.plan.b
-	}
-	linearRow(w.linear[i], p.in.Bytes[y*f.Stride:][:2*f.Width], even, odd)
-}
-
-// write gives the rows of the lines y and y+1 to the outputs.
-func (w *worker) write(p *pass, y int) {
-	for i, o := range p.plan.outs {
-		out := p.outs[i]
-		if out == nil {
-			continue
-		}
-		switch {
-		case o.format.Pixel == pipeline.UYVY && o.half:
-			writeUYVY(out, y/2, w.half[y/2%2])
-		case o.format.Pixel == pipeline.UYVY:
-			writeUYVY(out, y, w.full[0])
-			if y+1 < o.format.Height {
-				writeUYVY(out, y+1, w.full[1])
-			}
-		case !o.half:
-			writeI420(out, y, w.full[0], w.full[1])
-		case y/2%2 == 1:
-			writeI420(out, y/2-1, w.half[0], w.half[1])
+		if w.plan.observe && observed(y) {
+			w.stats.line(w.evenLine(y), y, in.Width, in.Height, &w.plan.levels)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func TestGreyIsNeutral(t *testing.T) {
 			gain := []float64{1.5, 1, 1.1}[x%2+y%2]
 			return uint16(64 + math.Round(float64(light)/gain))
 		}
-		in, outs := planned(t, s, bayer(t, 16, 16, 0, wall), full(pipeline.UYVY), half(pipeline.I420))
+		in, outs := planned(t, s, bayer(t, 16, 16, wall), full(pipeline.UYVY), half(pipeline.I420))
 		if err := s.Process(context.Background(), in, outs); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package isp
 
 import (
+	"encoding/binary"
 	"os"
 	"testing"
 
@@ -72,4 +73,14 @@ func testchart(t testing.TB) *pipeline.Frame {
 		t.Fatalf("the test chart has %d bytes", len(b))
 	}
 	return f
+}
+
+// bayer makes an input of 10 bits.
+func bayer(t testing.TB, width, height int, sample func(x, y int) uint16) *pipeline.Frame {
+	t.Helper()
+	in := frame(format(t, pipeline.RGGB10, width, height))
+	for i := range width * height {
+		binary.LittleEndian.PutUint16(in.Bytes[2*i:], sample(i%width, i/width))
+	}
+	return in
 }

@@ -1,36 +1,22 @@
-// Package isp makes pictures out of Bayer frames: black level, white balance, demosaic, gamma and Y'CbCr in one pass
-// over the frame, in integer arithmetic that docs/isp.md writes down bit by bit.
+// Package isp makes pictures out of a sensor's frames: black level, defects, lens shading, white balance, demosaic,
+// colour matrix, tone curve, sharpening and Y'CbCr in one pass over the frame, in integer arithmetic that docs/isp.md
+// writes down bit by bit.
 //
 // A pass cuts the frame into horizontal bands, which persistent workers take one after the other; the result does not
-// depend on how many there are. Within a band every two lines of the sensor go through the same steps: linearise
-// (tables.go), demosaic into packed R'G'B' pixels (demosaic.go), and one writer for each output (write.go).
+// depend on how many there are. Within a band every line of every step is made when a later step asks for it, and kept
+// in a ring of lines as long as somebody may ask again (band.go). What is done to a line is a kernel: a plain Go
+// function in kernels.go, which is the definition, and on amd64 and arm64 its twin in vector instructions.
 package isp
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"runtime"
 	"sync"
 	"time"
 
 	"tegracast/pipeline"
 )
-
-// Gains are the white balance: each sensor colour is multiplied with its gain. The zero value of a gain is 1.
-// Gains below 1 tint clipped highlights.
-type Gains struct {
-	R, G, B float64 // from 1/4096 up to 16, used in steps of 1/4096
-}
-
-// Config is what the sensor and the eye need.
-type Config struct {
-	BlackLevel int     // what the sensor delivers without light, in its own units: 0 to 1022 at 10 bits
-	Gains      Gains   // white balance
-	Gamma      float64 // 0 is the BT.709 OETF (§1.2); else V = L^(1/Gamma), Gamma 1 to 4 in steps of 1/100
-	Workers    int     // bands in work at the same time; 0 is one for each CPU that Go uses
-}
 
 // The errors of this package, for errors.Is.
 var (
@@ -40,45 +26,10 @@ var (
 	ErrClosed      = errors.New("isp: stage is closed")
 )
 
-const maxWorkers = 256
-
-// Validate returns an error that wraps ErrConfig and names the field, its value and the rule.
-func (c Config) Validate() error {
-	bad := func(format string, a ...any) error {
-		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, a...))
-	}
-	if c.BlackLevel < 0 || c.BlackLevel >= sensorMax {
-		return bad("black level %d: must be from 0 to %d", c.BlackLevel, sensorMax-1)
-	}
-	for _, g := range []struct {
-		name string
-		gain float64
-	}{{"red", c.Gains.R}, {"green", c.Gains.G}, {"blue", c.Gains.B}} {
-		if g.gain != 0 && !(g.gain >= 1.0/gainOne && g.gain <= maxGain) {
-			return bad("%s gain %v: must be from 1/%d to %d, or 0 for 1", g.name, g.gain, gainOne, maxGain)
-		}
-	}
-	if c.Gamma != 0 && !(c.Gamma >= 1 && c.Gamma <= 4) {
-		return bad("gamma %v: must be from 1 to 4, or 0 for the BT.709 transfer function", c.Gamma)
-	}
-	if c.Workers < 0 || c.Workers > maxWorkers {
-		return bad("%d workers: must be from 1 to %d, or 0 for one per CPU", c.Workers, maxWorkers)
-	}
-	return nil
-}
-
-// fixed is a gain in units of 1/gainOne, rounded half up.
-func fixed(gain float64) int {
-	if gain == 0 {
-		return gainOne
-	}
-	return int(math.Floor(gain*gainOne + 0.5))
-}
-
 // A Stage is a pipeline.Stage on the CPU. Its methods may be called from any goroutine; they take turns.
 type Stage struct {
 	config Config
-	gamma  *[1 << 16]uint8
+	tone   *[linearMax + 1]uint16
 
 	mu      sync.Mutex
 	plan    *plan
@@ -86,9 +37,10 @@ type Stage struct {
 	done    sync.WaitGroup
 	closed  bool
 	pass    pass
+	stats   Statistics
 }
 
-// New builds the gamma table and starts the workers, which Close ends.
+// New builds the tone table and starts the workers, which Close ends.
 func New(c Config) (*Stage, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -97,10 +49,10 @@ func New(c Config) (*Stage, error) {
 	if n == 0 {
 		n = min(runtime.GOMAXPROCS(0), maxWorkers)
 	}
-	s := &Stage{config: c, gamma: gammaTable(c.Gamma)}
+	s := &Stage{config: c.clone(), tone: toneTable(c)}
 	s.pass.bandLines = bandLines
 	for i := range n {
-		w := &worker{start: make(chan *pass, 1), end: &s.pass.end}
+		w := &worker{start: make(chan *pass, 1), end: &s.pass.end, tone: s.tone}
 		s.workers = append(s.workers, w)
 		if i > 0 {
 			s.done.Go(w.run)
@@ -109,29 +61,47 @@ func New(c Config) (*Stage, error) {
 	return s, nil
 }
 
-// Plan accepts in as pipeline.RGGB10 in memory that the CPU may read, and any of UYVY (BT.709 limited) and I420
-// (BT.601 full range) at full size and at half size, in any order and number. Errors wrap ErrUnsupported or
-// pipeline.ErrFormat and name what was asked and what can be made.
+// Plan accepts in as samples of any pipeline.Samples in memory that the CPU may read, and any of UYVY, UYVP, RGB24,
+// NV12, I420 and Grey with any colorimetry, at full, half and quarter size, in any order and number. Errors wrap
+// ErrUnsupported, ErrConfig (a value is beyond what the sensor's bits allow) or pipeline.ErrFormat and name what was
+// asked and what can be made.
 func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
-	p, err := newPlan(s.config, in, want)
-	if err != nil {
-		return err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return ErrClosed
 	}
+	p, err := newPlan(s.config, in, want)
+	if err != nil {
+		return err
+	}
 	s.plan = p
 	for _, w := range s.workers {
-		w.resize(in.Width)
+		w.resize(p)
 	}
 	return nil
 }
 
-// Process makes outs out of in, both of the formats of the last Plan, and copies Sequence, Times and Flags to them.
-// It returns when all bytes are written, and allocates nothing. It fails before it writes anything, with an error that
-// wraps ErrMismatch, ErrClosed or ctx.Err().
+// SetGains changes the white balance from the next frame on. An error wraps ErrConfig and changes nothing.
+func (s *Stage) SetGains(g Gains) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.config
+	c.Gains = g
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	s.config = c
+	if s.plan != nil {
+		s.plan.levels.setGains(g)
+	}
+	return nil
+}
+
+// Process makes outs out of in, both of the formats of the last Plan, and copies Sequence, Times and Flags to them. An
+// element of outs may be nil. It returns when all bytes are written and Config.Observe, if there is one, has returned,
+// and allocates nothing. It fails before it writes anything, with an error that wraps ErrMismatch, ErrClosed or
+// ctx.Err().
 func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -151,6 +121,9 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 			out.Sequence, out.Times, out.Flags = in.Sequence, in.Times, in.Flags
 			out.Times.Processed = now
 		}
+	}
+	if s.config.Observe != nil {
+		s.observe(in)
 	}
 	return nil
 }

@@ -3,9 +3,9 @@ package isp
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"image"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -14,77 +14,140 @@ import (
 	"tegracast/pipeline"
 )
 
-// A pattern is the sensor word at x, y.
-type pattern func(x, y int) uint16
+// A content says what the bytes of an input are.
+type content func(b []byte, rnd *rand.Rand)
 
-func patterns(seed uint64) map[string]pattern {
-	rnd := rand.New(rand.NewPCG(seed, 1))
-	check := func(n int) pattern {
-		return func(x, y int) uint16 { return uint16((x/n + y/n) % 2 * 1023) }
-	}
-	return map[string]pattern{
-		"dark":     func(int, int) uint16 { return 0 },
-		"white":    func(int, int) uint16 { return 1023 },
-		"overfull": func(int, int) uint16 { return 65535 },
-		"random":   func(int, int) uint16 { return uint16(rnd.UintN(1024)) },
-		"any word": func(int, int) uint16 { return uint16(rnd.UintN(65536)) },
-		"pixels":   check(1),
-		"quads":    check(2),
-		"columns":  func(x, _ int) uint16 { return uint16(x % 2 * 1023) },
-		"red":      func(x, y int) uint16 { return uint16((1 - x%2) * (1 - y%2) * 1023) },
-		"blue":     func(x, y int) uint16 { return uint16(x % 2 * (y % 2) * 1023) },
-	}
-}
-
-// bayer makes an input whose lines are padded by pad bytes of noise.
-func bayer(t testing.TB, width, height, pad int, p pattern) *pipeline.Frame {
-	t.Helper()
-	f := format(t, pipeline.RGGB10, width, height)
-	f.Stride += pad
-	in := frame(f)
-	for i := range in.Bytes {
-		in.Bytes[i] = 0xa5
-	}
-	for y := range height {
-		for x := range width {
-			binary.LittleEndian.PutUint16(in.Bytes[y*f.Stride+2*x:], p(x, y))
+var contents = []content{
+	func(b []byte, rnd *rand.Rand) { // any byte, so any bits above the samples'
+		for i := range b {
+			b[i] = byte(rnd.Uint32())
 		}
-	}
-	return in
+	},
+	func(b []byte, _ *rand.Rand) { clear(b) },
+	func(b []byte, _ *rand.Rand) {
+		for i := range b {
+			b[i] = 255
+		}
+	},
+	func(b []byte, rnd *rand.Rand) { // words of black and white, which filters overshoot on
+		for i := range b {
+			if b[i] = 0; rnd.IntN(2) > 0 {
+				b[i] = 255
+			}
+			if i%2 == 1 {
+				b[i] = b[i-1]
+			}
+		}
+	},
+	func(b []byte, rnd *rand.Rand) { // dim, with noise and few bright ones: what defects are found in
+		for i := range b {
+			if b[i] = byte(rnd.IntN(4)); rnd.IntN(40) == 0 {
+				b[i] = 0xff
+			}
+		}
+	},
 }
 
-// possible are all outputs that Plan must accept for the geometry.
-func possible(width, height, pad int) []pipeline.Format {
-	var fs []pipeline.Format
-	for _, p := range []pipeline.PixelFormat{pipeline.UYVY, pipeline.I420} {
-		for _, by := range []int{1, 2} {
-			f, err := pipeline.NewFormat(p, width/by, height/by, pipeline.Rate{})
-			if f.Stride += 2 * pad; err == nil && (by == 1 || height%2 == 0) {
-				fs = append(fs, f)
+// inputs are all formats of sensors.
+func inputs() []pipeline.PixelFormat {
+	return []pipeline.PixelFormat{
+		pipeline.RGGB8, pipeline.GRBG8, pipeline.GBRG8, pipeline.BGGR8, pipeline.Grey,
+		pipeline.RGGB10, pipeline.GRBG10, pipeline.GBRG10, pipeline.BGGR10, pipeline.Mono10,
+		pipeline.RGGB12, pipeline.GRBG12, pipeline.GBRG12, pipeline.BGGR12, pipeline.Mono12,
+		pipeline.RGGB14, pipeline.GRBG14, pipeline.GBRG14, pipeline.BGGR14, pipeline.Mono14,
+		pipeline.RGGB16, pipeline.GRBG16, pipeline.GBRG16, pipeline.BGGR16, pipeline.Mono16,
+		pipeline.RGGB10P, pipeline.GRBG10P, pipeline.GBRG10P, pipeline.BGGR10P, pipeline.Mono10P,
+		pipeline.RGGB12P, pipeline.GRBG12P, pipeline.GBRG12P, pipeline.BGGR12P, pipeline.Mono12P,
+	}
+}
+
+func outputs() []pipeline.PixelFormat {
+	return []pipeline.PixelFormat{pipeline.UYVY, pipeline.UYVP, pipeline.RGB24, pipeline.Grey, pipeline.I420, pipeline.NV12}
+}
+
+// randomConfig leaves out every step now and then.
+func randomConfig(rnd *rand.Rand, bits, w, h int) Config {
+	maybe := func() bool { return rnd.IntN(3) == 0 }
+	c := Config{Demosaic: Demosaic(rnd.IntN(2)), Workers: 1 + rnd.IntN(3)}
+	if maybe() {
+		c.BlackLevel = rnd.IntN(1 << (bits - 2))
+		for i := range c.Black {
+			c.Black[i] = rnd.IntN(1 << (bits - 3))
+		}
+	} else if maybe() {
+		c.BlackLevel = 1<<bits - 2
+	}
+	if maybe() {
+		for range rnd.IntN(10) {
+			c.Defects.Pixels = append(c.Defects.Pixels, image.Pt(rnd.IntN(w+2)-1, rnd.IntN(h+2)-1))
+		}
+		c.Defects.Threshold = rnd.IntN(2) * rnd.IntN(1<<bits)
+	}
+	if maybe() {
+		c.Shading = &Shading{Columns: 2 + rnd.IntN(5), Rows: 2 + rnd.IntN(5)}
+		for i := range c.Shading.Gains {
+			for range c.Shading.Columns * c.Shading.Rows {
+				c.Shading.Gains[i] = append(c.Shading.Gains[i], 1.0/4096+rnd.Float64()*3)
 			}
 		}
 	}
-	return fs
+	c.Gains = Gains{R: 1 + rnd.Float64(), B: rnd.Float64()*15.9 + 0.01}
+	if maybe() {
+		for i := range c.Matrix {
+			c.Matrix[i] = rnd.Float64()*16 - 8
+		}
+	}
+	switch rnd.IntN(3) {
+	case 0:
+		c.Gamma = 1 + 3*rnd.Float64()
+	case 1:
+		for range 2 + rnd.IntN(20) {
+			c.Curve = append(c.Curve, rnd.IntN(4081))
+		}
+	}
+	if maybe() {
+		c.Sharpen = 4 * rnd.Float64()
+	}
+	return c
 }
 
-// compare processes in and compares every output with the reference, padding included.
+// randomOutput is an output of the size that is possible, or false.
+func randomOutput(rnd *rand.Rand, p pipeline.PixelFormat, w, h int) (pipeline.Format, bool) {
+	f, err := pipeline.NewFormat(p, w, h, pipeline.Rate{})
+	if err != nil {
+		return f, false
+	}
+	f.Color = pipeline.Colorimetry(1 + rnd.IntN(4))
+	switch rnd.IntN(3) {
+	case 0:
+		f.Stride += 2 * rnd.IntN(20)
+	case 1:
+		g := f
+		if g.HeaderGap, g.PacketPitch = 20, 20+f.Stride/(1+rnd.IntN(4)); g.Validate() == nil {
+			f = g
+		}
+	}
+	return f, true
+}
+
+// compare processes in and compares every output with the reference, padding, gaps and all.
 func compare(t testing.TB, s *Stage, r *reference, want []pipeline.Format) {
 	t.Helper()
-	in := r.in
 	var outs []*pipeline.Frame
 	for _, f := range want {
-		outs = append(outs, frame(f))
+		outs = append(outs, guardedFrame(t, f))
 	}
-	if err := s.Plan(in.Format, want); err != nil {
+	if err := s.Plan(r.in.Format, want); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Process(context.Background(), in, outs); err != nil {
+	if err := s.Process(context.Background(), r.in, outs); err != nil {
 		t.Fatal(err)
 	}
 	for _, out := range outs {
-		ref := r.picture(out.Format)
+		ref := bytes.Repeat([]byte{canary}, len(out.Bytes))
+		r.picture(out.Format, ref)
 		if i := firstDifference(out.Bytes, ref); i >= 0 {
-			t.Fatalf("%s from %s: byte %d is %d, want %d", out.Format, in.Format, i, out.Bytes[i], ref[i])
+			t.Fatalf("%s from %s: byte %d is %d, want %d", out.Format, r.in.Format, i, out.Bytes[i], ref[i])
 		}
 	}
 }
@@ -101,63 +164,108 @@ func firstDifference(a, b []byte) int {
 	return min(len(a), len(b))
 }
 
+// TestAgainstReference takes 1,000 random geometries and configurations through every input, output and size.
 func TestAgainstReference(t *testing.T) {
-	geometries := []struct{ width, height, pad int }{
-		{2, 2, 0},
-		{4, 2, 1},
-		{2, 4, 3},
-		{4, 4, 0},
-		{6, 4, 2},
-		{8, 8, 7},
-		{10, 3, 0},
-		{12, 5, 5},
-		{14, 18, 0},
-		{16, 65, 1},
-		{34, 130, 64},
-		{130, 34, 1},
-	}
-	configs := []Config{
-		{Gains: Gains{R: 1.5, G: 1, B: 1.1}},
-		{BlackLevel: 64, Gains: Gains{R: 2.03, B: 0.7}, Gamma: 2.2, Workers: 3},
-		{BlackLevel: 1022, Gains: Gains{R: 16, G: 1.0 / 4096}, Gamma: 1, Workers: 1},
-	}
-	for i, c := range configs {
-		s := newStage(t, c)
-		for _, g := range geometries {
-			for name, p := range patterns(uint64(i)) {
-				t.Run(fmt.Sprintf("%d/%dx%d+%d/%s", i, g.width, g.height, g.pad, name), func(t *testing.T) {
-					r := newReference(bayer(t, g.width, g.height, g.pad, p), c)
-					compare(t, s, r, possible(g.width, g.height, g.pad))
-				})
+	seen := map[string]bool{}
+	for i := range 1000 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(uint64(i), 6))
+			pixel := inputs()[i%35]
+			samples, _ := pixel.Samples()
+			w, h := 2+rnd.IntN(40), 2+rnd.IntN(20)
+			if i%2 == 0 {
+				w, h = 8+8*rnd.IntN(6), 8+8*rnd.IntN(3) // where everything is possible
 			}
-		}
+			if i%23 == 0 {
+				w, h = 2+rnd.IntN(300), 2+rnd.IntN(3)
+			}
+			in, err := pipeline.NewFormat(pixel, w, h, pipeline.Rate{})
+			if err != nil {
+				w = max(4, w&^3)
+				in, _ = pipeline.NewFormat(pixel, w, h, pipeline.Rate{})
+			}
+			in.Stride += rnd.IntN(2) * rnd.IntN(9)
+			src := guardedFrame(t, in)
+			contents[rnd.IntN(len(contents))](src.Bytes, rnd)
+			c := randomConfig(rnd, samples.Bits, w, h)
+			var want []pipeline.Format
+			for size := range sizes {
+				for j := range 2 {
+					p := outputs()[(i/35+2*size+j)%6]
+					if f, ok := randomOutput(rnd, p, w>>size, h>>size); ok && len(want) < 6 {
+						want = append(want, f)
+						seen[fmt.Sprint(pixel, p, size)] = true
+					}
+				}
+			}
+			s := newStage(t, c)
+			s.pass.bandLines = 4 << rnd.IntN(5)
+			compare(t, s, newReference(src, c), want)
+		})
+	}
+	if n := 35 * 6 * sizes; len(seen) != n {
+		t.Errorf("%d of %d combinations of input, output and size were tried", len(seen), n)
 	}
 }
 
+// TestRealCapture takes a part of the real capture through everything at once.
 func TestRealCapture(t *testing.T) {
-	c := Config{Gains: Gains{R: 1.5, G: 1, B: 1.1}}
-	in := testchart(t)
-	compare(t, newStage(t, c), newReference(in, c), []pipeline.Format{
-		full(pipeline.UYVY)(t, in.Format), half(pipeline.I420)(t, in.Format),
-	})
+	whole := testchart(t)
+	f := format(t, pipeline.RGGB10, 160, 96)
+	in := frame(f)
+	for y := range f.Height {
+		copy(in.Bytes[y*f.Stride:][:f.Stride], whole.Bytes[(500+y)*whole.Format.Stride+2*900:])
+	}
+	shading := &Shading{Columns: 2, Rows: 2}
+	for i := range shading.Gains {
+		shading.Gains[i] = []float64{1, 1.1, 1.2, 1.3}
+	}
+	for _, c := range []Config{
+		{Gains: Gains{R: 1.5, B: 1.1}},
+		{
+			BlackLevel: 8, Gains: Gains{R: 1.5, B: 1.1}, Demosaic: Malvar, Defects: Defects{Threshold: 60}, Shading: shading,
+			Matrix: [9]float64{1.5, -0.3, -0.2, -0.2, 1.5, -0.3, 0, -0.5, 1.5}, Gamma: 2.2, Sharpen: 1,
+		},
+	} {
+		var want []pipeline.Format
+		for i, p := range outputs() {
+			g, err := pipeline.NewFormat(p, f.Width>>(i%3), f.Height>>(i%3), pipeline.Rate{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p == pipeline.Grey {
+				g.Color = pipeline.BT601Limited
+			}
+			want = append(want, g)
+		}
+		compare(t, newStage(t, c), newReference(in, c), want)
+	}
 }
 
 // TestBands cuts the same frame in all ways that keep four lines together.
 func TestBands(t *testing.T) {
-	const width, height = 36, 52
-	r := newReference(bayer(t, width, height, 0, patterns(7)["random"]), Config{})
-	for workers := 1; workers <= 4; workers++ {
+	const width, height = 40, 52
+	in := frame(format(t, pipeline.GBRG12, width, height))
+	contents[0](in.Bytes, rand.New(rand.NewPCG(1, 1)))
+	c := Config{Demosaic: Malvar, Sharpen: 1, Defects: Defects{Threshold: 100, Pixels: []image.Point{{3, 4}, {5, 4}}}}
+	r := newReference(in, c)
+	want := []pipeline.Format{
+		format(t, pipeline.UYVY, width, height), format(t, pipeline.I420, width/2, height/2), format(t, pipeline.RGB24, width/4, height/4),
+	}
+	for c.Workers = 1; c.Workers <= 4; c.Workers++ {
 		for lines := 4; lines <= height+4; lines += 4 {
-			s := newStage(t, Config{Workers: workers})
+			s := newStage(t, c)
 			s.pass.bandLines = lines
-			compare(t, s, r, possible(width, height, 0))
+			compare(t, s, r, want)
 		}
 	}
 }
 
 func TestFrameFields(t *testing.T) {
 	s := newStage(t, Config{})
-	in, outs := planned(t, s, bayer(t, 8, 8, 0, patterns(1)["random"]), full(pipeline.UYVY), half(pipeline.I420))
+	in := frame(format(t, pipeline.RGGB10, 8, 8))
+	contents[0](in.Bytes, rand.New(rand.NewPCG(1, 1)))
+	_, outs := planned(t, s, in, full(pipeline.UYVY), half(pipeline.I420))
 	captured := time.Now()
 	in.Sequence, in.Times.Captured, in.Flags = 1<<40, captured, pipeline.FlagPadded
 	outs[0] = nil
@@ -171,71 +279,39 @@ func TestFrameFields(t *testing.T) {
 	if out.Times.Processed.Before(captured) || !in.Times.Processed.IsZero() {
 		t.Errorf("processed: out %v, in %v", out.Times.Processed, in.Times.Processed)
 	}
-	if i := firstDifference(out.Bytes, newReference(in, Config{}).picture(out.Format)); i >= 0 {
+	want := make([]byte, len(out.Bytes))
+	newReference(in, Config{}).picture(out.Format, want)
+	if i := firstDifference(out.Bytes, want); i >= 0 {
 		t.Errorf("with another output left out byte %d is wrong", i)
 	}
 }
 
-func TestConfigRefused(t *testing.T) {
-	for want, c := range map[string]Config{
-		"black level -1: must be from 0 to 1022":   {BlackLevel: -1},
-		"black level 1023: must be from 0 to 1022": {BlackLevel: 1023},
-		"red gain 16.1: must be":                   {Gains: Gains{R: 16.1}},
-		"green gain -1: must be":                   {Gains: Gains{G: -1}},
-		"blue gain NaN: must be":                   {Gains: Gains{B: nan()}},
-		"gamma 0.5: must be from 1 to 4":           {Gamma: 0.5},
-		"gamma NaN":                                {Gamma: nan()},
-		"-1 workers":                               {Workers: -1},
-		"257 workers":                              {Workers: 257},
-	} {
-		if _, err := New(c); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: error %v, want %q", c, err, want)
-		}
+func TestSetGains(t *testing.T) {
+	s := newStage(t, Config{Workers: 2})
+	if err := s.SetGains(Gains{R: 17}); !errors.Is(err, ErrConfig) {
+		t.Errorf("gain 17: %v", err)
 	}
-}
-
-func nan() float64 { zero := 0.0; return zero / zero }
-
-func TestPlanRefused(t *testing.T) {
-	in := format(t, pipeline.RGGB10, 16, 16)
-	uyvy, i420 := format(t, pipeline.UYVY, 16, 16), format(t, pipeline.I420, 8, 8)
-	with := func(f pipeline.Format, set func(*pipeline.Format)) pipeline.Format { set(&f); return f }
-	for name, c := range map[string]struct {
-		in, want pipeline.Format
-		is       error
-		text     string
-	}{
-		"input no Bayer":    {uyvy, uyvy, ErrUnsupported, "input UYVY 16x16"},
-		"input odd width":   {with(in, func(f *pipeline.Format) { f.Width = 15 }), uyvy, ErrUnsupported, "odd width"},
-		"input short":       {with(in, func(f *pipeline.Format) { f.Stride = 30 }), uyvy, pipeline.ErrFormat, "stride 30"},
-		"input stride":      {with(in, func(f *pipeline.Format) { f.Stride = 1 << 61 }), uyvy, pipeline.ErrFormat, "stride"},
-		"stride":            {in, with(uyvy, func(f *pipeline.Format) { f.Stride = 1 << 61 }), pipeline.ErrFormat, "stride"},
-		"input uncached":    {with(in, func(f *pipeline.Format) { f.Memory = pipeline.MemoryWriteCombined }), uyvy, ErrUnsupported, "cannot read"},
-		"input in packets":  {with(in, func(f *pipeline.Format) { f.PacketPitch = 1500 }), uyvy, ErrUnsupported, "packet-ready"},
-		"size":              {in, format(t, pipeline.UYVY, 4, 4), ErrUnsupported, "of 16x16 or 8x8"},
-		"half of odd":       {format(t, pipeline.RGGB10, 16, 17), format(t, pipeline.UYVY, 8, 8), ErrUnsupported, "size"},
-		"mixed":             {in, format(t, pipeline.UYVY, 16, 8), ErrUnsupported, "size"},
-		"Bayer out":         {in, in, ErrUnsupported, "unknown layout"},
-		"range":             {in, with(uyvy, func(f *pipeline.Format) { f.Color = pipeline.BT601Full }), ErrUnsupported, "colorimetry"},
-		"other range":       {in, with(i420, func(f *pipeline.Format) { f.Color = pipeline.BT709Limited }), ErrUnsupported, "colorimetry"},
-		"device memory":     {in, with(uyvy, func(f *pipeline.Format) { f.Memory = pipeline.MemoryDevice }), ErrUnsupported, "cannot write"},
-		"packets":           {in, with(uyvy, func(f *pipeline.Format) { f.HeaderGap = 64 }), ErrUnsupported, "packet-ready"},
-		"I420 of odd lines": {in, with(i420, func(f *pipeline.Format) { f.Height = 7 }), pipeline.ErrFormat, "even height"},
-	} {
-		s := newStage(t, Config{Workers: 1})
-		err := s.Plan(c.in, []pipeline.Format{c.want})
-		if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), "isp") {
-			t.Errorf("%s: error %v, want %q", name, err, c.text)
+	in := frame(format(t, pipeline.RGGB10, 16, 16))
+	contents[0](in.Bytes, rand.New(rand.NewPCG(2, 1)))
+	_, outs := planned(t, s, in, full(pipeline.RGB24))
+	for _, g := range []Gains{{}, {R: 2, B: 1.5}, {G: 0.5}} {
+		if err := s.SetGains(g); err != nil {
+			t.Fatal(err)
 		}
-		if s.Process(context.Background(), frame(in), nil) == nil {
-			t.Errorf("%s: Process works after a refused plan", name)
+		if err := s.Process(context.Background(), in, outs); err != nil {
+			t.Fatal(err)
+		}
+		want := make([]byte, len(outs[0].Bytes))
+		newReference(in, Config{Gains: g}).picture(outs[0].Format, want)
+		if i := firstDifference(outs[0].Bytes, want); i >= 0 {
+			t.Errorf("gains %v: byte %d is wrong", g, i)
 		}
 	}
 }
 
 func TestProcessRefused(t *testing.T) {
 	s := newStage(t, Config{Workers: 2})
-	in, outs := planned(t, s, bayer(t, 8, 8, 0, patterns(1)["random"]), full(pipeline.UYVY))
+	in, outs := planned(t, s, frame(format(t, pipeline.RGGB10, 8, 8)), full(pipeline.UYVY))
 	short := &pipeline.Frame{Format: in.Format, Bytes: in.Bytes[1:]}
 	other := frame(half(pipeline.UYVY)(t, in.Format))
 	for name, c := range map[string]struct {
@@ -269,8 +345,14 @@ func TestProcessRefused(t *testing.T) {
 }
 
 func TestProcessAllocatesNothing(t *testing.T) {
-	s := newStage(t, Config{Workers: 2})
-	in, outs := planned(t, s, bayer(t, 64, 256, 0, patterns(1)["random"]), full(pipeline.UYVY), half(pipeline.I420))
+	c := Config{
+		Workers: 2, Demosaic: Malvar, Sharpen: 1, Observe: func(*Statistics) {}, Matrix: [9]float64{2, -1, 0, 0, 1, 0, 0, 0, 1},
+		Defects: Defects{Threshold: 10, Pixels: []image.Point{{3, 4}}},
+	}
+	s := newStage(t, c)
+	in := frame(format(t, pipeline.RGGB10, 64, 256))
+	contents[0](in.Bytes, rand.New(rand.NewPCG(2, 1)))
+	_, outs := planned(t, s, in, full(pipeline.UYVY), half(pipeline.I420), full(pipeline.RGB24))
 	if n := testing.AllocsPerRun(100, func() {
 		if err := s.Process(context.Background(), in, outs); err != nil {
 			t.Fatal(err)
@@ -278,48 +360,4 @@ func TestProcessAllocatesNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations a frame", n)
 	}
-}
-
-// FuzzStage: whatever configuration and geometry is accepted is processed, within the bounds of every frame.
-func FuzzStage(f *testing.F) {
-	f.Add(0, 1.5, 1.1, 0.0, 2, 8, 6, 16, 8, 6, 16, true, []byte{1, 2, 3})
-	f.Add(64, 1.0, 1.0, 2.2, 1, 2, 2, 5, 2, 2, 4, true, []byte{255})
-	f.Add(1022, 16.0, 0.1, 4.0, 3, 64, 130, 129, 32, 65, 70, false, []byte{0, 4})
-	f.Add(5, 0.0, 0.0, 1.0, 1, 6, 4, 12, 3, 2, 4, false, []byte{})
-	f.Fuzz(func(t *testing.T, black int, red, blue, gamma float64, workers, w, h, stride, ow, oh, ostride int,
-		uyvy bool, noise []byte,
-	) {
-		if w > 256 || h > 256 || stride > 2048 || ow > 256 || oh > 256 || ostride > 2048 || workers > 8 {
-			return // larger than a fuzz round should be
-		}
-		c := Config{BlackLevel: black, Gains: Gains{R: red, B: blue}, Gamma: gamma, Workers: workers}
-		s, err := New(c)
-		if err != nil {
-			return
-		}
-		defer s.Close()
-		in := pipeline.Format{Pixel: pipeline.RGGB10, Width: w, Height: h, Stride: stride}
-		out := pipeline.Format{Pixel: pipeline.I420, Width: ow, Height: oh, Stride: ostride, Color: pipeline.BT601Full}
-		if uyvy {
-			out.Pixel, out.Color = pipeline.UYVY, pipeline.BT709Limited
-		}
-		if err := s.Plan(in, []pipeline.Format{out}); err != nil {
-			if !errors.Is(err, ErrUnsupported) && !errors.Is(err, pipeline.ErrFormat) {
-				t.Fatalf("refused without a reason: %v", err)
-			}
-			return
-		}
-		src, dst := frame(in), frame(out)
-		for i := range src.Bytes {
-			if len(noise) > 0 {
-				src.Bytes[i] = noise[i%len(noise)] + byte(i/len(noise))
-			}
-		}
-		if err := s.Process(context.Background(), src, []*pipeline.Frame{dst}); err != nil {
-			t.Fatal(err)
-		}
-		if i := firstDifference(dst.Bytes, newReference(src, c).picture(out)); i >= 0 {
-			t.Fatalf("byte %d differs from the reference", i)
-		}
-	})
 }

@@ -6,60 +6,89 @@ import (
 	"tegracast/pipeline"
 )
 
-// An output is one wanted format, and from which row of pixels its writer takes them.
+// sizes are the scales that can be made: 1/1, 1/2, 1/4, by index.
+const sizes = 3
+
+// An output is one wanted format and how its lines are written.
 type output struct {
-	format pipeline.Format
-	half   bool
+	format  pipeline.Format
+	size    int // index of the scale
+	convert conversion
+	payload int // bytes of a line between two header gaps; the whole line in plain memory
 }
 
-// A plan is what Process needs to know about the formats. It does not change once made.
+// A plan is what Process needs to know about the formats. It does not change once made, but for the gains.
 type plan struct {
 	in      pipeline.Format
+	samples pipeline.Samples
 	outs    []output
-	full    bool // some output is of full size
-	half    bool // some output is of half size
-	r, g, b *[1 << 16]uint16
+	wanted  [sizes]bool
+	levels  levels
+	defects map[int][]defect
+	step    int    // to the next sample of the same colour
+	hot     uint16 // threshold of the search for defects, in 1/65536; 0: none
+	shading *shading
+	method  Demosaic
+	matrix  *[9]int16 // nil: identity
+	sharpen int32
+	observe bool
 }
 
 func newPlan(c Config, in pipeline.Format, want []pipeline.Format) (*plan, error) {
-	if err := checkInput(in); err != nil {
+	if err := c.CheckInput(in); err != nil {
 		return nil, err
 	}
-	p := &plan{in: in}
+	p := &plan{in: in, step: 2, method: c.Demosaic, sharpen: int32(c.Sharpen*64 + 0.5), observe: c.Observe != nil}
+	p.samples, _ = in.Pixel.Samples()
 	for i, f := range want {
 		o, err := newOutput(in, f)
 		if err != nil {
 			return nil, fmt.Errorf("output %d: %w", i, err)
 		}
 		p.outs = append(p.outs, o)
-		p.half = p.half || o.half
-		p.full = p.full || !o.half
+		p.wanted[o.size] = true
 	}
-	p.r = linearTable(c.BlackLevel, fixed(c.Gains.R))
-	p.g = linearTable(c.BlackLevel, fixed(c.Gains.G))
-	p.b = linearTable(c.BlackLevel, fixed(c.Gains.B))
+	p.levels = newLevels(c, p.samples)
+	if p.samples.Mosaic == pipeline.Mono {
+		p.step = 1
+	} else {
+		p.matrix = newMatrix(c.Matrix)
+	}
+	p.defects = newDefects(c.Defects.Pixels, in.Width, in.Height, p.step)
+	p.hot = uint16(min(c.Defects.Threshold<<p.levels.shift, 1<<16-1))
+	p.shading = newShading(c.Shading, in.Width, in.Height)
 	return p, nil
 }
 
-func checkInput(in pipeline.Format) error {
+func newMatrix(m [9]float64) *[9]int16 {
+	if m == ([9]float64{}) || m == [9]float64{0: 1, 4: 1, 8: 1} {
+		return nil
+	}
+	var fixedPoint [9]int16
+	for i, v := range m {
+		fixedPoint[i] = int16(min(fixed(v), 1<<15-1))
+	}
+	return &fixedPoint
+}
+
+// CheckInput says whether the isp takes frames of the format with this configuration; the error is that of Plan.
+func (c Config) CheckInput(in pipeline.Format) error {
 	if err := in.Validate(); err != nil {
 		return fmt.Errorf("isp: input: %w", err)
 	}
 	bad := func(why string) error {
-		return fmt.Errorf("%w: input %s: %s; it takes plain %s of even width in host memory",
-			ErrUnsupported, in, why, pipeline.RGGB10)
+		return fmt.Errorf("%w: input %s: %s; it takes samples of a sensor in plain host memory", ErrUnsupported, in, why)
 	}
+	s, ok := in.Pixel.Samples()
 	switch {
-	case in.Pixel != pipeline.RGGB10:
-		return bad("not this Bayer format")
-	case in.Width%2 != 0:
-		return bad("odd width")
+	case !ok:
+		return bad("not a sensor's format")
 	case in.Memory != pipeline.MemoryHost:
 		return bad("the CPU cannot read it")
 	case in.PacketPitch != 0 || in.HeaderGap != 0:
 		return bad("packet-ready")
 	}
-	return nil
+	return c.checkBlack(s.Bits)
 }
 
 func newOutput(in, f pipeline.Format) (output, error) {
@@ -67,28 +96,38 @@ func newOutput(in, f pipeline.Format) (output, error) {
 		return output{}, fmt.Errorf("isp: %w", err)
 	}
 	bad := func(why string) error {
-		return fmt.Errorf("%w: cannot make %s from %s %dx%d: %s; it makes plain %s %s and %s %s, of %dx%d or %dx%d",
-			ErrUnsupported, f, in.Pixel, in.Width, in.Height, why, pipeline.UYVY, pipeline.BT709Limited,
-			pipeline.I420, pipeline.BT601Full, in.Width, in.Height, in.Width/2, in.Height/2)
+		return fmt.Errorf("%w: cannot make %s from %s %dx%d: %s; it makes %s, %s, %s, %s, %s and %s of %dx%d, %dx%d or %dx%d",
+			ErrUnsupported, f, in.Pixel, in.Width, in.Height, why,
+			pipeline.UYVY, pipeline.UYVP, pipeline.RGB24, pipeline.I420, pipeline.NV12, pipeline.Grey,
+			in.Width, in.Height, in.Width/2, in.Height/2, in.Width/4, in.Height/4)
 	}
-	o := output{format: f}
-	switch {
-	case f.Width == in.Width && f.Height == in.Height:
-	case 2*f.Width == in.Width && 2*f.Height == in.Height:
-		o.half = true
+	o := output{format: f, size: -1}
+	for i := range sizes {
+		if f.Width == in.Width>>i && f.Height == in.Height>>i {
+			o.size = i
+			break
+		}
+	}
+	bits := 8
+	switch f.Pixel {
+	case pipeline.UYVP:
+		bits = 10
+	case pipeline.UYVY, pipeline.RGB24, pipeline.I420, pipeline.NV12, pipeline.Grey:
 	default:
-		return o, bad("neither the input's size nor half of it")
+		return o, bad("unknown layout")
 	}
 	switch {
-	case f.Pixel != pipeline.UYVY && f.Pixel != pipeline.I420:
-		return o, bad("unknown layout")
-	case f.Pixel == pipeline.UYVY && f.Color != pipeline.BT709Limited,
-		f.Pixel == pipeline.I420 && f.Color != pipeline.BT601Full:
-		return o, bad("other colorimetry")
+	case o.size < 0:
+		return o, bad("neither the input's size nor a half or a quarter of it")
+	case f.Color == pipeline.ColorNone || f.Color > pipeline.BT601Limited:
+		return o, bad("no colorimetry of pictures")
 	case f.Memory == pipeline.MemoryDevice:
 		return o, bad("the CPU cannot write it")
-	case f.PacketPitch != 0 || f.HeaderGap != 0:
-		return o, bad("packet-ready")
+	}
+	o.convert = newConversion(f.Color, bits)
+	o.payload = f.Pixel.LineBytes(f.Width)
+	if f.PacketPitch > 0 {
+		o.payload = f.PacketPitch - f.HeaderGap
 	}
 	return o, nil
 }

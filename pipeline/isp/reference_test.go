@@ -1,51 +1,483 @@
 package isp
 
 import (
+	"image"
 	"math"
 	"testing"
 
 	"tegracast/pipeline"
 )
 
-// A reference is docs/isp.md, pixel by pixel, and shares nothing with the code under test.
+// A reference is docs/isp.md, sample by sample and pixel by pixel, and shares nothing with the code under test. What has
+// been made is remembered, or it would take for ever.
 type reference struct {
-	in    *pipeline.Frame
-	black int
-	gain  [3]int // red, green, blue in 1/4096
-	gamma []int
-
-	samples []int                      // linear samples, made once each
-	made    map[pipeline.Format][]byte // pictures, made once each
+	in     *pipeline.Frame
+	s      pipeline.Samples
+	w, h   int
+	c      Config
+	tone   []int
+	memory map[key]int
+	colors map[key][3]int
 }
+
+type key struct{ step, size, x, y int }
 
 func newReference(in *pipeline.Frame, c Config) *reference {
-	r := &reference{in: in, black: c.BlackLevel, gamma: referenceGamma(c.Gamma)}
-	for i, g := range []float64{c.Gains.R, c.Gains.G, c.Gains.B} {
-		if g == 0 {
-			g = 1
-		}
-		r.gain[i] = int(math.Floor(g*4096 + 0.5))
+	s, _ := in.Format.Pixel.Samples()
+	return &reference{
+		in: in, s: s, w: in.Format.Width, h: in.Format.Height, c: c, tone: referenceTone(c),
+		memory: map[key]int{}, colors: map[key][3]int{},
 	}
-	r.made = map[pipeline.Format][]byte{}
-	for y := range in.Format.Height {
-		for x := range in.Format.Width {
-			r.samples = append(r.samples, r.sample(x, y))
-		}
-	}
-	return r
 }
 
-// referenceGamma is §4 in floating point; TestGammaTable shows that no code is near a border.
-func referenceGamma(gamma float64) []int {
-	gamma = math.Floor(gamma*100+0.5) / 100
+// remember keeps f of a place, mirrored into the frame.
+func (r *reference) remember(step, x, y int, f func(x, y int) int) int {
+	x, y = inside(x, r.w), inside(y, r.h)
+	k := key{step: step, x: x, y: y}
+	v, ok := r.memory[k]
+	if !ok {
+		v = f(x, y)
+		r.memory[k] = v
+	}
+	return v
+}
+
+// inside is §1, borders: a walk to and fro between the outermost samples.
+func inside(i, n int) int {
+	period := 2 * (n - 1)
+	i = ((i % period) + period) % period
+	if i > n-1 {
+		return period - i
+	}
+	return i
+}
+
+// channel is 0 red, 1 green in a red line, 2 green in a blue line, 3 blue.
+func (r *reference) channel(x, y int) int {
+	if r.s.Mosaic == pipeline.Mono {
+		return 1
+	}
+	names := []string{"0123", "1032", "2301", "3210"}[r.s.Mosaic]
+	return int(names[y%2*2+x%2] - '0')
+}
+
+// sample is §1.
+func (r *reference) sample(x, y int) int {
+	b := r.in.Bytes[y*r.in.Format.Stride:]
+	switch {
+	case r.s.Packed && r.s.Bits == 10:
+		b = b[x/4*5:]
+		return int(b[x%4])*4 + int(b[4])/[]int{1, 4, 16, 64}[x%4]%4
+	case r.s.Packed:
+		b = b[x/2*3:]
+		return int(b[x%2])*16 + int(b[2])/[]int{1, 16}[x%2]%16
+	case r.s.Bits == 8:
+		return int(b[x])
+	}
+	return (int(b[2*x]) + 256*int(b[2*x+1])) % (1 << r.s.Bits)
+}
+
+func (r *reference) black(x, y int) int {
+	k := r.channel(x, y)
+	return r.c.BlackLevel + r.c.Black[k]
+}
+
+func (r *reference) light(x, y int) int {
+	return ((1 << r.s.Bits) - 1 - r.black(x, y)) << (16 - r.s.Bits)
+}
+
+// dark is §2.
+func (r *reference) dark(x, y int) int {
+	return r.remember(2, x, y, func(x, y int) int {
+		d := r.sample(x, y) - r.black(x, y)
+		if d < 0 {
+			d = 0
+		}
+		return d << (16 - r.s.Bits)
+	})
+}
+
+func (r *reference) known(x, y int) bool {
+	for _, p := range r.c.Defects.Pixels {
+		if p == image.Pt(inside(x, r.w), inside(y, r.h)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reference) step() int {
+	if r.s.Mosaic == pipeline.Mono {
+		return 1
+	}
+	return 2
+}
+
+// repair is the rule of §3. bad says which samples must not be used.
+func (r *reference) repair(x, y int, at func(x, y int) int, bad func(x, y int) bool) int {
+	d := r.step()
+	v, best := at(x, y), math.MaxInt
+	for _, p := range [][4]int{{-d, 0, d, 0}, {0, -d, 0, d}, {-d, -d, d, d}, {d, -d, -d, d}} {
+		if bad(x+p[0], y+p[1]) || bad(x+p[2], y+p[3]) {
+			continue
+		}
+		a, b := at(x+p[0], y+p[1]), at(x+p[2], y+p[3])
+		diff := a - b
+		if diff < 0 {
+			diff = -diff
+		}
+		if diff < best {
+			best, v = diff, (a+b+1)/2
+		}
+	}
+	return v
+}
+
+func (r *reference) static(x, y int) int {
+	return r.remember(30, x, y, func(x, y int) int {
+		if !r.known(x, y) {
+			return r.dark(x, y)
+		}
+		return r.repair(x, y, r.dark, r.known)
+	})
+}
+
+func (r *reference) dynamic(x, y int) int {
+	return r.remember(31, x, y, func(x, y int) int {
+		c := r.static(x, y)
+		if r.c.Defects.Threshold == 0 {
+			return c
+		}
+		t := min(r.c.Defects.Threshold<<(16-r.s.Bits), 65535)
+		lowest, highest := math.MaxInt, 0
+		for dy := -1; dy <= 1; dy++ {
+			for dx := -1; dx <= 1; dx++ {
+				if v := r.static(x+dx*r.step(), y+dy*r.step()); dx != 0 || dy != 0 {
+					lowest, highest = min(lowest, v), max(highest, v)
+				}
+			}
+		}
+		if c > highest+t || c+t < lowest {
+			return r.repair(x, y, r.static, func(int, int) bool { return false })
+		}
+		return c
+	})
+}
+
+// even is §4.
+func (r *reference) even(x, y int) int {
+	s := r.c.Shading
+	if s == nil {
+		return r.dynamic(x, y)
+	}
+	return r.remember(4, x, y, func(x, y int) int {
+		node := func(i, j int) int {
+			if i >= s.Columns || j >= s.Rows {
+				return 0
+			}
+			return int(math.Floor(s.Gains[r.channel(x, y)][j*s.Columns+i]*4096 + 0.5))
+		}
+		u, v := x*(s.Columns-1)*256/(r.w-1), y*(s.Rows-1)*256/(r.h-1)
+		down := func(i int) int { return (node(i, v/256)*(256-v%256) + node(i, v/256+1)*(v%256) + 128) / 256 }
+		g := (down(u/256)*(256-u%256) + down(u/256+1)*(u%256) + 128) / 256
+		return min((r.dynamic(x, y)*g+2048)/4096, 65535)
+	})
+}
+
+// linear is §5.
+func (r *reference) linear(x, y int) int {
+	return r.remember(5, x, y, func(x, y int) int {
+		gain := []float64{r.c.Gains.R, r.c.Gains.G, r.c.Gains.G, r.c.Gains.B}[r.channel(x, y)]
+		if gain == 0 {
+			gain = 1
+		}
+		g, l := int(math.Floor(gain*4096+0.5)), r.light(x, y)
+		m, n := 32767, 1
+		for i := 29; i >= 1; i-- {
+			if q := (2*g*16383*(1<<i) + 4096*l) / (2 * 4096 * l); q <= 32767 {
+				m, n = q, i
+				break
+			}
+		}
+		return min((r.even(x, y)*m+1<<(n-1))>>n, 16383)
+	})
+}
+
+func clipped(v int) int { return min(max(v, 0), 16383) }
+
+// floorDiv is the quotient rounded towards minus infinity.
+func floorDiv(a, b int) int { return int(math.Floor(float64(a) / float64(b))) }
+
+// threeColors is §6 at full size.
+func (r *reference) threeColors(x, y int) [3]int {
+	at := func(dx, dy int) int { return r.linear(x+dx, y+dy) }
+	c := at(0, 0)
+	if r.s.Mosaic == pipeline.Mono {
+		return [3]int{c, c, c}
+	}
+	we, ns, diagonal := at(-1, 0)+at(1, 0), at(0, -1)+at(0, 1), at(-1, -1)+at(1, -1)+at(-1, 1)+at(1, 1)
+	we2, ns2 := at(-2, 0)+at(2, 0), at(0, -2)+at(0, 2)
+	channel := r.channel(x, y)
+	own, green, third := c, c, 0
+	switch atGreen := channel == 1 || channel == 2; {
+	case r.c.Demosaic == Bilinear && !atGreen:
+		green, third = (ns+we+2)/4, (diagonal+2)/4
+	case r.c.Demosaic == Bilinear:
+		own, third = (we+1)/2, (ns+1)/2
+	case !atGreen:
+		green = clipped(floorDiv(8*c+4*(ns+we)-2*(ns2+we2)+8, 16))
+		third = clipped(floorDiv(12*c+4*diagonal-3*(ns2+we2)+8, 16))
+	default:
+		own = clipped(floorDiv(10*c+8*we-2*(diagonal+we2)+ns2+8, 16))
+		third = clipped(floorDiv(10*c+8*ns-2*(diagonal+ns2)+we2+8, 16))
+	}
+	if channel <= 1 { // a red line
+		return [3]int{own, green, third}
+	}
+	return [3]int{third, green, own}
+}
+
+// block is §6.3; n is 2 or 4.
+func (r *reference) block(x, y, n int) [3]int {
+	var sum, k [3]int
+	for dy := range n {
+		for dx := range n {
+			color := []int{0, 1, 1, 2}[r.channel(n*x+dx, n*y+dy)]
+			sum[color] += r.linear(n*x+dx, n*y+dy)
+			k[color]++
+		}
+	}
+	if r.s.Mosaic == pipeline.Mono {
+		v := (sum[1] + k[1]/2) / k[1]
+		return [3]int{v, v, v}
+	}
+	for i := range sum {
+		sum[i] = (sum[i] + k[i]/2) / k[i]
+	}
+	return sum
+}
+
+// toned is §6 to §8, mirrored at the borders of the size.
+func (r *reference) toned(size, x, y int) [3]int {
+	x, y = inside(x, r.w>>size), inside(y, r.h>>size)
+	k := key{8, size, x, y}
+	if p, ok := r.colors[k]; ok {
+		return p
+	}
+	var p [3]int
+	if size == 0 {
+		p = r.threeColors(x, y)
+	} else {
+		p = r.block(x, y, 1<<size)
+	}
+	if r.c.Matrix != [9]float64{} && r.s.Mosaic != pipeline.Mono {
+		var q [3]int
+		for i := range q {
+			sum := 2048
+			for j := range p {
+				sum += min(int(math.Floor(r.c.Matrix[3*i+j]*4096+0.5)), 32767) * p[j]
+			}
+			q[i] = clipped(floorDiv(sum, 4096))
+		}
+		p = q
+	}
+	for i := range p {
+		p[i] = r.tone[p[i]]
+	}
+	r.colors[k] = p
+	return p
+}
+
+// pixel is §9.
+func (r *reference) pixel(size, x, y int) [3]int {
+	p := r.toned(size, x, y)
+	s := int(math.Floor(r.c.Sharpen*64 + 0.5))
+	if s == 0 {
+		return p
+	}
+	luma := func(dx, dy int) int {
+		q := r.toned(size, x+dx, y+dy)
+		return (q[0] + 2*q[1] + q[2] + 2) / 4
+	}
+	d := 16 * luma(0, 0)
+	for dy := -1; dy <= 1; dy++ {
+		for dx := -1; dx <= 1; dx++ {
+			d -= (2 - dx*dx) * (2 - dy*dy) * luma(dx, dy)
+		}
+	}
+	e := floorDiv(s*d+512, 1024)
+	for i := range p {
+		p[i] = min(max(p[i]+e, 0), 4080)
+	}
+	return p
+}
+
+// coefficients are the table of §10.
+func coefficients(c pipeline.Colorimetry, bits int) [9]int {
+	switch {
+	case c == pipeline.BT709Limited:
+		return [9]int{5983, 20127, 2032, -3298, -11094, 14392, 14392, -13072, -1320}
+	case c == pipeline.BT601Limited:
+		return [9]int{8415, 16519, 3208, -4857, -9535, 14392, 14392, -12052, -2340}
+	case c == pipeline.BT709Full && bits == 8:
+		return [9]int{6966, 23436, 2366, -3754, -12630, 16384, 16384, -14882, -1502}
+	case c == pipeline.BT601Full && bits == 8:
+		return [9]int{9798, 19235, 3735, -5529, -10855, 16384, 16384, -13720, -2664}
+	case c == pipeline.BT709Full:
+		return [9]int{6987, 23504, 2373, -3765, -12667, 16432, 16432, -14925, -1507}
+	}
+	return [9]int{9826, 19291, 3747, -5545, -10887, 16432, 16432, -13760, -2672}
+}
+
+func isFull(c pipeline.Colorimetry) bool {
+	return c == pipeline.BT709Full || c == pipeline.BT601Full
+}
+
+// A target is an output's format on the way through §10 and §12.
+type target struct {
+	r    *reference
+	f    pipeline.Format
+	size int
+	bits int
+}
+
+func (t *target) code(v, shift int) int {
+	v = floorDiv(v, 1<<shift)
+	if v < 0 || v >= 1<<t.bits {
+		panic("the reference leaves the bits of the output")
+	}
+	return v
+}
+
+func (t *target) luma(x, y int) int {
+	k, p, z := coefficients(t.f.Color, t.bits), t.r.pixel(t.size, x, y), 27-t.bits
+	if t.bits == 10 {
+		z = 17
+	}
+	o := 1 << (z - 1)
+	if !isFull(t.f.Color) {
+		o += 16 << 19
+	}
+	return t.code(k[0]*p[0]+k[1]*p[1]+k[2]*p[2]+o, z)
+}
+
+// chroma is Cb (0) or Cr (1) of weighted pixels.
+func (t *target) chroma(which int, weights map[image.Point]int) int {
+	k, z := coefficients(t.f.Color, t.bits), 19
+	if t.bits == 10 {
+		z = 17
+	}
+	sum := 128<<21 + 1<<(z+1)
+	if isFull(t.f.Color) {
+		sum--
+	}
+	for at, weight := range weights {
+		p := t.r.pixel(t.size, at.X, at.Y)
+		for i := range p {
+			sum += k[3+3*which+i] * p[i] * weight
+		}
+	}
+	return t.code(sum, z+2)
+}
+
+func (t *target) chroma422(which, x, y int) int {
+	w := map[image.Point]int{}
+	w[image.Pt(inside(x-1, t.f.Width), y)]++
+	w[image.Pt(x, y)] += 2
+	w[image.Pt(x+1, y)]++
+	return t.chroma(which, w)
+}
+
+func (t *target) chroma420(which, x, y int) int {
+	return t.chroma(which, map[image.Point]int{{X: x, Y: y}: 1, {X: x + 1, Y: y}: 1, {X: x, Y: y + 1}: 1, {X: x + 1, Y: y + 1}: 1})
+}
+
+func (t *target) rgb(x, y, i int) int {
+	v := t.r.pixel(t.size, x, y)[i]
+	if isFull(t.f.Color) {
+		return t.code(v+8, 4)
+	}
+	return t.code(28142*v+16<<19+1<<18, 19)
+}
+
+// picture writes the format over what dst holds.
+func (r *reference) picture(f pipeline.Format, dst []byte) {
+	t := &target{r: r, f: f, bits: 8}
+	for f.Width != r.w>>t.size || f.Height != r.h>>t.size {
+		t.size++
+	}
+	if f.Pixel == pipeline.UYVP {
+		t.bits = 10
+	}
+	put := func(at, v int) {
+		if f.PacketPitch > 0 {
+			payload := f.PacketPitch - f.HeaderGap
+			at = at/payload*f.PacketPitch + f.HeaderGap + at%payload
+		}
+		dst[at] = byte(v)
+	}
+	for y := range f.Height {
+		for x := range f.Width {
+			t.put(put, x, y)
+		}
+	}
+}
+
+func (t *target) put(put func(at, v int), x, y int) {
+	f := t.f
+	start := y * f.Stride
+	switch f.Pixel {
+	case pipeline.UYVY:
+		put(start+2*x, t.chroma422(x%2, x-x%2, y))
+		put(start+2*x+1, t.luma(x, y))
+	case pipeline.UYVP:
+		if x%2 == 0 {
+			v := ((t.chroma422(0, x, y)<<10|t.luma(x, y))<<10|t.chroma422(1, x, y))<<10 | t.luma(x+1, y)
+			for i := range 5 {
+				put(start+x/2*5+i, v>>(32-8*i)&255)
+			}
+		}
+	case pipeline.RGB24:
+		for i := range 3 {
+			put(start+3*x+i, t.rgb(x, y, i))
+		}
+	case pipeline.Grey:
+		put(start+x, t.luma(x, y))
+	default:
+		put(start+x, t.luma(x, y))
+		if x%2 == 0 && y%2 == 0 {
+			chroma := f.Stride * f.Height
+			for i := range 2 {
+				at := chroma + (i*f.Height/2+y/2)*(f.Stride/2) + x/2
+				if f.Pixel == pipeline.NV12 {
+					at = chroma + y/2*f.Stride + x + i
+				}
+				put(at, t.chroma420(i, x, y))
+			}
+		}
+	}
+}
+
+// referenceTone is §8 in floating point; TestToneTable shows that no code is near a border.
+func referenceTone(c Config) []int {
 	t := make([]int, 16384)
 	for i := range t {
-		t[i] = int(math.Floor(255*transfer(float64(i)/16383, gamma) + 0.5))
+		if n := len(c.Curve); n > 0 {
+			j, f := i*(n-1)/16383, i*(n-1)%16383
+			t[i] = c.Curve[j] * (16383 - f)
+			if j+1 < n {
+				t[i] += c.Curve[j+1] * f
+			}
+			t[i] = (t[i] + 8191) / 16383
+			continue
+		}
+		t[i] = int(math.Floor(4080*referenceTransfer(float64(i)/16383, c.Gamma) + 0.5))
 	}
 	return t
 }
 
-func transfer(l, gamma float64) float64 {
+func referenceTransfer(l, gamma float64) float64 {
+	gamma = math.Floor(gamma*100+0.5) / 100
 	switch {
 	case gamma != 0:
 		return math.Pow(l, 1/gamma)
@@ -55,146 +487,24 @@ func transfer(l, gamma float64) float64 {
 	return 1.099*math.Pow(l, 0.45) - 0.099
 }
 
-func mirror(i, n int) int {
-	if i < 0 {
-		return -i
-	}
-	if i >= n {
-		return 2*(n-1) - i
-	}
-	return i
-}
-
-// linear gives the samples the borders of §1.
-func (r *reference) linear(x, y int) int {
-	f := r.in.Format
-	return r.samples[mirror(y, f.Height)*f.Width+mirror(x, f.Width)]
-}
-
-// sample is §2.
-func (r *reference) sample(x, y int) int {
-	at := y*r.in.Format.Stride + 2*x
-	s := (int(r.in.Bytes[at]) + 256*int(r.in.Bytes[at+1])) % 1024
-	color := x%2 + y%2 // 0 red, 1 green, 2 blue
-	light := 0
-	if s > r.black {
-		light = s - r.black
-	}
-	d := (1023 - r.black) * 4096
-	v := (2*light*r.gain[color]*16383 + d) / (2 * d)
-	if v > 16383 {
-		v = 16383
-	}
-	return v
-}
-
-type rgb [3]int
-
-func (p rgb) add(q rgb, weight int) rgb {
-	return rgb{p[0] + weight*q[0], p[1] + weight*q[1], p[2] + weight*q[2]}
-}
-
-// pixel is §3 and §4.
-func (r *reference) pixel(x, y int) rgb {
-	c := r.linear(x, y)
-	cross := r.linear(x-1, y) + r.linear(x+1, y) + r.linear(x, y-1) + r.linear(x, y+1)
-	diagonal := r.linear(x-1, y-1) + r.linear(x+1, y-1) + r.linear(x-1, y+1) + r.linear(x+1, y+1)
-	beside := (r.linear(x-1, y) + r.linear(x+1, y) + 1) / 2
-	above := (r.linear(x, y-1) + r.linear(x, y+1) + 1) / 2
-	var p rgb
-	switch {
-	case x%2 == 0 && y%2 == 0:
-		p = rgb{c, (cross + 2) / 4, (diagonal + 2) / 4}
-	case x%2 == 1 && y%2 == 1:
-		p = rgb{(diagonal + 2) / 4, (cross + 2) / 4, c}
-	case y%2 == 0:
-		p = rgb{beside, c, above}
-	default:
-		p = rgb{above, c, beside}
-	}
-	return rgb{r.gamma[p[0]], r.gamma[p[1]], r.gamma[p[2]]}
-}
-
-// halfPixel is §5.
-func (r *reference) halfPixel(x, y int) rgb {
-	x, y = 2*x, 2*y
-	g := (r.linear(x+1, y) + r.linear(x, y+1) + 1) / 2
-	return rgb{r.gamma[r.linear(x, y)], r.gamma[g], r.gamma[r.linear(x+1, y+1)]}
-}
-
-func floorShift(v, bits int) byte {
-	q := int(math.Floor(float64(v) / float64(int(1)<<bits)))
-	if q < 0 || q > 255 {
-		panic("the reference leaves 8 bits")
-	}
-	return byte(q)
-}
-
-func uyvyLuma(p rgb) byte {
-	return floorShift(1496*p[0]+5032*p[1]+508*p[2]+16*8192+4096, 13)
-}
-
-func jpegLuma(p rgb) byte {
-	return floorShift(2449*p[0]+4809*p[1]+934*p[2]+4096, 13)
-}
-
-func (r *reference) picture(f pipeline.Format) []byte {
-	if r.made[f] == nil {
-		r.made[f] = r.convert(f)
-	}
-	return r.made[f]
-}
-
-// convert is §6 and §7.
-func (r *reference) convert(f pipeline.Format) []byte {
-	at := r.pixel
-	if f.Width != r.in.Format.Width {
-		at = r.halfPixel
-	}
-	out := make([]byte, f.Size())
-	if f.Pixel == pipeline.UYVY {
-		for y := range f.Height {
-			for x := 0; x < f.Width; x += 2 {
-				s := at(mirror(x-1, f.Width), y).add(at(x, y), 2).add(at(x+1, y), 1)
-				d := out[y*f.Stride+2*x:]
-				d[0] = floorShift(-1649*s[0]-5547*s[1]+7196*s[2]+128*65536+32768, 16)
-				d[1] = uyvyLuma(at(x, y))
-				d[2] = floorShift(7196*s[0]-6536*s[1]-660*s[2]+128*65536+32768, 16)
-				d[3] = uyvyLuma(at(x+1, y))
-			}
-		}
-		return out
-	}
-	cb := out[f.Stride*f.Height:]
-	cr := cb[f.Stride/2*(f.Height/2):]
-	for y := range f.Height {
-		for x := range f.Width {
-			out[y*f.Stride+x] = jpegLuma(at(x, y))
-			if x%2 == 0 && y%2 == 0 {
-				s := at(x, y).add(at(x+1, y), 1).add(at(x, y+1), 1).add(at(x+1, y+1), 1)
-				i := y/2*(f.Stride/2) + x/2
-				cb[i] = floorShift(-2765*s[0]-5427*s[1]+8192*s[2]+128*65536+32767, 16)
-				cr[i] = floorShift(8192*s[0]-6860*s[1]-1332*s[2]+128*65536+32767, 16)
-			}
-		}
-	}
-	return out
-}
-
-func TestGammaTable(t *testing.T) {
+func TestToneTable(t *testing.T) {
 	for _, gamma := range []float64{0, 1, 1.8, 2.2, 2.4, 4} {
-		table, want := gammaTable(gamma), referenceGamma(gamma)
+		table, want := toneTable(Config{Gamma: gamma}), referenceTone(Config{Gamma: gamma})
 		for i, v := range want {
 			// The nearest border k-1/2 must be farther off than the error of floating point.
-			if exact := 255 * transfer(float64(i)/16383, gamma); math.Abs(exact-math.Floor(exact)-0.5) < 1e-9 {
+			if exact := 4080 * referenceTransfer(float64(i)/16383, gamma); math.Abs(exact-math.Floor(exact)-0.5) < 1e-8 {
 				t.Errorf("gamma %v: sample %d is at a border", gamma, i)
 			}
 			if int(table[i]) != v {
 				t.Fatalf("gamma %v: T[%d] = %d, want %d", gamma, i, table[i], v)
 			}
+			// The exact comparison, on both sides of the border.
+			if h := int64(math.Floor(gamma*100 + 0.5)); i%37 == 0 && (v > 0 && !reaches(int64(i), int64(v), h) || v < 4080 && reaches(int64(i), int64(v)+1, h)) {
+				t.Fatalf("gamma %v: T[%d] = %d by integers is another", gamma, i, v)
+			}
 		}
-		if table[0] != 0 || table[16383] != 255 || table[65535] != 255 {
-			t.Errorf("gamma %v: ends %d, %d, %d", gamma, table[0], table[16383], table[65535])
+		if table[0] != 0 || table[16383] != 4080 {
+			t.Errorf("gamma %v: ends %d, %d", gamma, table[0], table[16383])
 		}
 	}
 }

@@ -1,0 +1,169 @@
+package isp
+
+import (
+	"fmt"
+	"image"
+	"math"
+	"slices"
+)
+
+// Gains are the white balance: each sensor colour is multiplied with its gain. The zero value of a gain is 1.
+// Gains below 1 tint clipped highlights. A monochrome sensor has only G.
+type Gains struct {
+	R, G, B float64 // from 1/4096 up to 16, used in steps of 1/4096
+}
+
+// The channels of a mosaic; Gr are the greens in red lines, Gb those in blue lines. A monochrome sensor has only Gr.
+const (
+	R = iota
+	Gr
+	Gb
+	B
+)
+
+// A Demosaic is the method that makes three colours a pixel out of one.
+type Demosaic uint8
+
+const (
+	Bilinear Demosaic = iota // means of the nearest neighbours: soft, and zipper at edges
+	Malvar                   // Malvar, He, Cutler 2004: the gradient of the colour that is known corrects the means
+)
+
+// Shading is a grid of gains that evens out the lens's fall-off. The corner nodes lie on the centres of the corner
+// samples, the others at equal distances in between; gains are interpolated bilinearly.
+type Shading struct {
+	Columns, Rows int          // 2 to 64 each
+	Gains         [4][]float64 // by channel, line by line from the top, Columns x Rows each; above 0, below 16, in steps of 1/4096
+}
+
+// Defects are sensor pixels to be replaced by a mean of neighbours of their colour.
+type Defects struct {
+	Pixels    []image.Point // known ones; those outside the frame are ignored
+	Threshold int           // how far a sample may lie beyond all its eight neighbours, in the sensor's units; 0: no search
+}
+
+// Config is what the sensor and the eye need. The zero value of everything but the black level is "leave it out", and
+// costs no time.
+type Config struct {
+	BlackLevel int     // what the sensor delivers without light, in its own units: 0 to 1022 at 10 bits
+	Black      [4]int  // added to BlackLevel, by channel
+	Defects    Defects //
+	Shading    *Shading
+	Gains      Gains
+	Demosaic   Demosaic
+	Matrix     [9]float64 // rows R, G, B: from the sensor's colours, white-balanced, to BT.709's; each from -8 to 8, in steps of 1/4096
+	Gamma      float64    // 0 is the BT.709 OETF (§1.2); else V = L^(1/Gamma), Gamma 1 to 4 in steps of 1/100
+	Curve      []int      // replaces Gamma: 2 to 4096 knots from 0 to 4080 (white), equally spaced over linear light, joined by lines
+	Sharpen    float64    // 0 to 4: how much of the detail is added again, in steps of 1/64
+	Workers    int        // bands in work at the same time; 0 is one for each CPU that Go uses
+
+	// Observe gets the statistics of every frame before Process returns; without it none are made. They are valid
+	// until it returns. It must not call the Stage, but may start what does.
+	Observe func(*Statistics)
+}
+
+const (
+	maxWorkers = 256
+	maxGrid    = 64
+	maxKnots   = 4096
+)
+
+// Validate returns an error that wraps ErrConfig and names the field, its value and the rule. Plan checks what depends
+// on the number of bits.
+func (c Config) Validate() error {
+	bad := func(format string, a ...any) error {
+		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, a...))
+	}
+	for _, g := range []struct {
+		name string
+		gain float64
+	}{{"red", c.Gains.R}, {"green", c.Gains.G}, {"blue", c.Gains.B}} {
+		if g.gain != 0 && !(g.gain >= 1.0/gainOne && g.gain <= maxGain) {
+			return bad("%s gain %v: must be from 1/%d to %d, or 0 for 1", g.name, g.gain, gainOne, maxGain)
+		}
+	}
+	if c.Gamma != 0 && !(c.Gamma >= 1 && c.Gamma <= 4) {
+		return bad("gamma %v: must be from 1 to 4, or 0 for the BT.709 transfer function", c.Gamma)
+	}
+	if c.Workers < 0 || c.Workers > maxWorkers {
+		return bad("%d workers: must be from 1 to %d, or 0 for one per CPU", c.Workers, maxWorkers)
+	}
+	if c.Demosaic > Malvar {
+		return bad("demosaic %d: must be Bilinear or Malvar", c.Demosaic)
+	}
+	if !(c.Sharpen >= 0 && c.Sharpen <= 4) {
+		return bad("sharpen %v: must be from 0 to 4", c.Sharpen)
+	}
+	for i, m := range c.Matrix {
+		if !(m >= -8 && m <= 8) {
+			return bad("matrix element %d is %v: must be from -8 to 8", i, m)
+		}
+	}
+	if n := len(c.Curve); n == 1 || n > maxKnots {
+		return bad("curve of %d knots: must have from 2 to %d, or none", n, maxKnots)
+	}
+	for i, k := range c.Curve {
+		if k < 0 || k > white {
+			return bad("curve knot %d is %d: must be from 0 to %d", i, k, white)
+		}
+	}
+	if t := c.Defects.Threshold; t < 0 || t > math.MaxUint16 {
+		return bad("defect threshold %d: must be from 0 to %d", t, math.MaxUint16)
+	}
+	if err := c.checkBlack(10); err != nil && c.checkBlack(16) != nil {
+		return err
+	}
+	return c.Shading.validate(bad)
+}
+
+// checkBlack checks what depends on the sensor's number of bits.
+func (c Config) checkBlack(bits int) error {
+	limit := 1<<bits - 2
+	for i, name := range []string{"red", "green (red lines)", "green (blue lines)", "blue"} {
+		sum := c.BlackLevel + c.Black[i]
+		switch {
+		case c.Black[i] == 0 && (c.BlackLevel < 0 || c.BlackLevel > limit):
+			return fmt.Errorf("%w: black level %d: must be from 0 to %d", ErrConfig, c.BlackLevel, limit)
+		case c.Black[i] < -1<<16 || c.Black[i] > 1<<16 || c.BlackLevel < -1<<16 || c.BlackLevel > 1<<16 || sum < 0 || sum > limit:
+			return fmt.Errorf("%w: black level of %s %d: must be from 0 to %d", ErrConfig, name, sum, limit)
+		}
+	}
+	return nil
+}
+
+func (s *Shading) validate(bad func(string, ...any) error) error {
+	if s == nil {
+		return nil
+	}
+	if s.Columns < 2 || s.Rows < 2 || s.Columns > maxGrid || s.Rows > maxGrid {
+		return bad("shading grid of %dx%d: must be from 2x2 to %dx%d", s.Columns, s.Rows, maxGrid, maxGrid)
+	}
+	for i, gains := range s.Gains {
+		if len(gains) != s.Columns*s.Rows {
+			return bad("shading gains of channel %d: %d, must be %d", i, len(gains), s.Columns*s.Rows)
+		}
+		for j, g := range gains {
+			if !(g >= 1.0/gainOne && g <= maxGain-1.0/gainOne) {
+				return bad("shading gain %d of channel %d is %v: must be from 1/%d to below %d", j, i, g, gainOne, maxGain)
+			}
+		}
+	}
+	return nil
+}
+
+// clone keeps the caller's later changes out.
+func (c Config) clone() Config {
+	c.Defects.Pixels = slices.Clone(c.Defects.Pixels)
+	c.Curve = slices.Clone(c.Curve)
+	if c.Shading != nil {
+		s := *c.Shading
+		for i := range s.Gains {
+			s.Gains[i] = slices.Clone(s.Gains[i])
+		}
+		c.Shading = &s
+	}
+	return c
+}
+
+// fixed is a factor in units of 1/gainOne, rounded half up.
+func fixed(factor float64) int { return int(math.Floor(factor*gainOne + 0.5)) }

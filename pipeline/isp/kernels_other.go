@@ -1,0 +1,23 @@
+package isp
+
+func blackRow(dst []uint16, src []byte, a *blackArgs) { blackGo(dst, src, a) }
+
+func gainRow(dst, src []uint16, a *gainArgs) { gainGo(dst, src, a) }
+
+func suspectsRow(dst, up, mid, down line, n, step int, threshold uint16) uint16 {
+	return suspectsGo(dst, up, mid, down, n, step, threshold)
+}
+
+func uyvyRow(dst []byte, y, c []uint16) { uyvyGo(dst, y, c) }
+
+func bilinearRow(d *mosaicLine, up, mid, down line, n int) { bilinearGo(d, up, mid, down, n) }
+
+func malvarRow(d *mosaicLine, rows *[5]line, n int) { malvarGo(d, rows, n) }
+
+func matrixRow(r, g, b []uint16, m *[9]int16) { matrixGo(r, g, b, m) }
+
+func lumaRow(dst, r, g, b []uint16, a *lumaArgs) { lumaGo(dst, r, g, b, a) }
+
+func chroma422Row(dst []uint16, p *rgb, n int, a *chromaArgs) { chroma422Go(dst, p, n, a) }
+
+func chroma420Row(dst []uint16, p, q *rgb, n int, a *chromaArgs) { chroma420Go(dst, p, q, n, a) }

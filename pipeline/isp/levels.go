@@ -1,0 +1,66 @@
+package isp
+
+import "tegracast/pipeline"
+
+// Scales of the arithmetic, docs/isp.md.
+const (
+	linearMax = 1<<14 - 1 // white of the linear samples
+	white     = 255 * 16  // white of R'G'B' behind the tone curve
+	gainOne   = 1 << 12   // gain 1
+	maxGain   = 16
+)
+
+// levels are the numbers of docs/isp.md §2 and §5 by channel.
+type levels struct {
+	mono  bool
+	red   [2]int // coordinates, modulo 2, of the red samples
+	mask  uint16
+	shift uint8
+	black [4]uint16
+	light [4]int // white less black, in 1/65536
+	m     [4]uint16
+	n     [4]uint8
+}
+
+func newLevels(c Config, s pipeline.Samples) levels {
+	l := levels{mono: s.Mosaic == pipeline.Mono, mask: uint16(1<<s.Bits - 1), shift: uint8(16 - s.Bits)}
+	l.red = [2]int{int(s.Mosaic) % 2, int(s.Mosaic) / 2 % 2}
+	for i := range l.black {
+		l.black[i] = uint16(c.BlackLevel + c.Black[i])
+		l.light[i] = int(l.mask-l.black[i]) << l.shift
+	}
+	l.setGains(c.Gains)
+	return l
+}
+
+func (l *levels) setGains(g Gains) {
+	for i, gain := range [4]float64{g.R, g.G, g.G, g.B} {
+		if gain == 0 {
+			gain = 1
+		}
+		l.m[i], l.n[i] = factor(fixed(gain), l.light[i])
+	}
+}
+
+// factor returns m and n so that m/2^n is gain/4096 * 16383/light, with as many bits as m may have.
+func factor(gain, light int) (uint16, uint8) {
+	for n := 29; ; n-- {
+		d := 2 * gainOne * light
+		if m := (2*gain*linearMax<<n + d/2) / d; m < 1<<15 || n == 1 {
+			return uint16(min(m, 1<<15-1)), uint8(n)
+		}
+	}
+}
+
+// channels of the even and the odd samples of line y.
+func (l *levels) channels(y int) [2]int {
+	switch {
+	case l.mono:
+		return [2]int{Gr, Gr}
+	case y&1 == l.red[1]:
+		c := [2]int{R, Gr}
+		return [2]int{c[l.red[0]], c[1-l.red[0]]}
+	}
+	c := [2]int{Gb, B}
+	return [2]int{c[l.red[0]], c[1-l.red[0]]}
+}

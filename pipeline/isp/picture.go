@@ -1,0 +1,124 @@
+package isp
+
+import "tegracast/pipeline"
+
+// pictureLines is how many lines of R'G'B' are kept: those that sharpening looks at, and the two of 4:2:0.
+const pictureLines = 4
+
+// A picture holds the last lines of one size.
+type picture struct {
+	lines  [pictureLines]rgb // behind the tone curve
+	lumas  [pictureLines]line
+	y      [pictureLines]int
+	sharp  [pictureLines]rgb
+	sharpY [pictureLines]int
+	width  int
+}
+
+func (q *picture) resize(width int, p *plan) {
+	q.width = width
+	for i := range q.lines {
+		q.lines[i] = newRGB(width, p)
+		if p.sharpen > 0 {
+			q.lumas[i], q.sharp[i] = newLine(width), newRGB(width, p)
+		}
+	}
+}
+
+// newRGB makes a line of three colours. Of a monochrome sensor they are one and the same.
+func newRGB(width int, p *plan) rgb {
+	g := newLine(width)
+	if p.samples.Mosaic == pipeline.Mono {
+		return rgb{g, g, g}
+	}
+	return rgb{newLine(width), g, newLine(width)}
+}
+
+func (q *picture) clear() {
+	for i := range pictureLines {
+		q.y[i], q.sharpY[i] = -1, -1
+	}
+}
+
+// mirror fills the margins of the colours.
+func (p *rgb) mirror(n int) {
+	p.r.mirror(n)
+	p.g.mirror(n)
+	p.b.mirror(n)
+}
+
+// toneLine makes line y of the size: demosaic or quads, colour matrix, tone curve; docs/isp.md §6 to §8.
+func (w *worker) toneLine(size, y int) *rgb {
+	q := &w.size[size]
+	y = reflect(y, w.plan.in.Height>>size)
+	i := y % pictureLines
+	p := &q.lines[i]
+	if q.y[i] == y {
+		return p
+	}
+	q.y[i] = y
+	switch size {
+	case 0:
+		w.demosaic(p, y)
+	case 1:
+		quads(p, &w.plan.levels, [2]line{w.linearLine(2 * y), w.linearLine(2*y + 1)}, q.width)
+	case 2:
+		quadsOfQuads(p, &w.plan.levels, [4]line{w.linearLine(4 * y), w.linearLine(4*y + 1), w.linearLine(4*y + 2), w.linearLine(4*y + 3)}, q.width)
+	}
+	r, g, b := p.r.at(0, q.width), p.g.at(0, q.width), p.b.at(0, q.width)
+	if w.plan.matrix != nil {
+		matrixRow(r, g, b, w.plan.matrix)
+	}
+	toneRow(g, w.tone)
+	if !w.plan.levels.mono {
+		toneRow(r, w.tone)
+		toneRow(b, w.tone)
+	}
+	p.mirror(q.width)
+	if q.lumas[i] != nil {
+		sharpenLuma(q.lumas[i], p, q.width)
+	}
+	return p
+}
+
+// demosaic makes the three colours of line y.
+func (w *worker) demosaic(p *rgb, y int) {
+	l, n := &w.plan.levels, w.plan.in.Width
+	mid := w.linearLine(y)
+	if l.mono {
+		copy(p.g, mid)
+		return
+	}
+	d := mosaicLine{own: p.r, green: p.g, other: p.b, odd: l.red[0]}
+	if y&1 != l.red[1] {
+		d.own, d.other, d.odd = p.b, p.r, 1-l.red[0]
+	}
+	up, down := w.linearLine(y-1), w.linearLine(y+1)
+	if w.plan.method == Bilinear {
+		bilinearRow(&d, up, mid, down, n)
+		return
+	}
+	malvarRow(&d, &[5]line{w.linearLine(y - 2), up, mid, down, w.linearLine(y + 2)}, n)
+}
+
+// sharpLine is line y as the writers take it; docs/isp.md §9.
+func (w *worker) sharpLine(size, y int) *rgb {
+	if w.plan.sharpen == 0 {
+		return w.toneLine(size, y)
+	}
+	q := &w.size[size]
+	i := y % pictureLines
+	if q.sharpY[i] == y {
+		return &q.sharp[i]
+	}
+	q.sharpY[i] = y
+	var lumas [3]line
+	for d := range lumas {
+		at := reflect(y+d-1, w.plan.in.Height>>size)
+		w.toneLine(size, at)
+		lumas[d] = q.lumas[at%pictureLines]
+	}
+	sharpenLine(&q.sharp[i], &q.lines[i], &lumas, q.width, w.plan.sharpen)
+	q.sharp[i].mirror(q.width)
+	return &q.sharp[i]
+}

@@ -1,0 +1,29 @@
+package isp
+
+// sharpenLine adds s/64 of the detail of the line b to its three colours; y holds the lumas of the lines a, b and c
+// with mirrored margins, docs/isp.md §9.
+func sharpenLine(dst, src *rgb, y *[3]line, n int, s int32) {
+	up, mid, down := y[0][margin-1:][:n+2], y[1][margin-1:][:n+2], y[2][margin-1:][:n+2]
+	r, g, b := src.r.at(0, n), src.g.at(0, n), src.b.at(0, n)
+	dr, dg, db := dst.r.at(0, n), dst.g.at(0, n), dst.b.at(0, n)
+	column := func(x int) int32 { return int32(up[x]) + 2*int32(mid[x]) + int32(down[x]) }
+	left, here := column(0), column(1)
+	for x := range dr {
+		right := column(x + 2)
+		d := 16*int32(mid[x+1]) - left - 2*here - right
+		left, here = here, right
+		e := (s*d + 512) >> 10
+		dr[x] = uint16(min(max(int32(r[x])+e, 0), white))
+		dg[x] = uint16(min(max(int32(g[x])+e, 0), white))
+		db[x] = uint16(min(max(int32(b[x])+e, 0), white))
+	}
+}
+
+// sharpenLuma is the luma that the detail is measured in.
+func sharpenLuma(dst line, p *rgb, n int) {
+	r, g, b, d := p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), dst.at(0, n)
+	for x := range d {
+		d[x] = (r[x] + 2*g[x] + b[x] + 2) >> 2
+	}
+	dst.mirror(n)
+}

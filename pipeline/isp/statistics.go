@@ -1,0 +1,125 @@
+package isp
+
+import (
+	"math/bits"
+
+	"tegracast/pipeline"
+)
+
+// ZoneColumns and ZoneRows cut the frame into zones.
+const (
+	ZoneColumns = 16
+	ZoneRows    = 12
+)
+
+// A Zone holds the sums and numbers of the samples that are not clipped, by colour: red, green, blue.
+type Zone struct {
+	Sum   [3]uint64
+	Count [3]uint32
+}
+
+// Statistics are of a frame's samples behind black level, defects and lens shading and before the white balance, on a
+// scale where a sensor without a black level has 65535 as white; of every second quad in both directions. A monochrome
+// sensor has green alone. docs/isp.md §11.
+type Statistics struct {
+	Sequence  uint64
+	Times     pipeline.Times
+	Zones     [ZoneRows][ZoneColumns]Zone
+	Histogram [3][256]uint32 // by the upper 8 bits of a sample
+	Clipped   [3]uint32      // samples that the sensor has as white
+	Samples   [3]uint32
+	Focus     uint64 // sum of the squares of the differences of neighbours of one colour in a line, in units of 16
+}
+
+// Mean is the mean of all samples of the zones of a colour, 0 to 65535; 0 if all were clipped.
+func (s *Statistics) Mean(color int) float64 {
+	var sum, count float64
+	for y := range s.Zones {
+		for x := range s.Zones[y] {
+			sum, count = sum+float64(s.Zones[y][x].Sum[color]), count+float64(s.Zones[y][x].Count[color])
+		}
+	}
+	return sum / max(count, 1)
+}
+
+// Result is the statistics in the form that travels with frames: means and the clipped share by colour, 0 to 1, the
+// focus a sample, and the histogram of green. It allocates.
+func (s *Statistics) Result(stage string) pipeline.Result {
+	n := map[string]float64{"focus": float64(s.Focus) / float64(max(s.Samples[0]+s.Samples[1]+s.Samples[2], 1))}
+	for c, name := range []string{"red", "green", "blue"} {
+		if s.Samples[c] > 0 {
+			n["mean_"+name] = s.Mean(c) / 65535
+			n["clipped_"+name] = float64(s.Clipped[c]) / float64(s.Samples[c])
+		}
+	}
+	return pipeline.Result{Stage: stage, Numbers: n, Bins: append([]uint32{}, s.Histogram[1][:]...)}
+}
+
+// add joins what another worker has seen.
+func (s *Statistics) add(t *Statistics) {
+	for y := range s.Zones {
+		for x := range s.Zones[y] {
+			z, u := &s.Zones[y][x], &t.Zones[y][x]
+			for c := range z.Sum {
+				z.Sum[c] += u.Sum[c]
+				z.Count[c] += u.Count[c]
+			}
+		}
+	}
+	for c := range s.Histogram {
+		for i, n := range t.Histogram[c] {
+			s.Histogram[c][i] += n
+		}
+		s.Clipped[c] += t.Clipped[c]
+		s.Samples[c] += t.Samples[c]
+	}
+	s.Focus += t.Focus
+}
+
+// observed says whether line y is among those that are looked at.
+func observed(y int) bool { return y&3 < 2 }
+
+// line takes in line y of w x h samples, with mirrored margins.
+func (s *Statistics) line(row line, y, w, h int, l *levels) {
+	channels := l.channels(y)
+	for phase, channel := range channels {
+		color := [4]int{0, 1, 1, 2}[channel]
+		light := uint16(l.light[channel])
+		zones := &s.Zones[y*ZoneRows/h]
+		hist := &s.Histogram[color]
+		var clipped, samples uint32
+		x := phase
+		for i := range zones {
+			zone := &zones[i]
+			end := ((i+1)*w + ZoneColumns - 1) / ZoneColumns
+			var sum uint64
+			var count uint32
+			for ; x < end; x += 4 {
+				v, next := row[margin+x], row[margin+x+2]
+				hist[v>>8]++
+				d := int64(next>>4) - int64(v>>4)
+				s.Focus += uint64(d * d)
+				// all ones when the sample is below white
+				_, below := bits.Sub64(uint64(v), uint64(light), 0)
+				sum += uint64(v) & -below
+				count += uint32(below)
+				samples++
+				clipped += uint32(1 - below)
+			}
+			zone.Sum[color] += sum
+			zone.Count[color] += count
+		}
+		s.Clipped[color] += clipped
+		s.Samples[color] += samples
+	}
+}
+
+// observe gathers what the workers have seen of a frame.
+func (s *Stage) observe(in *pipeline.Frame) {
+	s.stats = Statistics{Sequence: in.Sequence, Times: in.Times}
+	for _, w := range s.workers {
+		s.stats.add(&w.stats)
+		w.stats = Statistics{}
+	}
+	s.config.Observe(&s.stats)
+}
