@@ -42,8 +42,13 @@ type worker struct {
 	tone  *[linearMax + 1]uint16
 	stats Statistics
 
-	pass    *pass
-	plan    *plan
+	pass *pass
+	plan *plan
+	scratch
+}
+
+// A scratch is a worker's lines.
+type scratch struct {
 	raw     []byte // words of a line that is not in words
 	marks   line
 	black   ring // samples less the black level
@@ -97,7 +102,7 @@ func (w *worker) run() {
 // resize makes the lines that the plan needs, and no others.
 func (w *worker) resize(p *plan) {
 	width := p.in.Width
-	*w = worker{start: w.start, end: w.end, tone: w.tone}
+	w.scratch, w.stats = scratch{}, Statistics{}
 	if p.samples.Bits == 8 || p.samples.Packed {
 		w.raw = make([]byte, 2*width)
 	}

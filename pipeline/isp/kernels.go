@@ -53,17 +53,17 @@ func blackGo(dst []uint16, src []byte, a *blackArgs) {
 	}
 }
 
-// gainArgs: factor m/2^n.
+// gainArgs: factor m/2^n, and half of 2^n.
 type gainArgs struct {
-	m [2]uint16
-	n [2]uint16
+	m    [2]uint16
+	n    [2]uint32
+	half [2]uint32
 }
 
 // gainGo makes linear samples; §5.
 func gainGo(dst, src []uint16, a *gainArgs) {
 	for x, v := range src[:len(dst)] {
-		n := a.n[x&1]
-		dst[x] = uint16(min((uint32(v)*uint32(a.m[x&1])+1<<(n-1))>>n, linearMax))
+		dst[x] = uint16(min((uint32(v)*uint32(a.m[x&1])+a.half[x&1])>>a.n[x&1], linearMax))
 	}
 }
 

@@ -1,3 +1,5 @@
+//go:build !amd64
+
 package isp
 
 func blackRow(dst []uint16, src []byte, a *blackArgs) { blackGo(dst, src, a) }
@@ -21,3 +23,5 @@ func lumaRow(dst, r, g, b []uint16, a *lumaArgs) { lumaGo(dst, r, g, b, a) }
 func chroma422Row(dst []uint16, p *rgb, n int, a *chromaArgs) { chroma422Go(dst, p, n, a) }
 
 func chroma420Row(dst []uint16, p, q *rgb, n int, a *chromaArgs) { chroma420Go(dst, p, q, n, a) }
+
+func narrowRow(dst []byte, src []uint16) { narrowGo(dst, src) }

@@ -64,3 +64,12 @@ func (l *levels) channels(y int) [2]int {
 	c := [2]int{Gb, B}
 	return [2]int{c[l.red[0]], c[1-l.red[0]]}
 }
+
+// gains of the even and the odd samples of line y.
+func (l *levels) gains(y int) gainArgs {
+	var a gainArgs
+	for i, c := range l.channels(y) {
+		a.m[i], a.n[i], a.half[i] = l.m[c], uint32(l.n[c]), 1<<(l.n[c]-1)
+	}
+	return a
+}

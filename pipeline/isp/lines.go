@@ -92,11 +92,8 @@ func (w *worker) linearLine(y int) line {
 	y = reflect(y, p.in.Height)
 	l, ok := w.samples.get(y)
 	if !ok {
-		c := p.levels.channels(y)
-		gainRow(l.at(0, p.in.Width), w.evenLine(y).at(0, p.in.Width), &gainArgs{
-			m: [2]uint16{p.levels.m[c[0]], p.levels.m[c[1]]},
-			n: [2]uint16{uint16(p.levels.n[c[0]]), uint16(p.levels.n[c[1]])},
-		})
+		a := p.levels.gains(y)
+		gainRow(l.at(0, p.in.Width), w.evenLine(y).at(0, p.in.Width), &a)
 		l.mirror(p.in.Width)
 	}
 	return l

@@ -52,7 +52,7 @@ func (w *worker) writePacked(o *output, dst []byte, y int) {
 		case pipeline.RGB24:
 			rgb24(to, p.r.at(x, pixels), p.g.at(x, pixels), p.b.at(x, pixels), &o.convert)
 		case pipeline.Grey:
-			narrow(to, w.luma.at(x, pixels))
+			narrowRow(to, w.luma.at(x, pixels))
 		}
 	}
 }
@@ -64,12 +64,12 @@ func (w *worker) write420(o *output, dst []byte, y int) {
 	pair := [2]*rgb{w.sharpLine(o.size, y), w.sharpLine(o.size, y+1)}
 	for i, p := range pair {
 		lumaRow(w.luma.at(0, n), p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), &o.convert.luma)
-		narrow(dst[(y+i)*stride:][:n], w.luma.at(0, n))
+		narrowRow(dst[(y+i)*stride:][:n], w.luma.at(0, n))
 	}
 	chroma420Row(w.chroma.at(0, n), pair[0], pair[1], n, &o.convert.chroma)
 	c, planes := w.chroma.at(0, n), dst[stride*f.Height:]
 	if f.Pixel == pipeline.NV12 {
-		narrow(planes[y/2*stride:][:n], c)
+		narrowRow(planes[y/2*stride:][:n], c)
 		return
 	}
 	cb := planes[y/2*(stride/2):][:n/2]
@@ -110,7 +110,7 @@ func rgb24(dst []byte, r, g, b []uint16, c *conversion) {
 }
 
 // narrow writes the lower bytes.
-func narrow(dst []byte, src []uint16) {
+func narrowGo(dst []byte, src []uint16) {
 	src = src[:len(dst)]
 	for i := range dst {
 		dst[i] = byte(src[i])

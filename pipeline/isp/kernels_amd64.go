@@ -1,0 +1,158 @@
+package isp
+
+import "golang.org/x/sys/cpu"
+
+// The vector twins of kernels.go for AVX2, in kernels_amd64.s. A count n is of pixels and a multiple of 16 but where
+// said otherwise; pointers are to pixel 0.
+
+//go:noescape
+func blackAVX2(dst *uint16, src *byte, n int, a *blackArgs)
+
+//go:noescape
+func gainAVX2(dst, src *uint16, n int, a *gainArgs)
+
+//go:noescape
+func suspectsAVX2(dst, up, mid, down *uint16, n, step int, threshold uint16) uint16
+
+//go:noescape
+func bilinearAVX2(own, green, other, up, mid, down *uint16, n, odd int)
+
+//go:noescape
+func malvarAVX2(own, green, other *uint16, rows *[5]*uint16, n int, k *malvarArgs, odd int)
+
+//go:noescape
+func matrixAVX2(red, green, blue *uint16, n int, m *[6][2]int16)
+
+//go:noescape
+func lumaAVX2(dst, red, green, blue *uint16, n int, a *lumaArgs)
+
+//go:noescape
+func chroma422AVX2(dst, red, green, blue *uint16, n int, a *chromaArgs)
+
+//go:noescape
+func chroma420AVX2(dst, r0, g0, b0, r1, g1, b1 *uint16, n int, a *chromaArgs)
+
+//go:noescape
+func uyvyAVX2(dst *byte, y, c *uint16, n int)
+
+// narrowAVX2 takes multiples of 32.
+//
+//go:noescape
+func narrowAVX2(dst *byte, src *uint16, n int)
+
+// malvarArgs are the weights of §6.2: four pairs for the first result, four for the second, each for the even and the
+// odd pixels.
+type malvarArgs [8][2][2]int16
+
+// newMalvarArgs gives the pairs C and W+E, N+S and w+e, n+s and 1, NW+NE and SW+SE their weights. The first result is
+// green at the own colour, and the own colour at green.
+func newMalvarArgs(odd int) malvarArgs {
+	own := [8][2]int16{{8, 4}, {4, -2}, {-2, 8}, {0, 0}, {12, 0}, {0, -3}, {-3, 8}, {4, 4}}
+	green := [8][2]int16{{10, 8}, {0, -2}, {1, 8}, {-2, -2}, {10, 0}, {8, 1}, {-2, 8}, {-2, -2}}
+	var a malvarArgs
+	for i := range a {
+		a[i][odd], a[i][1-odd] = own[i], green[i]
+	}
+	return a
+}
+
+// whole is n rounded up to whole vectors, which lines have room for.
+func whole(n int) int { return (n + 15) &^ 15 }
+
+func blackRow(dst []uint16, src []byte, a *blackArgs) {
+	n := 0
+	if cpu.X86.HasAVX2 && len(dst) >= 16 {
+		n = len(dst) &^ 15
+		blackAVX2(&dst[0], &src[:2*n][0], n, a)
+	}
+	blackGo(dst[n:], src[2*n:], a)
+}
+
+func gainRow(dst, src []uint16, a *gainArgs) {
+	if cpu.X86.HasAVX2 {
+		gainAVX2(&dst[0], &src[0], whole(len(dst)), a)
+		return
+	}
+	gainGo(dst, src, a)
+}
+
+func suspectsRow(dst, up, mid, down line, n, step int, threshold uint16) uint16 {
+	if !cpu.X86.HasAVX2 {
+		return suspectsGo(dst, up, mid, down, n, step, threshold)
+	}
+	v := n &^ 15 // a mark behind the last pixel would be a false one
+	any := suspectsAVX2(&dst[margin], &up[margin], &mid[margin], &down[margin], v, step, threshold)
+	return any | suspectsGo(dst[v:], up[v:], mid[v:], down[v:], n-v, step, threshold)
+}
+
+func bilinearRow(d *mosaicLine, up, mid, down line, n int) {
+	if cpu.X86.HasAVX2 {
+		bilinearAVX2(&d.own[margin], &d.green[margin], &d.other[margin], &up[margin], &mid[margin], &down[margin], whole(n), d.odd)
+		return
+	}
+	bilinearGo(d, up, mid, down, n)
+}
+
+func malvarRow(d *mosaicLine, rows *[5]line, n int) {
+	if !cpu.X86.HasAVX2 {
+		malvarGo(d, rows, n)
+		return
+	}
+	var at [5]*uint16
+	for i, l := range rows {
+		at[i] = &l[margin]
+	}
+	k := newMalvarArgs(d.odd)
+	malvarAVX2(&d.own[margin], &d.green[margin], &d.other[margin], &at, whole(n), &k, d.odd)
+}
+
+func matrixRow(r, g, b []uint16, m *[9]int16) {
+	if cpu.X86.HasAVX2 {
+		const half = gainOne / 2
+		matrixAVX2(&r[0], &g[0], &b[0], whole(len(r)), &[6][2]int16{{m[0], m[1]}, {m[2], half}, {m[3], m[4]}, {m[5], half}, {m[6], m[7]}, {m[8], half}})
+		return
+	}
+	matrixGo(r, g, b, m)
+}
+
+func lumaRow(dst, r, g, b []uint16, a *lumaArgs) {
+	if cpu.X86.HasAVX2 {
+		lumaAVX2(&dst[0], &r[0], &g[0], &b[0], whole(len(dst)), a)
+		return
+	}
+	lumaGo(dst, r, g, b, a)
+}
+
+func chroma422Row(dst []uint16, p *rgb, n int, a *chromaArgs) {
+	if cpu.X86.HasAVX2 {
+		chroma422AVX2(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], whole(n), a)
+		return
+	}
+	chroma422Go(dst, p, n, a)
+}
+
+func chroma420Row(dst []uint16, p, q *rgb, n int, a *chromaArgs) {
+	if cpu.X86.HasAVX2 {
+		chroma420AVX2(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], &q.r[margin], &q.g[margin], &q.b[margin], whole(n), a)
+		return
+	}
+	chroma420Go(dst, p, q, n, a)
+}
+
+func uyvyRow(dst []byte, y, c []uint16) {
+	n := 0
+	if cpu.X86.HasAVX2 && len(y) >= 16 {
+		n = len(y) &^ 15
+		uyvyAVX2(&dst[:2*n][0], &y[0], &c[:n][0], n)
+	}
+	uyvyGo(dst[2*n:], y[n:], c[n:])
+}
+
+func narrowRow(dst []byte, src []uint16) {
+	n := 0
+	if cpu.X86.HasAVX2 && len(dst) >= 32 {
+		n = len(dst) &^ 31
+		narrowAVX2(&dst[0], &src[:n][0], n)
+	}
+	narrowGo(dst[n:], src[n:])
+}

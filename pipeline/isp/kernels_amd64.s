@@ -1,0 +1,485 @@
+#include "textflag.h"
+
+DATA linearMax<>+0(SB)/8, $0x3fff3fff3fff3fff
+DATA linearMax<>+8(SB)/8, $0x3fff3fff3fff3fff
+DATA linearMax<>+16(SB)/8, $0x3fff3fff3fff3fff
+DATA linearMax<>+24(SB)/8, $0x3fff3fff3fff3fff
+GLOBL linearMax<>(SB), RODATA|NOPTR, $32
+
+DATA ones<>+0(SB)/8, $0x0001000100010001
+DATA ones<>+8(SB)/8, $0x0001000100010001
+DATA ones<>+16(SB)/8, $0x0001000100010001
+DATA ones<>+24(SB)/8, $0x0001000100010001
+GLOBL ones<>(SB), RODATA|NOPTR, $32
+
+// Eight bytes each: words at even pixels, words at odd pixels, weights 2 and 1, weights 1 and 0.
+DATA pairs<>+0(SB)/8, $0x0000ffff0000ffff
+DATA pairs<>+8(SB)/8, $0xffff0000ffff0000
+DATA pairs<>+16(SB)/8, $0x0001000200010002
+DATA pairs<>+24(SB)/8, $0x0000000100000001
+GLOBL pairs<>(SB), RODATA|NOPTR, $32
+
+// func blackAVX2(dst *uint16, src *byte, n int, a *blackArgs)
+TEXT ·blackAVX2(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), DI
+	MOVQ         src+8(FP), SI
+	MOVQ         n+16(FP), CX
+	MOVQ         a+24(FP), AX
+	VPBROADCASTW 0(AX), Y1
+	MOVWLZX      2(AX), BX
+	VMOVD        BX, X3
+	VPBROADCASTD 4(AX), Y2
+
+loop:
+	VPAND    (SI), Y1, Y0
+	VPSUBUSW Y2, Y0, Y0
+	VPSLLW   X3, Y0, Y0
+	VMOVDQU  Y0, (DI)
+	ADDQ     $32, SI
+	ADDQ     $32, DI
+	SUBQ     $16, CX
+	JG       loop
+	VZEROUPPER
+	RET
+
+// func gainAVX2(dst, src *uint16, n int, a *gainArgs)
+TEXT ·gainAVX2(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), DI
+	MOVQ         src+8(FP), SI
+	MOVQ         n+16(FP), CX
+	MOVQ         a+24(FP), AX
+	VPBROADCASTD 0(AX), Y8
+	VPBROADCASTQ 4(AX), Y9
+	VPBROADCASTQ 12(AX), Y10
+	VMOVDQU      linearMax<>(SB), Y11
+
+loop:
+	VMOVDQU    (SI), Y0
+	VPMULLW    Y8, Y0, Y1
+	VPMULHUW   Y8, Y0, Y2
+	VPUNPCKLWD Y2, Y1, Y3
+	VPUNPCKHWD Y2, Y1, Y4
+	VPADDD     Y10, Y3, Y3
+	VPADDD     Y10, Y4, Y4
+	VPSRLVD    Y9, Y3, Y3
+	VPSRLVD    Y9, Y4, Y4
+	VPACKUSDW  Y4, Y3, Y3
+	VPMINUW    Y11, Y3, Y3
+	VMOVDQU    Y3, (DI)
+	ADDQ       $32, SI
+	ADDQ       $32, DI
+	SUBQ       $16, CX
+	JG         loop
+	VZEROUPPER
+	RET
+
+// func suspectsAVX2(dst, up, mid, down *uint16, n, step int, threshold uint16) uint16
+TEXT ·suspectsAVX2(SB), NOSPLIT, $0-58
+	MOVQ         dst+0(FP), DI
+	MOVQ         up+8(FP), R8
+	MOVQ         mid+16(FP), R9
+	MOVQ         down+24(FP), R10
+	MOVQ         n+32(FP), CX
+	MOVQ         step+40(FP), DX
+	VPBROADCASTW threshold+48(FP), Y8
+	VPXOR        Y7, Y7, Y7
+	SHLQ         $1, DX
+	MOVQ         DX, BX
+	NEGQ         BX
+	TESTQ        CX, CX
+	JE           done
+
+loop:
+	VMOVDQU  (R9)(BX*1), Y0
+	VMOVDQU  (R9)(DX*1), Y2
+	VPMAXUW  Y2, Y0, Y1
+	VPMINUW  Y2, Y0, Y0
+	VMOVDQU  (R8), Y2
+	VPMAXUW  Y2, Y1, Y1
+	VPMINUW  Y2, Y0, Y0
+	VMOVDQU  (R8)(BX*1), Y2
+	VPMAXUW  Y2, Y1, Y1
+	VPMINUW  Y2, Y0, Y0
+	VMOVDQU  (R8)(DX*1), Y2
+	VPMAXUW  Y2, Y1, Y1
+	VPMINUW  Y2, Y0, Y0
+	VMOVDQU  (R10), Y2
+	VPMAXUW  Y2, Y1, Y1
+	VPMINUW  Y2, Y0, Y0
+	VMOVDQU  (R10)(BX*1), Y2
+	VPMAXUW  Y2, Y1, Y1
+	VPMINUW  Y2, Y0, Y0
+	VMOVDQU  (R10)(DX*1), Y2
+	VPMAXUW  Y2, Y1, Y1
+	VPMINUW  Y2, Y0, Y0
+	VMOVDQU  (R9), Y2
+	VPSUBUSW Y1, Y2, Y3           // sample over the highest
+	VPSUBUSW Y2, Y0, Y4           // lowest over the sample
+	VPSUBUSW Y8, Y3, Y3
+	VPSUBUSW Y8, Y4, Y4
+	VPOR     Y4, Y3, Y3
+	VPOR     Y3, Y7, Y7
+	VMOVDQU  Y3, (DI)
+	ADDQ     $32, R8
+	ADDQ     $32, R9
+	ADDQ     $32, R10
+	ADDQ     $32, DI
+	SUBQ     $16, CX
+	JG       loop
+
+done:
+	XORQ   AX, AX
+	VPTEST Y7, Y7
+	SETNE  AX
+	MOVW   AX, ret+56(FP)
+	VZEROUPPER
+	RET
+
+// func bilinearAVX2(own, green, other, up, mid, down *uint16, n, odd int)
+TEXT ·bilinearAVX2(SB), NOSPLIT, $0-64
+	MOVQ         own+0(FP), R11
+	MOVQ         green+8(FP), R12
+	MOVQ         other+16(FP), R13
+	MOVQ         up+24(FP), R8
+	MOVQ         mid+32(FP), R9
+	MOVQ         down+40(FP), R10
+	MOVQ         n+48(FP), CX
+	MOVQ         odd+56(FP), AX
+	LEAQ         pairs<>(SB), BX
+	VPBROADCASTQ (BX)(AX*8), Y8
+	VMOVDQU      ones<>(SB), Y9
+	VPADDW       Y9, Y9, Y9
+	XORQ         DX, DX
+
+loop:
+	VMOVDQU   -2(R9)(DX*1), Y0
+	VMOVDQU   2(R9)(DX*1), Y1
+	VPAVGW    Y1, Y0, Y2           // own at green
+	VPADDW    Y1, Y0, Y0           // W+E
+	VMOVDQU   (R8)(DX*1), Y1
+	VMOVDQU   (R10)(DX*1), Y3
+	VPAVGW    Y3, Y1, Y4           // third at green
+	VPADDW    Y3, Y1, Y1           // N+S
+	VPADDW    Y1, Y0, Y0
+	VPADDW    Y9, Y0, Y0
+	VPSRLW    $2, Y0, Y0           // green at own
+	VMOVDQU   -2(R8)(DX*1), Y1
+	VPADDW    2(R8)(DX*1), Y1, Y1
+	VPADDW    -2(R10)(DX*1), Y1, Y1
+	VPADDW    2(R10)(DX*1), Y1, Y1
+	VPADDW    Y9, Y1, Y1
+	VPSRLW    $2, Y1, Y1           // third at own
+	VMOVDQU   (R9)(DX*1), Y3
+	VPBLENDVB Y8, Y3, Y2, Y2
+	VPBLENDVB Y8, Y0, Y3, Y3
+	VPBLENDVB Y8, Y1, Y4, Y4
+	VMOVDQU   Y2, (R11)(DX*1)
+	VMOVDQU   Y3, (R12)(DX*1)
+	VMOVDQU   Y4, (R13)(DX*1)
+	ADDQ      $32, DX
+	SUBQ      $16, CX
+	JG        loop
+	VZEROUPPER
+	RET
+
+// Adds the products of the pairs of Y4 and Y5 with the weights k0 and k1 to Y0, Y1 and Y2, Y3.
+#define TERMS(k0, k1) \
+	VPUNPCKLWD Y5, Y4, Y6 \
+	VPUNPCKHWD Y5, Y4, Y7 \
+	VPMADDWD   k0, Y6, Y4 \
+	VPADDD     Y4, Y0, Y0 \
+	VPMADDWD   k0, Y7, Y5 \
+	VPADDD     Y5, Y1, Y1 \
+	VPMADDWD   k1, Y6, Y4 \
+	VPADDD     Y4, Y2, Y2 \
+	VPMADDWD   k1, Y7, Y5 \
+	VPADDD     Y5, Y3, Y3
+
+// func malvarAVX2(own, green, other *uint16, rows *[5]*uint16, n int, k *malvarArgs, odd int)
+TEXT ·malvarAVX2(SB), NOSPLIT, $0-56
+	MOVQ         own+0(FP), R11
+	MOVQ         green+8(FP), R12
+	MOVQ         other+16(FP), R13
+	MOVQ         rows+24(FP), AX
+	MOVQ         0(AX), SI
+	MOVQ         8(AX), R8
+	MOVQ         16(AX), R9
+	MOVQ         24(AX), R10
+	MOVQ         32(AX), DI
+	MOVQ         n+32(FP), CX
+	MOVQ         k+40(FP), AX
+	VPBROADCASTQ 0(AX), Y8
+	VPBROADCASTQ 8(AX), Y9
+	VPBROADCASTQ 16(AX), Y10
+	VPBROADCASTQ 24(AX), Y11
+	VPBROADCASTQ 32(AX), Y12
+	VPBROADCASTQ 40(AX), Y13
+	VPBROADCASTQ 48(AX), Y14
+	VPBROADCASTQ 56(AX), Y15
+	MOVQ         odd+48(FP), AX
+	LEAQ         pairs<>(SB), BX
+	LEAQ         (BX)(AX*8), BX
+	XORQ         DX, DX
+
+loop:
+	VMOVDQU    (R9)(DX*1), Y4
+	VMOVDQU    -2(R9)(DX*1), Y5
+	VPADDW     2(R9)(DX*1), Y5, Y5
+	VPUNPCKLWD Y5, Y4, Y6
+	VPUNPCKHWD Y5, Y4, Y7
+	VPMADDWD   Y8, Y6, Y0
+	VPMADDWD   Y8, Y7, Y1
+	VPMADDWD   Y12, Y6, Y2
+	VPMADDWD   Y12, Y7, Y3
+	VMOVDQU    (R8)(DX*1), Y4
+	VPADDW     (R10)(DX*1), Y4, Y4
+	VMOVDQU    -4(R9)(DX*1), Y5
+	VPADDW     4(R9)(DX*1), Y5, Y5
+	TERMS(Y9, Y13)
+	VMOVDQU    (SI)(DX*1), Y4
+	VPADDW     (DI)(DX*1), Y4, Y4
+	VMOVDQU    ones<>(SB), Y5
+	TERMS(Y10, Y14)
+	VMOVDQU    -2(R8)(DX*1), Y4
+	VPADDW     2(R8)(DX*1), Y4, Y4
+	VMOVDQU    -2(R10)(DX*1), Y5
+	VPADDW     2(R10)(DX*1), Y5, Y5
+	TERMS(Y11, Y15)
+	VPSRAD     $4, Y0, Y0
+	VPSRAD     $4, Y1, Y1
+	VPSRAD     $4, Y2, Y2
+	VPSRAD     $4, Y3, Y3
+	VPACKUSDW  Y1, Y0, Y0
+	VPACKUSDW  Y3, Y2, Y2
+	VMOVDQU    linearMax<>(SB), Y4
+	VPMINUW    Y4, Y0, Y0
+	VPMINUW    Y4, Y2, Y2
+	VPBROADCASTQ (BX), Y5
+	VMOVDQU    (R9)(DX*1), Y3
+	VPBLENDVB  Y5, Y3, Y0, Y1
+	VPBLENDVB  Y5, Y0, Y3, Y3
+	VMOVDQU    Y1, (R11)(DX*1)
+	VMOVDQU    Y3, (R12)(DX*1)
+	VMOVDQU    Y2, (R13)(DX*1)
+	ADDQ       $32, DX
+	SUBQ       $16, CX
+	JG         loop
+	VZEROUPPER
+	RET
+
+// One colour of the matrix: Y0, Y1 hold R and G, Y2, Y3 hold B and 1.
+#define COLOR(rg, b1, at) \
+	VPMADDWD  rg, Y0, Y4 \
+	VPMADDWD  b1, Y2, Y5 \
+	VPADDD    Y5, Y4, Y4 \
+	VPMADDWD  rg, Y1, Y5 \
+	VPMADDWD  b1, Y3, Y6 \
+	VPADDD    Y6, Y5, Y5 \
+	VPSRAD    $12, Y4, Y4 \
+	VPSRAD    $12, Y5, Y5 \
+	VPACKUSDW Y5, Y4, Y4 \
+	VPMINUW   Y14, Y4, Y4 \
+	VMOVDQU   Y4, (at)
+
+// func matrixAVX2(red, green, blue *uint16, n int, m *[6][2]int16)
+TEXT ·matrixAVX2(SB), NOSPLIT, $0-40
+	MOVQ         red+0(FP), R8
+	MOVQ         green+8(FP), R9
+	MOVQ         blue+16(FP), R10
+	MOVQ         n+24(FP), CX
+	MOVQ         m+32(FP), AX
+	VPBROADCASTD 0(AX), Y8
+	VPBROADCASTD 4(AX), Y9
+	VPBROADCASTD 8(AX), Y10
+	VPBROADCASTD 12(AX), Y11
+	VPBROADCASTD 16(AX), Y12
+	VPBROADCASTD 20(AX), Y13
+	VMOVDQU      linearMax<>(SB), Y14
+	VMOVDQU      ones<>(SB), Y15
+
+loop:
+	VMOVDQU    (R8), Y4
+	VMOVDQU    (R9), Y5
+	VMOVDQU    (R10), Y6
+	VPUNPCKLWD Y5, Y4, Y0
+	VPUNPCKHWD Y5, Y4, Y1
+	VPUNPCKLWD Y15, Y6, Y2
+	VPUNPCKHWD Y15, Y6, Y3
+	COLOR(Y8, Y9, R8)
+	COLOR(Y10, Y11, R9)
+	COLOR(Y12, Y13, R10)
+	ADDQ       $32, R8
+	ADDQ       $32, R9
+	ADDQ       $32, R10
+	SUBQ       $16, CX
+	JG         loop
+	VZEROUPPER
+	RET
+
+// func lumaAVX2(dst, red, green, blue *uint16, n int, a *lumaArgs)
+TEXT ·lumaAVX2(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), DI
+	MOVQ         red+8(FP), R8
+	MOVQ         green+16(FP), R9
+	MOVQ         blue+24(FP), R10
+	MOVQ         n+32(FP), CX
+	MOVQ         a+40(FP), AX
+	VPBROADCASTD 0(AX), Y8
+	VPBROADCASTD 4(AX), Y9
+	VPBROADCASTD 8(AX), Y10
+	VMOVD        12(AX), X11
+	VPXOR        Y12, Y12, Y12
+	XORQ         DX, DX
+
+loop:
+	VMOVDQU    (R8)(DX*1), Y0
+	VMOVDQU    (R9)(DX*1), Y1
+	VMOVDQU    (R10)(DX*1), Y2
+	VPUNPCKLWD Y1, Y0, Y3
+	VPUNPCKHWD Y1, Y0, Y4
+	VPUNPCKLWD Y12, Y2, Y5
+	VPUNPCKHWD Y12, Y2, Y6
+	VPMADDWD   Y8, Y3, Y3
+	VPMADDWD   Y8, Y4, Y4
+	VPMADDWD   Y9, Y5, Y5
+	VPMADDWD   Y9, Y6, Y6
+	VPADDD     Y5, Y3, Y3
+	VPADDD     Y6, Y4, Y4
+	VPADDD     Y10, Y3, Y3
+	VPADDD     Y10, Y4, Y4
+	VPSRLD     X11, Y3, Y3
+	VPSRLD     X11, Y4, Y4
+	VPACKUSDW  Y4, Y3, Y3
+	VMOVDQU    Y3, (DI)(DX*1)
+	ADDQ       $32, DX
+	SUBQ       $16, CX
+	JG         loop
+	VZEROUPPER
+	RET
+
+// Loads chroma's arguments from AX: weights of Cb in Y8, Y9, of Cr in Y10, Y11, offset in Y12, shift in X13.
+#define CHROMAARGS \
+	VPBROADCASTD 0(AX), Y8 \
+	VPBROADCASTD 4(AX), Y9 \
+	VPBROADCASTD 8(AX), Y10 \
+	VPBROADCASTD 12(AX), Y11 \
+	VPBROADCASTD 16(AX), Y12 \
+	VMOVD        20(AX), X13
+
+// Sums of R, G, B in Y0, Y1, Y2, a double word a pixel pair, become Cb and Cr at (DI)(DX*1).
+#define CHROMA \
+	VPSLLD   $16, Y1, Y1 \
+	VPOR     Y1, Y0, Y0 \
+	VPMADDWD Y8, Y0, Y3 \
+	VPMADDWD Y9, Y2, Y4 \
+	VPADDD   Y4, Y3, Y3 \
+	VPADDD   Y12, Y3, Y3 \
+	VPMADDWD Y10, Y0, Y5 \
+	VPMADDWD Y11, Y2, Y6 \
+	VPADDD   Y6, Y5, Y5 \
+	VPADDD   Y12, Y5, Y5 \
+	VPSRLD   X13, Y3, Y3 \
+	VPSRLD   X13, Y5, Y5 \
+	VPSLLD   $16, Y5, Y5 \
+	VPOR     Y5, Y3, Y3 \
+	VMOVDQU  Y3, (DI)(DX*1)
+
+// func chroma422AVX2(dst, red, green, blue *uint16, n int, a *chromaArgs)
+TEXT ·chroma422AVX2(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), DI
+	MOVQ         red+8(FP), R8
+	MOVQ         green+16(FP), R9
+	MOVQ         blue+24(FP), R10
+	MOVQ         n+32(FP), CX
+	MOVQ         a+40(FP), AX
+	CHROMAARGS
+	LEAQ         pairs<>(SB), BX
+	VPBROADCASTQ 16(BX), Y14
+	VPBROADCASTQ 24(BX), Y15
+	XORQ         DX, DX
+
+loop:
+	VPMADDWD (R8)(DX*1), Y14, Y0
+	VPMADDWD -2(R8)(DX*1), Y15, Y3
+	VPADDD   Y3, Y0, Y0
+	VPMADDWD (R9)(DX*1), Y14, Y1
+	VPMADDWD -2(R9)(DX*1), Y15, Y3
+	VPADDD   Y3, Y1, Y1
+	VPMADDWD (R10)(DX*1), Y14, Y2
+	VPMADDWD -2(R10)(DX*1), Y15, Y3
+	VPADDD   Y3, Y2, Y2
+	CHROMA
+	ADDQ     $32, DX
+	SUBQ     $16, CX
+	JG       loop
+	VZEROUPPER
+	RET
+
+// func chroma420AVX2(dst, r0, g0, b0, r1, g1, b1 *uint16, n int, a *chromaArgs)
+TEXT ·chroma420AVX2(SB), NOSPLIT, $0-72
+	MOVQ    dst+0(FP), DI
+	MOVQ    r0+8(FP), R8
+	MOVQ    g0+16(FP), R9
+	MOVQ    b0+24(FP), R10
+	MOVQ    r1+32(FP), R11
+	MOVQ    g1+40(FP), R12
+	MOVQ    b1+48(FP), R13
+	MOVQ    n+56(FP), CX
+	MOVQ    a+64(FP), AX
+	CHROMAARGS
+	VMOVDQU ones<>(SB), Y14
+	XORQ    DX, DX
+
+loop:
+	VMOVDQU  (R8)(DX*1), Y0
+	VPADDW   (R11)(DX*1), Y0, Y0
+	VPMADDWD Y14, Y0, Y0
+	VMOVDQU  (R9)(DX*1), Y1
+	VPADDW   (R12)(DX*1), Y1, Y1
+	VPMADDWD Y14, Y1, Y1
+	VMOVDQU  (R10)(DX*1), Y2
+	VPADDW   (R13)(DX*1), Y2, Y2
+	VPMADDWD Y14, Y2, Y2
+	CHROMA
+	ADDQ     $32, DX
+	SUBQ     $16, CX
+	JG       loop
+	VZEROUPPER
+	RET
+
+// func uyvyAVX2(dst *byte, y, c *uint16, n int)
+TEXT ·uyvyAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ y+8(FP), R8
+	MOVQ c+16(FP), R9
+	MOVQ n+24(FP), CX
+	XORQ DX, DX
+
+loop:
+	VMOVDQU (R8)(DX*1), Y0
+	VPSLLW  $8, Y0, Y0
+	VPOR    (R9)(DX*1), Y0, Y0
+	VMOVDQU Y0, (DI)(DX*1)
+	ADDQ    $32, DX
+	SUBQ    $16, CX
+	JG      loop
+	VZEROUPPER
+	RET
+
+// func narrowAVX2(dst *byte, src *uint16, n int)
+TEXT ·narrowAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+
+loop:
+	VMOVDQU   (SI), Y0
+	VPACKUSWB 32(SI), Y0, Y0
+	VPERMQ    $0xd8, Y0, Y0
+	VMOVDQU   Y0, (DI)
+	ADDQ      $64, SI
+	ADDQ      $32, DI
+	SUBQ      $32, CX
+	JG        loop
+	VZEROUPPER
+	RET

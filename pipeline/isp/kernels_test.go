@@ -1,0 +1,124 @@
+package isp
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"tegracast/pipeline"
+)
+
+// TestKernelTwins compares the kernels of this machine with those in plain Go, on lines of all lengths and on the
+// extremes that the steps before can deliver.
+func TestKernelTwins(t *testing.T) {
+	for i := range 600 {
+		rnd := rand.New(rand.NewPCG(uint64(i), 9))
+		n := 2 + i%150
+		sample := func(limit int) line {
+			l := newLine(n)
+			for x := range l {
+				switch l[x] = uint16(rnd.IntN(limit + 1)); rnd.IntN(6) {
+				case 0:
+					l[x] = 0
+				case 1:
+					l[x] = uint16(limit)
+				}
+			}
+			return l
+		}
+		same := func(name string, a, b []uint16) {
+			t.Helper()
+			if !slices.Equal(a[:n], b[:n]) {
+				t.Fatalf("%s of %d pixels: %v, in plain Go %v", name, n, a[:n], b[:n])
+			}
+		}
+		full, linear, toned := sample(65535), sample(linearMax), sample(white)
+		a, b := newLine(n).at(0, n), newLine(n).at(0, n)
+
+		src := guarded(t, 2*n)
+		for x := range src {
+			src[x] = byte(rnd.Uint32())
+		}
+		bits := 8 + 2*rnd.IntN(5)
+		black := blackArgs{mask: uint16(1<<bits - 1), shift: uint16(16 - bits), black: [2]uint16{uint16(rnd.IntN(1 << bits)), uint16(rnd.IntN(1 << bits))}}
+		blackRow(a, src, &black)
+		blackGo(b, src, &black)
+		same("black", a, b)
+
+		var gains gainArgs
+		for j := range 2 {
+			gains.m[j], gains.n[j] = uint16(rnd.IntN(1<<15)), uint32(1+rnd.IntN(29))
+			gains.half[j] = 1 << (gains.n[j] - 1)
+		}
+		gainRow(a, full.at(0, n), &gains)
+		gainGo(b, full.at(0, n), &gains)
+		same("gain", a, b)
+
+		up, down, step, threshold := sample(65535), sample(65535), 1+rnd.IntN(2), uint16(rnd.IntN(2)*rnd.IntN(65536))
+		la, lb := newLine(n), newLine(n)
+		anyA := suspectsRow(la, up, full, down, n, step, threshold) != 0
+		if anyB := suspectsGo(lb, up, full, down, n, step, threshold) != 0; anyA != anyB {
+			t.Fatalf("suspects of %d pixels: any %v, in plain Go %v", n, anyA, anyB)
+		}
+		same("suspects", la[margin:], lb[margin:])
+
+		rows := [5]line{sample(linearMax), sample(linearMax), linear, sample(linearMax), sample(linearMax)}
+		x := mosaicLine{newLine(n), newLine(n), newLine(n), rnd.IntN(2)}
+		y := mosaicLine{newLine(n), newLine(n), newLine(n), x.odd}
+		bilinearRow(&x, rows[1], rows[2], rows[3], n)
+		bilinearGo(&y, rows[1], rows[2], rows[3], n)
+		same("bilinear own", x.own[margin:], y.own[margin:])
+		same("bilinear green", x.green[margin:], y.green[margin:])
+		same("bilinear third", x.other[margin:], y.other[margin:])
+		malvarRow(&x, &rows, n)
+		malvarGo(&y, &rows, n)
+		same("malvar own", x.own[margin:], y.own[margin:])
+		same("malvar green", x.green[margin:], y.green[margin:])
+		same("malvar third", x.other[margin:], y.other[margin:])
+
+		var m [9]int16
+		for j := range m {
+			m[j] = int16(rnd.IntN(1<<16) - 1<<15)
+		}
+		matrixRow(x.own.at(0, n), x.green.at(0, n), x.other.at(0, n), &m)
+		matrixGo(y.own.at(0, n), y.green.at(0, n), y.other.at(0, n), &m)
+		same("matrix red", x.own[margin:], y.own[margin:])
+		same("matrix green", x.green[margin:], y.green[margin:])
+		same("matrix blue", x.other[margin:], y.other[margin:])
+
+		twinOutputs(t, rnd, n, sample, toned, same)
+	}
+}
+
+func twinOutputs(t *testing.T, rnd *rand.Rand, n int, sample func(int) line, toned line, same func(string, []uint16, []uint16)) {
+	p, q := rgb{toned, sample(white), sample(white)}, rgb{sample(white), sample(white), sample(white)}
+	a, b := newLine(n).at(0, n), newLine(n).at(0, n)
+	for color := range 4 {
+		for bits := 8; bits <= 10; bits += 2 {
+			c := newConversion(1+pipeline.Colorimetry(color), bits)
+			lumaRow(a, p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), &c.luma)
+			lumaGo(b, p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), &c.luma)
+			same("luma", a, b)
+			even := n &^ 1
+			chroma422Row(a, &p, even, &c.chroma)
+			chroma422Go(b, &p, even, &c.chroma)
+			same("chroma 4:2:2", append(a[:even:even], 0), append(b[:even:even], 0))
+			chroma420Row(a, &p, &q, even, &c.chroma)
+			chroma420Go(b, &p, &q, even, &c.chroma)
+			same("chroma 4:2:0", append(a[:even:even], 0), append(b[:even:even], 0))
+		}
+	}
+	l, c := sample(255).at(0, n), sample(255).at(0, n)
+	d, e := guarded(t, 2*n), guarded(t, 2*n)
+	uyvyRow(d, l, c)
+	uyvyGo(e, l, c)
+	if !slices.Equal(d, e) {
+		t.Fatalf("uyvy of %d pixels: %v, in plain Go %v", n, d, e)
+	}
+	d, e = guarded(t, n), guarded(t, n)
+	narrowRow(d, l)
+	narrowGo(e, l)
+	if !slices.Equal(d, e) {
+		t.Fatalf("narrow of %d pixels: %v, in plain Go %v", n, d, e)
+	}
+}
