@@ -162,7 +162,11 @@ func (d *document) checkISP(path string, c *ISPConfig) error {
 	case in.Width%2 != 0:
 		return d.errorAt(path, "source %q has frames of %dx%d: an isp needs an even width", c.From, in.Width, in.Height)
 	}
-	if err := c.config().Validate(); err != nil {
+	err := c.config().Validate()
+	if err == nil {
+		err = c.config().CheckInput(in)
+	}
+	if err != nil {
 		return d.errorAt(path, "%s", plain(err, isp.ErrConfig))
 	}
 	return nil
