@@ -110,7 +110,7 @@ func (c Config) Validate() error {
 	if t := c.Defects.Threshold; t < 0 || t > math.MaxUint16 {
 		return bad("defect threshold %d: must be from 0 to %d", t, math.MaxUint16)
 	}
-	if err := c.checkBlack(10); err != nil && c.checkBlack(16) != nil {
+	if err := c.checkBlack(16); err != nil {
 		return err
 	}
 	return c.Shading.validate(bad)

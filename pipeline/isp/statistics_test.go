@@ -1,0 +1,96 @@
+package isp
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"tegracast/pipeline"
+)
+
+// statistics is docs/isp.md §11 on the reference's samples.
+func (r *reference) statistics() *Statistics {
+	s := &Statistics{}
+	for y := range r.h {
+		for x := range r.w {
+			if x%4 >= 2 || y%4 >= 2 {
+				continue
+			}
+			color := []int{0, 1, 1, 2}[r.channel(x, y)]
+			v := r.even(x, y)
+			s.Samples[color]++
+			s.Histogram[color][v/256]++
+			d := r.even(x+2, y)/16 - v/16
+			s.Focus += uint64(d * d)
+			if v >= r.light(x, y) {
+				s.Clipped[color]++
+				continue
+			}
+			z := &s.Zones[12*y/r.h][16*x/r.w]
+			z.Sum[color] += uint64(v)
+			z.Count[color]++
+		}
+	}
+	return s
+}
+
+func TestStatistics(t *testing.T) {
+	for i := range 60 {
+		rnd := rand.New(rand.NewPCG(uint64(i), 11))
+		pixel := inputs()[i%25]
+		samples, _ := pixel.Samples()
+		in := frame(format(t, pixel, 2+rnd.IntN(60), 2+rnd.IntN(40)))
+		contents[i%len(contents)](in.Bytes, rnd)
+		in.Sequence = uint64(i)
+		c := randomConfig(rnd, samples.Bits, in.Format.Width, in.Format.Height)
+		var got Statistics
+		calls := 0
+		c.Observe = func(s *Statistics) { got, calls = *s, calls+1 }
+		s := newStage(t, c)
+		s.pass.bandLines = 4 << rnd.IntN(3)
+		if err := s.Plan(in.Format, nil); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the second frame must not see the first
+			if err := s.Process(context.Background(), in, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := newReference(in, c).statistics()
+		want.Sequence = uint64(i)
+		if got != *want || calls != 2 {
+			t.Fatalf("case %d, %s: statistics differ from the reference: focus %d and %d, samples %v and %v, clipped %v and %v",
+				i, in.Format, got.Focus, want.Focus, got.Samples, want.Samples, got.Clipped, want.Clipped)
+		}
+	}
+}
+
+// TestResult reads what travels with frames, from a grey wall with a clipped corner.
+func TestResult(t *testing.T) {
+	var r pipeline.Result
+	s := newStage(t, Config{Observe: func(s *Statistics) { r = s.Result("isp") }})
+	in := bayer(t, 64, 48, func(x, y int) uint16 {
+		if x < 32 && y < 24 {
+			return 1023
+		}
+		return 512
+	})
+	if err := s.Plan(in.Format, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Process(context.Background(), in, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []string{"red", "green", "blue"} {
+		if m := r.Numbers["mean_"+c]; math.Abs(m-0.5) > 0.002 {
+			t.Errorf("mean of %s is %v", c, m)
+		}
+		if m := r.Numbers["clipped_"+c]; m != 0.25 {
+			t.Errorf("clipped share of %s is %v", c, m)
+		}
+	}
+	if r.Stage != "isp" || r.Bins[128] == 0 || r.Bins[255] == 0 || len(r.Bins) != 256 {
+		t.Errorf("stage %q, %d bins", r.Stage, len(r.Bins))
+	}
+}
