@@ -1,0 +1,119 @@
+package auto
+
+import (
+	"fmt"
+	"math"
+
+	"tegracast/pipeline/isp"
+)
+
+// WhiteBalanceConfig are the limits and the manners of automatic white balance.
+type WhiteBalanceConfig struct {
+	Min, Max isp.Gains // limits of R and B; 0 is 1 and 4. G stays 1
+	Damping  float64   // 0 to below 1: the share of an error that is left after a frame; 0 is 0.75
+}
+
+func (c *WhiteBalanceConfig) complete() error {
+	orDefault := func(v *float64, d float64) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	orDefault(&c.Min.R, 1)
+	orDefault(&c.Min.B, 1)
+	orDefault(&c.Max.R, 4)
+	orDefault(&c.Max.B, 4)
+	orDefault(&c.Damping, 0.75)
+	for _, l := range [][2]float64{{c.Min.R, c.Max.R}, {c.Min.B, c.Max.B}} {
+		if !(l[0] >= 1.0/4096 && l[1] >= l[0] && l[1] <= 16) {
+			return fmt.Errorf("%w: white balance gain from %v to %v: must be within 1/4096 to 16", ErrConfig, l[0], l[1])
+		}
+	}
+	if !(c.Damping >= 0 && c.Damping < 1) {
+		return fmt.Errorf("%w: damping %v: must be from 0 to below 1", ErrConfig, c.Damping)
+	}
+	return nil
+}
+
+// Zones darker or brighter than this share of white say nothing of the light's colour: noise and clipping do.
+const (
+	darkest   = 0.01
+	brightest = 0.9
+)
+
+// leastZones is how many zones must speak for a change.
+const leastZones = 8
+
+// A WhiteBalance is the controller: the scene's mean, over the zones whose colour a light within the limits can make of
+// grey, is taken as grey. The statistics stand before the white balance, so this is no loop and has no delay to know.
+type WhiteBalance struct {
+	config WhiteBalanceConfig
+	gains  isp.Gains
+	frozen bool
+}
+
+// NewWhiteBalance begins with the gains that the isp has now.
+func NewWhiteBalance(c WhiteBalanceConfig, now isp.Gains) (*WhiteBalance, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	w := &WhiteBalance{config: c, gains: isp.Gains{R: now.R, G: 1, B: now.B}}
+	for _, g := range []*float64{&w.gains.R, &w.gains.B} {
+		if *g == 0 {
+			*g = 1
+		}
+		if !(*g > 0) || math.IsInf(*g, 1) {
+			return nil, fmt.Errorf("%w: gains %v to begin with", ErrConfig, now)
+		}
+	}
+	return w, nil
+}
+
+// Freeze holds the gains until it is called with false.
+func (w *WhiteBalance) Freeze(frozen bool) { w.frozen = frozen }
+
+// Step takes a frame's statistics and returns the gains for the frames to come.
+func (w *WhiteBalance) Step(s *isp.Statistics) isp.Gains {
+	if w.frozen {
+		return w.gains
+	}
+	c := w.config
+	var sum [3]float64
+	zones := 0
+	for y := range s.Zones {
+		for x := range s.Zones[y] {
+			r, g, b, ok := colors(&s.Zones[y][x])
+			if !ok || !plausible(g/r, c.Min.R, c.Max.R) || !plausible(g/b, c.Min.B, c.Max.B) {
+				continue
+			}
+			// Every zone counts the same, however bright it is.
+			sum[0], sum[1], sum[2] = sum[0]+r/(r+g+b), sum[1]+g/(r+g+b), sum[2]+b/(r+g+b)
+			zones++
+		}
+	}
+	if zones >= leastZones {
+		step := func(from, to float64) float64 { return from * math.Pow(to/from, 1-c.Damping) }
+		w.gains.R = min(max(step(w.gains.R, sum[1]/sum[0]), c.Min.R), c.Max.R)
+		w.gains.B = min(max(step(w.gains.B, sum[1]/sum[2]), c.Min.B), c.Max.B)
+	}
+	return w.gains
+}
+
+// plausible says whether a zone needs about such a gain as a light within the limits does. The surfaces' own tints are
+// allowed for, or the limits would pull the mean.
+func plausible(gain, lowest, highest float64) bool {
+	const tint = 1.6
+	return gain*tint >= lowest && gain <= highest*tint
+}
+
+// colors are the means of a zone, if they can be trusted.
+func colors(z *isp.Zone) (r, g, b float64, ok bool) {
+	var mean [3]float64
+	for i := range mean {
+		if z.Count[i] == 0 {
+			return 0, 0, 0, false
+		}
+		mean[i] = float64(z.Sum[i]) / float64(z.Count[i]) / 65535
+	}
+	return mean[0], mean[1], mean[2], min(mean[0], mean[1], mean[2]) >= darkest && max(mean[0], mean[1], mean[2]) <= brightest
+}
