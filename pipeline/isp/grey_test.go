@@ -2,6 +2,8 @@ package isp
 
 import (
 	"context"
+	"encoding/binary"
+	"image"
 	"math"
 	"testing"
 
@@ -42,21 +44,60 @@ func off(b []byte, from, step, to int) int {
 	return d
 }
 
-// TestGreyOfRealCapture looks at the grey square in the middle of the chart.
+// TestGreyOfRealCapture looks at the seven grey squares of the chart, which lie all over the picture: with the white
+// balance that the middle one asks for, the means of red, green and blue of each differ by at most 3 of 255. (The steps
+// of the wedge are tinted on the chart itself, each in another way.)
 func TestGreyOfRealCapture(t *testing.T) {
-	s := newStage(t, Config{Gains: Gains{R: 1.5, G: 1, B: 1.1}})
-	in, outs := planned(t, s, testchart(t), full(pipeline.UYVY))
-	if err := s.Process(context.Background(), in, outs); err != nil {
-		t.Fatal(err)
-	}
-	var sum [4]float64
-	for y := 594; y < 632; y++ {
-		for x := 2 * 950; x < 2*1000; x++ {
-			sum[x%4] += float64(outs[0].Bytes[y*3840+x]) / (38 * 25)
+	rgb := process(t, Config{Gains: Gains{R: 1.75, B: 1.1}, Demosaic: Malvar}, format(t, pipeline.RGB24, 1920, 1080))[0].Bytes
+	for _, at := range [][2]int{{980, 600}, {864, 610}, {1560, 250}, {280, 280}, {1450, 170}, {320, 980}, {1480, 840}} {
+		var mean [3]float64
+		for y := at[1] - 16; y < at[1]+16; y++ {
+			for x := at[0] - 16; x < at[0]+16; x++ {
+				for c := range mean {
+					mean[c] += float64(rgb[3*(1920*y+x)+c]) / 1024
+				}
+			}
+		}
+		tint := max(mean[0], mean[1], mean[2]) - min(mean[0], mean[1], mean[2])
+		t.Logf("square at %v: %.1f", at, mean)
+		if tint > 3 || mean[1] < 100 || mean[1] > 150 {
+			t.Errorf("square at %v: R, G, B %.1f: not a neutral middle grey", at, mean)
 		}
 	}
-	t.Logf("Cb %.1f Y %.1f Cr %.1f Y %.1f", sum[0], sum[1], sum[2], sum[3])
-	if math.Abs(sum[0]-128) > 5 || math.Abs(sum[2]-128) > 5 || sum[1] < 90 || sum[1] > 140 {
-		t.Errorf("Cb %.1f Y %.1f Cr %.1f: not a neutral middle grey", sum[0], sum[1], sum[2])
+}
+
+// TestHotPixelsAreGone puts defects into the real capture, bright and dead ones. Both ways of repair must leave less
+// than a tenth of the damage.
+func TestHotPixelsAreGone(t *testing.T) {
+	want := format(t, pipeline.RGB24, 1920, 1080)
+	clean := process(t, Config{Demosaic: Malvar}, want)[0].Bytes
+	damaged := testchart(t)
+	var known []image.Point
+	for i := range 2000 {
+		p := image.Pt(2+(i*1237)%1916, 2+(i*7919)%1076)
+		known = append(known, p)
+		v := uint16(i % 2 * 1020)
+		binary.LittleEndian.PutUint16(damaged.Bytes[p.Y*damaged.Format.Stride+2*p.X:], v)
+	}
+	damage := func(c Config) float64 {
+		c.Demosaic = Malvar
+		s := newStage(t, c)
+		_, outs := planned(t, s, damaged, full(pipeline.RGB24))
+		if err := s.Process(context.Background(), damaged, outs); err != nil {
+			t.Fatal(err)
+		}
+		sum := 0.0
+		for i, b := range outs[0].Bytes {
+			sum += math.Abs(float64(b) - float64(clean[i]))
+		}
+		return sum
+	}
+	before := damage(Config{})
+	for name, d := range map[string]Defects{"known": {Pixels: known}, "found": {Threshold: 100}} {
+		after := damage(Config{Defects: d})
+		t.Logf("%s: %.1f %% of the damage is left", name, 100*after/before)
+		if after > before/10 {
+			t.Errorf("%s: %.0f of a damage of %.0f is left", name, after, before)
+		}
 	}
 }
