@@ -80,6 +80,9 @@ func (o *Output) join(p *point, stage *stageNode) error {
 	if err := readable(p.format, o.cfg.Name, p.node, o.cfg.Sink); err != nil {
 		return err
 	}
+	if p.format.PacketPitch > 0 && len(*p.consumers.Load()) > 0 {
+		return fmt.Errorf("%w: packet-ready frames of %s have one reader, who writes headers into them: take plain ones", ErrNegotiation, p.node)
+	}
 	account := NewAccount(o.cfg.Name, o.graph.cfg.Recorder)
 	o.point, o.stage = p, stage
 	o.consumer = &consumer{

@@ -209,6 +209,12 @@ func (a *appliance) addOutput(d *document, i int) error {
 	if err != nil {
 		return usageError{d.errorAt(path+".rtp.payload", "%s", plain(err, rtp.ErrFormat))}
 	}
+	if d.packetReady(c) {
+		if ready, ok := c.RTP.config(c.Name).PacketReady(want); ok {
+			want, ready.Rate = ready, own.Rate
+			own = ready
+		}
+	}
 	var sink pipeline.Sink
 	if c.FPGA != nil {
 		sink, err = a.fpgaSink(c, own)

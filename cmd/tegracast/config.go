@@ -96,7 +96,8 @@ type FPGAOutConfig struct {
 
 // RTPConfig is an RTP stream.
 type RTPConfig struct {
-	Payload      word[rtp.Payload] `yaml:"payload" jsonschema:"description=raw: RFC 4175 UYVY; jpeg: RFC 2435"`
+	Payload      word[rtp.Payload] `yaml:"payload" jsonschema:"description=raw: RFC 4175; jpeg: RFC 2435"`
+	Pixels       string            `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24,description=of raw: 4:2:2 of 8 bits (default) or of 10 bits; or RGB"`
 	Destinations []string          `yaml:"destinations" jsonschema:"minItems=1,description=host:port with an even port; RTCP goes to the next one"`
 	Interface    string            `yaml:"interface,omitempty" jsonschema:"description=by which multicast leaves"`
 	TTL          int               `yaml:"ttl,omitempty" jsonschema:"minimum=0,maximum=255"`

@@ -49,13 +49,33 @@ func (s *SourceConfig) format() (f pipeline.Format, known bool) {
 	return f, true
 }
 
+// pixels is what an output wants of its isp.
+func (c *OutputConfig) pixels() pipeline.PixelFormat {
+	switch {
+	case c.RTP != nil && c.RTP.Payload.V == rtp.JPEG:
+		return pipeline.I420
+	case c.RTP != nil && c.RTP.Pixels == "uyvp":
+		return pipeline.UYVP
+	case c.RTP != nil && c.RTP.Pixels == "rgb24":
+		return pipeline.RGB24
+	}
+	return pipeline.UYVY
+}
+
+// packetReady says whether the isp can lay an output's pictures out as its packets: when nobody else reads them.
+func (d *document) packetReady(o *OutputConfig) bool {
+	if o.RTP == nil || o.RTP.Payload.V != rtp.Raw || d.isp(o.From) == nil {
+		return false
+	}
+	return !slices.ContainsFunc(d.Outputs, func(x OutputConfig) bool {
+		return x.Name != o.Name && x.From == o.From && (x.Scale == "half") == (o.Scale == "half") && x.pixels() == o.pixels()
+	})
+}
+
 // formats are what an output wants of its point of the graph when the source delivers in, and what it sends: the same
 // at its own frame rate.
 func (c *OutputConfig) formats(in pipeline.Format) (want, own pipeline.Format, err error) {
-	pixel, width, height := pipeline.UYVY, in.Width, in.Height
-	if c.RTP != nil && c.RTP.Payload.V == rtp.JPEG {
-		pixel = pipeline.I420
-	}
+	pixel, width, height := c.pixels(), in.Width, in.Height
 	if c.Scale == "half" {
 		if width%2 != 0 || height%2 != 0 {
 			return want, own, fmt.Errorf("half of %dx%d is no whole number of pixels and lines", width, height)
@@ -151,6 +171,9 @@ func (d *document) checkRTP(path string, o *OutputConfig, taken map[string]strin
 			return d.errorAt(at, "%s is the destination of %s already: give it another port", dest, first[2:])
 		}
 		taken[key] = at
+	}
+	if o.RTP.Payload.V == rtp.JPEG && o.RTP.Pixels != "" {
+		return d.errorAt(path+".pixels", "pixels are of payload raw: JPEG has its own, leave them out")
 	}
 	if err := o.RTP.config(o.Name).Validate(); err != nil {
 		return d.errorAt(path, "%s", plain(err, rtp.ErrConfig))

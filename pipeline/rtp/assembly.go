@@ -46,11 +46,15 @@ func newDepacketizer(m Media) depacketizer {
 	if m.Payload == JPEG {
 		return &jpegDepacketizer{media: m, huffman: huffmanTables()}
 	}
-	return &rawDepacketizer{line: 2 * m.Width, height: m.Height}
+	raw, _ := rawOf(m.Pixel)
+	return &rawDepacketizer{raw: raw, line: raw.line(m.Width), height: m.Height}
 }
 
-// rawDepacketizer reads RFC 4175 with 8-bit 4:2:2.
-type rawDepacketizer struct{ line, height int }
+// rawDepacketizer reads RFC 4175.
+type rawDepacketizer struct {
+	raw          rawFormat
+	line, height int
+}
 
 func (d *rawDepacketizer) sequence(low uint16, payload []byte) (uint32, error) {
 	if len(payload) < 2 {
@@ -78,9 +82,10 @@ func (d *rawDepacketizer) add(a *assembly, payload []byte, _ bool) error {
 	data := payload[headers:]
 	for pass, rest := range [2][]byte{data, data} {
 		for h := payload[2:headers]; len(h) > 0; h = h[6:] {
-			n, y, x := int(be.Uint16(h)), int(be.Uint16(h[2:])), 2*int(be.Uint16(h[4:])&0x7fff)
+			n, y, pixel := int(be.Uint16(h)), int(be.Uint16(h[2:])), int(be.Uint16(h[4:])&0x7fff)
+			x := pixel / d.raw.pixels * d.raw.bytes
 			// y has the field bit on top: the second field of interlaced video is out of range here.
-			if n > len(rest) || n%pixelGroup != 0 || x%pixelGroup != 0 || y >= d.height || x+n > d.line {
+			if n > len(rest) || n%d.raw.bytes != 0 || pixel%d.raw.pixels != 0 || y >= d.height || x+n > d.line {
 				return errMalformed
 			}
 			if at := y*d.line + x; pass == 1 && a.got.add(at, at+n) {

@@ -1,40 +1,53 @@
 package rtp
 
 import (
+	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 const (
-	batchSize  = 64
-	packetRoom = 9216 + 64 // a jumbo frame; the odd 64 keep the buffers apart in the cache
+	batchSize  = 32
+	packetRoom = 1<<16 + 64 // a datagram, or as many packets as the kernel puts together; the odd 64 keep them apart in the cache
+	noteRoom   = 64         // bytes of control message: one of UDP_GRO
 )
 
-// A batch receives many packets in one call of the kernel.
+// A batch receives many packets in one call of the kernel, which hands packets of one size that came in a row over as
+// one datagram when it can (UDP_GRO, udp(7)).
 type batch struct {
 	mem     []byte
 	msgs    []mmsghdr
+	notes   []byte
 	buffers []byte
 }
 
-func newBatch() (*batch, error) {
-	heads, vecs := batchSize*mmsghdrSize, batchSize*iovecSize
-	mem, err := mapMemory(heads + vecs + (batchSize+1)*packetRoom)
+// newBatch makes a batch for the socket fd.
+func newBatch(fd int) (*batch, error) {
+	heads, vecs, notes := batchSize*mmsghdrSize, batchSize*iovecSize, batchSize*noteRoom
+	mem, err := mapMemory(heads + vecs + notes + (batchSize+1)*packetRoom)
 	if err != nil {
 		return nil, err
 	}
-	b := &batch{mem: mem, msgs: mmsghdrs(mem[:heads]), buffers: mem[heads+vecs:]}
+	b := &batch{
+		mem: mem, msgs: mmsghdrs(mem[:heads]),
+		notes: mem[heads+vecs:][:notes], buffers: mem[heads+vecs+notes:],
+	}
 	iov := iovecs(mem[heads : heads+vecs])
 	for i := range b.msgs {
 		iov[i] = iovec{address(b.buffers[i*packetRoom:]), packetRoom}
 		b.msgs[i].iov, b.msgs[i].iovLen = uintptr(unsafe.Pointer(&iov[i])), 1
+		b.msgs[i].control = address(b.notes[i*noteRoom:])
 	}
+	_ = unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1) // an old kernel delivers packet by packet
 	return b, nil
 }
 
-// receive takes up to batchSize packets without waiting; none is no error.
+// receive takes up to batchSize datagrams without waiting; none is no error.
 func (b *batch) receive(fd int) (int, error) {
+	for i := range b.msgs {
+		b.msgs[i].controlLen = noteRoom
+	}
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.msgs[0])), batchSize, unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
@@ -44,15 +57,30 @@ func (b *batch) receive(fd int) (int, error) {
 		case unix.EAGAIN, unix.ECONNREFUSED:
 			return 0, nil
 		default:
-			return 0, errno
+			return 0, os.NewSyscallError("recvmmsg", errno)
 		}
 	}
 }
 
-// packet returns packet i and whether all of it fitted.
-func (b *batch) packet(i int) ([]byte, bool) {
+// datagram returns datagram i, the size of the packets in it, of which the last may be shorter, and whether all of it
+// fitted.
+func (b *batch) datagram(i int) (data []byte, size int, whole bool) {
 	m := &b.msgs[i]
-	return b.buffers[i*packetRoom:][:min(m.len, packetRoom)], m.flags&unix.MSG_TRUNC == 0
+	n := int(min(m.len, packetRoom))
+	return b.buffers[i*packetRoom:][:n], b.segment(i, n), m.flags&unix.MSG_TRUNC == 0
+}
+
+// segment reads the control message of UDP_GRO, an int; without one it is n.
+func (b *batch) segment(i, n int) int {
+	note := b.notes[i*noteRoom:][:b.msgs[i].controlLen]
+	const data = unix.SizeofCmsghdr
+	if len(note) < data+4 || ne.Uint32(note[8:]) != unix.SOL_UDP || ne.Uint32(note[12:]) != unix.UDP_GRO {
+		return n
+	}
+	if size := int(ne.Uint32(note[data:])); size > 0 {
+		return size
+	}
+	return n
 }
 
 // spare is room for a packet that is not of the batch.

@@ -211,12 +211,13 @@ func CheckDestination(dest string) error {
 // gathering. ok is false when there is none, since the packets of a line cannot all have one size.
 func (c Config) PacketReady(f pipeline.Format) (ready pipeline.Format, ok bool) {
 	c = c.withDefaults()
-	if c.Payload != Raw || f.Pixel != pipeline.UYVY {
+	raw, ok := rawOf(f.Pixel)
+	if c.Payload != Raw || !ok {
 		return f, false
 	}
-	line := 2 * f.Width
-	for packets, _ := cutLine(line, c.MTU-ipUDPHeader-rawHeader); packets <= line/pixelGroup; packets++ {
-		if size := line / packets; line%packets == 0 && size%pixelGroup == 0 {
+	line := raw.line(f.Width)
+	for packets, _ := raw.cut(line, c.MTU-ipUDPHeader-rawHeader); packets <= line/raw.bytes; packets++ {
+		if size := line / packets; line%packets == 0 && size%raw.bytes == 0 {
 			f.Stride, f.HeaderGap, f.PacketPitch = line, rawHeader, rawHeader+size
 			return f, 2*size > c.MTU-ipUDPHeader-rawHeader // not with packets much smaller than need be
 		}
@@ -232,15 +233,16 @@ func (c Config) CheckFormat(f pipeline.Format) error {
 	if err := f.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
-	want, color := pipeline.UYVY, pipeline.BT709Limited
-	if c.Payload == JPEG {
-		want, color = pipeline.I420, pipeline.BT601Full
-	}
+	_, raw := rawOf(f.Pixel)
 	switch {
-	case f.Pixel != want:
-		return bad("pixels must be %s: let a stage convert them", want)
-	case f.Color != color:
-		return bad("colours are %s, must be %s", f.Color, color)
+	case c.Payload == Raw && (!raw || f.Pixel == 0):
+		return bad("pixels must be one of %s: let a stage convert them", rawPixels())
+	case c.Payload == JPEG && f.Pixel != pipeline.I420:
+		return bad("pixels must be %s: let a stage convert them", pipeline.I420)
+	case c.Payload == JPEG && f.Color != pipeline.BT601Full:
+		return bad("colours are %s, must be %s", f.Color, pipeline.BT601Full)
+	case f.Color == pipeline.ColorNone:
+		return bad("colours are %s: let a stage give them", f.Color)
 	case f.Memory != pipeline.MemoryHost:
 		return bad("memory is %s, but packets are copied by the CPU: use host memory", f.Memory)
 	case f.PacketPitch != 0 && (c.Payload == JPEG || f.HeaderGap != rawHeader || f.PacketPitch > c.MTU-ipUDPHeader):

@@ -2,6 +2,7 @@ package rtp
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,6 +32,7 @@ func TestEveryEngineSendsTheSameBytes(t *testing.T) {
 		width, height, mtu int
 		ready              bool
 		payload            Payload
+		pixel              pipeline.PixelFormat
 	}
 	for _, g := range []geometry{
 		{width: 1920, height: 20},
@@ -41,12 +43,16 @@ func TestEveryEngineSendsTheSameBytes(t *testing.T) {
 		{width: 320, height: 180, payload: JPEG},
 		{width: 1920, height: 20, ready: true},
 		{width: 500, height: 40, ready: true},
+		{width: 1920, height: 9, pixel: pipeline.UYVP},
+		{width: 1920, height: 9, pixel: pipeline.UYVP, ready: true},
+		{width: 641, height: 9, pixel: pipeline.RGB24},
+		{width: 640, height: 9, pixel: pipeline.RGB24, ready: true},
 	} {
 		for e := Automatic; e <= Single; e++ {
-			t.Run(fmt.Sprintf("%dx%d/%d/%v/%v/%v", g.width, g.height, g.mtu, g.payload, g.ready, e), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%v %dx%d/%d/%v/%v/%v", g.pixel, g.width, g.height, g.mtu, g.payload, g.ready, e), func(t *testing.T) {
 				conn, addr := listener(t)
 				c := Config{Payload: g.payload, MTU: g.mtu, Destinations: []string{addr}, Pacing: PaceBurst, Engine: e, Start: testStart()}
-				pixel := pipeline.UYVY
+				pixel := cmp.Or(g.pixel, pipeline.UYVY)
 				if g.payload == JPEG {
 					pixel = pipeline.I420
 				}

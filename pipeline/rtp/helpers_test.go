@@ -38,6 +38,15 @@ func testFrame(f pipeline.Format, n int) *pipeline.Frame {
 	chroma := func(x, y, k int) byte { return byte(128 + 50*math.Sin(float64(x+y*k+11*n)/41)) }
 	for y := range f.Height {
 		for x := range f.Width {
+			if f.Pixel == pipeline.UYVP {
+				testGroup10(b[y*f.Stride+x/2*5:], [2]byte{luma(x&^1, y), luma(x|1, y)}, [2]byte{chroma(x, y, 0), chroma(x, y, 1)}, x+y+n)
+				continue
+			}
+			if f.Pixel == pipeline.RGB24 {
+				p := b[y*f.Stride+3*x:]
+				p[0], p[1], p[2] = luma(x, y), chroma(x, y, 0), chroma(x, y, 1)
+				continue
+			}
 			if f.Pixel == pipeline.UYVY {
 				b[y*f.Stride+2*x+1] = luma(x, y)
 				b[y*f.Stride+2*x] = chroma(x, y, x%2)
@@ -56,11 +65,22 @@ func testFrame(f pipeline.Format, n int) *pipeline.Frame {
 	}
 }
 
-// lines is a frame's UYVY without padding.
+// testGroup10 writes two pixels as RFC 4175 §4.3 has 10-bit 4:2:2: Cb0 Y0 Cr0 Y1 from the highest bit down.
+func testGroup10(b []byte, y, c [2]byte, low int) {
+	var v uint64
+	for i, s := range [4]byte{c[0], y[0], c[1], y[1]} {
+		v = v<<10 | uint64(s)<<2 | uint64(low+i)&3
+	}
+	for i := range 5 {
+		b[i] = byte(v >> (8 * (4 - i)))
+	}
+}
+
+// lines is a raw frame without padding.
 func lines(f *pipeline.Frame) []byte {
 	var b []byte
 	for y := range f.Format.Height {
-		b = append(b, f.Bytes[y*f.Format.Stride:][:2*f.Format.Width]...)
+		b = append(b, f.Bytes[y*f.Format.Stride:][:f.Format.Pixel.LineBytes(f.Format.Width)]...)
 	}
 	return b
 }

@@ -3,6 +3,7 @@ package rtp
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -106,29 +107,70 @@ func (p peer) play(t *testing.T, c Config, src *source) []byte {
 	return b
 }
 
-func TestPeersReceiveRawByteForByte(t *testing.T) {
-	caps := "encoding-name=RAW,sampling=YCbCr-4:2:2,depth=(string)8,width=(string)320,height=(string)240,colorimetry=BT709"
-	for name, p := range map[string]peer{
-		"ffmpeg": ffmpeg("uyvy422"), "udpsrc": gstreamer(false, caps, "rtpvrawdepay"), "rtpbin": gstreamer(true, caps, "rtpvrawdepay"),
+// planes10 is a frame of UYVP as ffmpeg's yuv422p10le has it.
+func planes10(f *pipeline.Frame) []byte {
+	w, h := f.Format.Width, f.Format.Height
+	out := make([]byte, 4*w*h)
+	put := func(at int, v uint64) { binary.LittleEndian.PutUint16(out[2*at:], uint16(v&0x3ff)) }
+	for y := range h {
+		for x := 0; x < w; x += 2 {
+			var v uint64
+			for _, b := range f.Bytes[y*f.Format.Stride+x/2*5:][:5] {
+				v = v<<8 | uint64(b)
+			}
+			put(w*h+y*w/2+x/2, v>>30)
+			put(y*w+x, v>>20)
+			put(w*h*3/2+y*w/2+x/2, v>>10)
+			put(y*w+x+1, v)
+		}
+	}
+	return out
+}
+
+func TestPeersReceiveRaw(t *testing.T) {
+	caps := func(sampling, depth string) string {
+		return "encoding-name=RAW,sampling=" + sampling + ",depth=(string)" + depth + ",width=(string)320,height=(string)240,colorimetry=BT709"
+	}
+	for _, format := range []struct {
+		pixel    pipeline.PixelFormat
+		sampling string
+		depth    string
+		ffmpeg   string                       // what it is asked to write
+		planes   func(*pipeline.Frame) []byte // what that is; nil: the frame
+	}{
+		{pipeline.UYVY, "YCbCr-4:2:2", "8", "uyvy422", nil},
+		{pipeline.UYVP, "YCbCr-4:2:2", "10", "yuv422p10le", planes10},
+		{pipeline.RGB24, "RGB", "8", "rgb24", nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := testFormat(t, pipeline.UYVY, 320, 240, 30)
-			src := newSource(t, f, 0)
-			got := p.play(t, Config{}, src)
-			right := 0
-			for n := 0; n+f.Size() <= len(got); n += f.Size() {
-				for _, want := range src.fill {
-					if bytes.Equal(got[n:n+f.Size()], want.Bytes) {
+		caps := caps(format.sampling, format.depth)
+		for name, p := range map[string]peer{
+			"ffmpeg": ffmpeg(format.ffmpeg), "udpsrc": gstreamer(false, caps, "rtpvrawdepay"), "rtpbin": gstreamer(true, caps, "rtpvrawdepay"),
+		} {
+			t.Run(format.pixel.String()+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				f := testFormat(t, format.pixel, 320, 240, 30)
+				src := newSource(t, f, 0)
+				got := p.play(t, Config{}, src)
+				var want [][]byte
+				for _, frame := range src.fill {
+					if name == "ffmpeg" && format.planes != nil {
+						want = append(want, format.planes(frame))
+					} else {
+						want = append(want, frame.Bytes)
+					}
+				}
+				size, right := len(want[0]), 0
+				for n := 0; n+size <= len(got); n += size {
+					if slices.ContainsFunc(want, func(w []byte) bool { return bytes.Equal(got[n:n+size], w) }) {
 						right++
 					}
 				}
-			}
-			// The first frame may have begun before the peer listened.
-			if all := len(got) / f.Size(); all < peerFrames || right < all-1 || len(got)%f.Size() != 0 {
-				t.Errorf("%d bytes, %d frames, %d of them right", len(got), all, right)
-			}
-		})
+				// The first frame may have begun before the peer listened.
+				if all := len(got) / size; all < peerFrames || right < all-1 || len(got)%size != 0 {
+					t.Errorf("%d bytes, %d frames, %d of them right", len(got), all, right)
+				}
+			})
+		}
 	}
 }
 

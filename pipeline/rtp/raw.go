@@ -7,16 +7,15 @@ import (
 	"tegracast/pipeline"
 )
 
-const (
-	pixelGroup = 4                 // bytes of 8-bit 4:2:2 that belong together, two pixels (RFC 4175 §4.3)
-	rawHeader  = rtpHeader + 2 + 6 // with the extended sequence number and one line header (RFC 4175 §4.2)
-)
+const rawHeader = rtpHeader + 2 + 6 // with the extended sequence number and one line header (RFC 4175 §4.2)
 
-// rawPacketizer makes RFC 4175 packets of UYVY frames. No packet holds parts of two lines, so that every header has
+// rawPacketizer makes RFC 4175 packets. No packet holds parts of two lines, so that every header has
 // the same length and the packets of a frame can be of one size.
 type rawPacketizer struct {
 	stream
 	format   pipeline.Format
+	raw      rawFormat
+	line     int // bytes
 	checksum bool
 	perLine  int  // packets
 	ready    bool // the frames are packet-ready
@@ -25,21 +24,14 @@ type rawPacketizer struct {
 
 func newRawPacketizer(c Config, f pipeline.Format, s Start) *rawPacketizer {
 	p := &rawPacketizer{stream: newStream(Raw, s), format: f, checksum: c.Checksum}
-	p.perLine, p.size = cutLine(2*f.Width, c.MTU-ipUDPHeader-rawHeader)
+	p.raw, _ = rawOf(f.Pixel) // CheckFormat has seen it
+	p.line = p.raw.line(f.Width)
+	p.perLine, p.size = p.raw.cut(p.line, c.MTU-ipUDPHeader-rawHeader)
 	if p.ready = f.PacketPitch > 0; p.ready {
 		p.size = f.PacketPitch - f.HeaderGap
-		p.perLine = 2 * f.Width / p.size
+		p.perLine = p.line / p.size
 	}
 	return p
-}
-
-// cutLine cuts a line of the given bytes into the fewest packets of at most limit bytes, all multiples of a pixel group
-// and as equal as can be: only the last may be shorter.
-func cutLine(line, limit int) (packets, size int) {
-	groups, most := line/pixelGroup, limit/pixelGroup
-	packets = (groups + most - 1) / most
-	each := (groups + packets - 1) / packets
-	return (groups + each - 1) / each, each * pixelGroup
 }
 
 // NewTrain implements Packetizer.
@@ -53,15 +45,14 @@ func (p *rawPacketizer) NewTrain() (*Train, error) {
 	if err != nil {
 		return nil, err
 	}
-	line := 2 * p.format.Width
 	for i := range n {
 		y, off := i/p.perLine, i%p.perLine*p.size
-		size := min(p.size, line-off)
+		size := min(p.size, p.line-off)
 		h := t.headers[i*rawHeader:][:rawHeader]
 		p.header(h, i == n-1)
 		be.PutUint16(h[14:], uint16(size))
-		be.PutUint16(h[16:], uint16(y))     // field bit 0: progressive
-		be.PutUint16(h[18:], uint16(off/2)) // in pixels; continuation bit 0: no other line header follows
+		be.PutUint16(h[16:], uint16(y))                            // field bit 0: progressive
+		be.PutUint16(h[18:], uint16(off/p.raw.bytes*p.raw.pixels)) // in pixels; continuation bit 0: no other line header follows
 		if p.ready {
 			t.iov[i].len = uint64(rawHeader + size)
 			continue
@@ -69,7 +60,7 @@ func (p *rawPacketizer) NewTrain() (*Train, error) {
 		t.iov[2*i] = iovec{address(h), rawHeader}
 		t.iov[2*i+1].len = uint64(size)
 	}
-	t.count, t.bytes = n, n*rawHeader+line*p.format.Height
+	t.count, t.bytes = n, n*rawHeader+p.line*p.format.Height
 	return t, nil
 }
 
@@ -84,7 +75,7 @@ func (p *rawPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 	} else {
 		p.gather(t, f.Bytes)
 	}
-	t.info.pixels = 2 * p.format.Width * p.format.Height
+	t.info.pixels = p.line * p.format.Height
 	if p.checksum {
 		t.info.crc = p.crc(f.Bytes)
 	}
@@ -127,9 +118,8 @@ func (p *rawPacketizer) fillGaps(t *Train, b []byte) {
 
 // crc is the CRC-32C of the lines without their padding.
 func (p *rawPacketizer) crc(b []byte) uint32 {
-	line := 2 * p.format.Width
-	if p.format.Stride == line && !p.ready {
-		return crc32.Checksum(b[:line*p.format.Height], castagnoli)
+	if p.format.Stride == p.line && !p.ready {
+		return crc32.Checksum(b[:p.line*p.format.Height], castagnoli)
 	}
 	var crc uint32
 	if p.ready {
@@ -139,7 +129,7 @@ func (p *rawPacketizer) crc(b []byte) uint32 {
 		return crc
 	}
 	for y := range p.format.Height {
-		crc = crc32.Update(crc, castagnoli, b[y*p.format.Stride:][:line])
+		crc = crc32.Update(crc, castagnoli, b[y*p.format.Stride:][:p.line])
 	}
 	return crc
 }

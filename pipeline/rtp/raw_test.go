@@ -14,9 +14,13 @@ import (
 )
 
 // rfc4175 puts a picture together straight from RFC 4175 §4, from packets in order, and checks all header fields.
-func rfc4175(t *testing.T, wire [][]byte, start Start, first uint32, timestamp uint32, w, h int) []byte {
+func rfc4175(t *testing.T, wire [][]byte, start Start, first uint32, timestamp uint32, pixel pipeline.PixelFormat, w, h int) []byte {
 	t.Helper()
-	picture, got := make([]byte, 2*w*h), 0
+	// pixel groups, RFC 4175 §4.3: table of pgroup size and coverage
+	group := map[pipeline.PixelFormat][2]int{pipeline.UYVY: {4, 2}, pipeline.UYVP: {5, 2}, pipeline.RGB24: {3, 1}}[pixel]
+	size, pixels := group[0], group[1]
+	row := w / pixels * size
+	picture, got := make([]byte, row*h), 0
 	for i, b := range wire {
 		var p pion.Packet
 		if err := p.Unmarshal(b); err != nil {
@@ -38,10 +42,10 @@ func rfc4175(t *testing.T, wire [][]byte, start Start, first uint32, timestamp u
 			t.Fatalf("packet %d: field or continuation bit set", i)
 		}
 		data := headers[6:]
-		if int(length) != len(data) || length%4 != 0 || off%2 != 0 {
+		if int(length) != len(data) || int(length)%size != 0 || int(off)%pixels != 0 {
 			t.Fatalf("packet %d: length %d of %d bytes, offset %d", i, length, len(data), off)
 		}
-		got += copy(picture[2*w*int(line)+2*int(off):], data)
+		got += copy(picture[row*int(line)+int(off)/pixels*size:], data)
 	}
 	if got != len(picture) {
 		t.Fatalf("%d bytes of %d", got, len(picture))
@@ -51,21 +55,27 @@ func rfc4175(t *testing.T, wire [][]byte, start Start, first uint32, timestamp u
 
 func TestRawPacketsByTheRFC(t *testing.T) {
 	for _, tt := range []struct {
+		pixel                      pipeline.PixelFormat
 		width, height, stride, mtu int
 		perLine, size, last        int
 	}{
-		{1920, 4, 3840, 0, 3, 1280, 1280},
-		{1280, 6, 2560, 0, 2, 1280, 1280},
-		{1936, 4, 4096, 0, 3, 1292, 1288}, // 968 pixel groups in three: 323, 323, 322
-		{3840, 2, 7680, 0, 6, 1280, 1280},
-		{3840, 2, 7680, 9000, 1, 7680, 7680},
-		{320, 240, 640, 0, 1, 640, 640},
-		{2, 2, 32, 576, 1, 4, 4},
-		{714, 3, 1428, 0, 1, 1428, 1428},
-		{718, 3, 1436, 0, 2, 720, 716},
+		{pipeline.UYVY, 1920, 4, 3840, 0, 3, 1280, 1280},
+		{pipeline.UYVY, 1280, 6, 2560, 0, 2, 1280, 1280},
+		{pipeline.UYVY, 1936, 4, 4096, 0, 3, 1292, 1288}, // 968 pixel groups in three: 323, 323, 322
+		{pipeline.UYVY, 3840, 2, 7680, 0, 6, 1280, 1280},
+		{pipeline.UYVY, 3840, 2, 7680, 9000, 1, 7680, 7680},
+		{pipeline.UYVY, 320, 240, 640, 0, 1, 640, 640},
+		{pipeline.UYVY, 2, 2, 32, 576, 1, 4, 4},
+		{pipeline.UYVY, 714, 3, 1428, 0, 1, 1428, 1428},
+		{pipeline.UYVY, 718, 3, 1436, 0, 2, 720, 716},
+		{pipeline.UYVP, 1920, 4, 4800, 0, 4, 1200, 1200},
+		{pipeline.UYVP, 1280, 4, 3200, 0, 3, 1070, 1060}, // 640 pixel groups in three: 214, 214, 212
+		{pipeline.UYVP, 2, 3, 64, 0, 1, 5, 5},
+		{pipeline.RGB24, 1920, 4, 5760, 0, 5, 1152, 1152}, // four would need 1440 bytes, the path takes 1432
+		{pipeline.RGB24, 3, 3, 16, 0, 1, 9, 9},
 	} {
-		t.Run(fmt.Sprintf("%dx%d mtu %d", tt.width, tt.height, tt.mtu), func(t *testing.T) {
-			f := testFormat(t, pipeline.UYVY, tt.width, tt.height, 30)
+		t.Run(fmt.Sprintf("%v %dx%d mtu %d", tt.pixel, tt.width, tt.height, tt.mtu), func(t *testing.T) {
+			f := testFormat(t, tt.pixel, tt.width, tt.height, 30)
 			f.Stride = tt.stride
 			s := testSink(t, Config{Start: testStart(), MTU: tt.mtu, Checksum: true}, f)
 			next := testStart().Sequence
@@ -86,7 +96,7 @@ func TestRawPacketsByTheRFC(t *testing.T) {
 				}
 				at := frame.Times.ExposureStart
 				stamp := testStart().Timestamp + uint32((at.Unix()%(1<<32)*90000+int64(at.Nanosecond())*9/100000)%(1<<32))
-				got := rfc4175(t, wire, *testStart(), next, stamp, tt.width, tt.height)
+				got := rfc4175(t, wire, *testStart(), next, stamp, tt.pixel, tt.width, tt.height)
 				if !bytes.Equal(got, lines(frame)) {
 					t.Fatalf("frame %d: picture differs", n)
 				}
@@ -133,7 +143,8 @@ func TestRefusedFormats(t *testing.T) {
 		"JPEG of UYVY":      {Config{Payload: JPEG}, raw},
 		"odd width":         {Config{}, with(raw, func(f *pipeline.Format) { f.Width = 321 })},
 		"JPEG beyond 2040":  {Config{Payload: JPEG}, testFormat(t, pipeline.I420, 2048, 16, 10)},
-		"wrong colours":     {Config{}, with(raw, func(f *pipeline.Format) { f.Color = pipeline.BT601Full })},
+		"no colours":        {Config{}, with(raw, func(f *pipeline.Format) { f.Color = pipeline.ColorNone })},
+		"wrong colours":     {Config{Payload: JPEG}, with(i420, func(f *pipeline.Format) { f.Color = pipeline.BT709Limited })},
 		"write-combined":    {Config{}, with(raw, func(f *pipeline.Format) { f.Memory = pipeline.MemoryWriteCombined })},
 		"no rate to pace":   {Config{}, with(raw, func(f *pipeline.Format) { f.Rate = pipeline.Rate{} })},
 		"packet-ready":      {Config{}, with(raw, func(f *pipeline.Format) { f.PacketPitch, f.HeaderGap = 1300, 20 })},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
@@ -19,7 +18,7 @@ type ReceiverConfig struct {
 	Media     Media  // one of ParseSDP's
 	Interface string // on which multicast is received; empty: as the route says
 	Buffer    int    // bytes wanted of the socket's receive buffer; 0: 8 MiB
-	// OnFrame is called with each complete frame: UYVY lines without padding, or a JFIF file. The bytes are valid
+	// OnFrame is called with each complete frame: lines without padding, or a JFIF file. The bytes are valid
 	// until it returns; it holds up reception. nil: none.
 	OnFrame func(picture []byte, info FrameInfo)
 	Logger  *slog.Logger // nil: slog.Default
@@ -79,7 +78,13 @@ func NewReceiver(c ReceiverConfig) (*Receiver, error) {
 	}
 	m := c.Media
 	if m.Payload == Raw {
-		if _, err := pipeline.NewFormat(pipeline.UYVY, m.Width, m.Height, m.Rate); err != nil {
+		if m.Pixel == 0 {
+			m.Pixel = pipeline.UYVY
+		}
+		if _, ok := rawOf(m.Pixel); !ok {
+			return nil, fmt.Errorf("%w: %w: pixels %s, must be one of %s", ErrReceive, pipeline.ErrFormat, m.Pixel, rawPixels())
+		}
+		if _, err := pipeline.NewFormat(m.Pixel, m.Width, m.Height, m.Rate); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrReceive, err)
 		}
 	}
@@ -92,7 +97,7 @@ func NewReceiver(c ReceiverConfig) (*Receiver, error) {
 		r.buffer, err = receiveBuffer(r.rtp, c.Buffer)
 	}
 	if err == nil {
-		r.batch, err = newBatch()
+		r.batch, err = newBatch(r.rtp)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrReceive, err), r.Close())
@@ -141,14 +146,17 @@ func (r *Receiver) drain(rtp, rtcp bool) error {
 	for i := 0; rtp && i < 16; i++ {
 		n, err := r.batch.receive(r.rtp)
 		if err != nil {
-			return os.NewSyscallError("recvmmsg", err)
+			return err
 		}
 		now := time.Now()
 		for i := range n {
-			b, whole := r.batch.packet(i)
+			b, size, whole := r.batch.datagram(i)
 			if !whole {
 				r.session.stats.Malformed++
 				continue
+			}
+			for ; len(b) > size; b = b[size:] {
+				r.session.packet(b[:size], now)
 			}
 			r.session.packet(b, now)
 		}

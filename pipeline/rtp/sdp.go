@@ -61,11 +61,13 @@ func Describe(c Config, f pipeline.Format, dest netip.AddrPort, origin netip.Add
 // describeRaw adds the media type parameters of RFC 4175 §6 and SMPTE ST 2110-20:2017 §7. TP is left out: no
 // conformity to a sender type of ST 2110-21 is claimed.
 func describeRaw(m *sdp.MediaDescription, f pipeline.Format) {
-	fmtp := fmt.Sprintf("%d sampling=YCbCr-4:2:2; width=%d; height=%d; ", typeRaw, f.Width, f.Height)
+	raw, _ := rawOf(f.Pixel)
+	colorimetry, rangeName := colorParameters(f.Color)
+	fmtp := fmt.Sprintf("%d sampling=%s; width=%d; height=%d; ", typeRaw, raw.sampling, f.Width, f.Height)
 	if f.Rate.Num > 0 {
 		fmtp += fmt.Sprintf("exactframerate=%s; ", f.Rate)
 	}
-	fmtp += "depth=8; TCS=SDR; colorimetry=BT709; PM=2110GPM; SSN=ST2110-20:2017; RANGE=NARROW"
+	fmtp += fmt.Sprintf("depth=%s; TCS=SDR; colorimetry=%s; PM=2110GPM; SSN=ST2110-20:2017; RANGE=%s", raw.depth, colorimetry, rangeName)
 	m.WithValueAttribute("rtpmap", fmt.Sprintf("%d raw/%d", typeRaw, clockRate)).WithValueAttribute("fmtp", fmtp)
 }
 

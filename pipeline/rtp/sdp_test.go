@@ -73,7 +73,7 @@ func TestParseWhatWeDescribe(t *testing.T) {
 	}{
 		{describe(t, Config{Checksum: true}, raw, "127.0.0.1:5004", "127.0.0.1"), Media{
 			Checksum: true, Payload: Raw, PayloadType: 96, Address: netip.MustParseAddr("127.0.0.1"), Port: 5004, RTCPPort: 5005,
-			Width: 640, Height: 480, Rate: pipeline.Rate{Num: 30, Den: 1},
+			Pixel: pipeline.UYVY, Width: 640, Height: 480, Rate: pipeline.Rate{Num: 30, Den: 1},
 		}},
 		{describe(t, Config{Payload: JPEG}, half, "232.1.1.1:6000", "192.0.2.1"), Media{
 			Payload: JPEG, PayloadType: 26, Address: netip.MustParseAddr("232.1.1.1"), Port: 6000, RTCPPort: 6001,
@@ -117,8 +117,8 @@ func TestSDPErrorsNameTheLine(t *testing.T) {
 		{"RTP/AVP 112\nc=IN IP4 192.0.2.2\n", "RTP/AVP 112\n", "line 7: no c= line"},
 		{"a=rtpmap:112 raw/90000", "a=rtpmap:112 H264/90000", "line 9: encoding \"H264/90000\""},
 		{"a=rtpmap:112 raw/90000", "a=tool:x", "line 7: payload type 112 has no a=rtpmap"},
-		{"YCbCr-4:2:2", "RGB", "line 10: sampling"},
-		{"depth=8", "depth=10", "line 10: depth"},
+		{"YCbCr-4:2:2", "RGBA", "line 10: sampling"},
+		{"depth=8", "depth=12", "line 10: sampling"},
 		{"depth=8", "depth=8; interlace", "line 10: interlace"},
 		{"width=64", "width=65", "line 10: impossible format"},
 		{"width=64", "width=-1", "line 10: width"},

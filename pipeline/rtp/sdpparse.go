@@ -3,6 +3,7 @@ package rtp
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -16,14 +17,15 @@ import (
 type Media struct {
 	Payload     Payload
 	PayloadType uint8
-	Address     netip.Addr    // where the stream is sent to
-	Port        int           // RTP
-	RTCPPort    int           // RTP's port + 1 unless a=rtcp says otherwise (RFC 3605)
-	Source      netip.Addr    // the only sender, from a=source-filter (RFC 4570); invalid: any
-	Width       int           // pixels; 0: as the JPEG headers say
-	Height      int           // lines; 0: as the JPEG headers say
-	Rate        pipeline.Rate // zero: not given
-	Checksum    bool          // the sender promises each frame's CRC-32C by RTCP (docs/rtp.md)
+	Address     netip.Addr           // where the stream is sent to
+	Port        int                  // RTP
+	RTCPPort    int                  // RTP's port + 1 unless a=rtcp says otherwise (RFC 3605)
+	Source      netip.Addr           // the only sender, from a=source-filter (RFC 4570); invalid: any
+	Pixel       pipeline.PixelFormat // of raw; 0 is UYVY
+	Width       int                  // pixels; 0: as the JPEG headers say
+	Height      int                  // lines; 0: as the JPEG headers say
+	Rate        pipeline.Rate        // zero: not given
+	Checksum    bool                 // the sender promises each frame's CRC-32C by RTCP (docs/rtp.md)
 }
 
 // maxSDP is the largest SDP in bytes: an honest one has a thousand.
@@ -51,8 +53,8 @@ func (t sdpText) at(m int, prefix, format string, a ...any) error {
 	return fmt.Errorf("%w: line %d: %s", ErrSDP, max(first, 1), fmt.Sprintf(format, a...))
 }
 
-// ParseSDP reads the video streams of an SDP (RFC 8866) that a Receiver can receive: raw 8-bit YCbCr-4:2:2 (RFC 4175)
-// and JPEG (RFC 2435). Media of other kinds are passed over. Errors wrap ErrSDP and name line, value and remedy.
+// ParseSDP reads the video streams of an SDP (RFC 8866) that a Receiver can receive: raw (RFC 4175) in
+// YCbCr-4:2:2 of 8 and 10 bits and RGB of 8, and JPEG (RFC 2435). Media of other kinds are passed over. Errors wrap ErrSDP and name line, value and remedy.
 func ParseSDP(b []byte) ([]Media, error) {
 	if len(b) > maxSDP {
 		return nil, fmt.Errorf("%w: %d bytes: more than %d cannot be a session description", ErrSDP, len(b), maxSDP)
@@ -227,12 +229,11 @@ func (p *mediaParser) raw() error {
 		k, v, _ := strings.Cut(strings.TrimSpace(f), "=")
 		params[strings.ToLower(k)] = v
 	}
-	if s := params["sampling"]; s != "YCbCr-4:2:2" {
-		return p.bad("a=fmtp:", "sampling %q: only YCbCr-4:2:2 is received", s)
+	i := slices.IndexFunc(rawFormats, func(f rawFormat) bool { return f.sampling == params["sampling"] && f.depth == params["depth"] })
+	if i < 0 {
+		return p.bad("a=fmtp:", "sampling %q, depth %q: only %s are received", params["sampling"], params["depth"], rawSamplings())
 	}
-	if s := params["depth"]; s != "8" {
-		return p.bad("a=fmtp:", "depth %q: only 8 is received", s)
-	}
+	p.media.Pixel = rawFormats[i].pixel
 	if _, ok := params["interlace"]; ok {
 		return p.bad("a=fmtp:", "interlace: only progressive video is received")
 	}
@@ -241,7 +242,7 @@ func (p *mediaParser) raw() error {
 	if werr != nil || herr != nil {
 		return p.bad("a=fmtp:", "width %q, height %q: must be numbers", params["width"], params["height"])
 	}
-	if _, err := pipeline.NewFormat(pipeline.UYVY, int(w), int(h), pipeline.Rate{}); err != nil {
+	if _, err := pipeline.NewFormat(p.media.Pixel, int(w), int(h), pipeline.Rate{}); err != nil {
 		return p.bad("a=fmtp:", "%v", err)
 	}
 	p.media.Width, p.media.Height = int(w), int(h)

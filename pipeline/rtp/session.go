@@ -54,7 +54,8 @@ const staleFrames = 10 * clockRate
 func newSession(m Media, onFrame func([]byte, FrameInfo)) *session {
 	s := &session{media: m, depack: newDepacketizer(m), onFrame: onFrame, rr: newReporter()}
 	if m.Payload == Raw {
-		s.format, _ = pipeline.NewFormat(pipeline.UYVY, m.Width, m.Height, m.Rate) // checked by NewReceiver
+		raw, _ := rawOf(m.Pixel)
+		s.format, _ = pipeline.NewFormat(raw.pixel, m.Width, m.Height, m.Rate) // checked by NewReceiver
 	}
 	return s
 }

@@ -38,8 +38,10 @@ func NewSink(c Config, f pipeline.Format) (*Sink, error) {
 		return nil, err
 	}
 	s := &Sink{config: c, format: f}
-	if s.packer = Packetizer(newRawPacketizer(c, f, *c.Start)); c.Payload == JPEG {
+	if c.Payload == JPEG {
 		s.packer = newJPEGPacketizer(c, f, *c.Start)
+	} else {
+		s.packer = newRawPacketizer(c, f, *c.Start)
 	}
 	for range c.Holds(f) {
 		t, err := s.packer.NewTrain()

@@ -1,0 +1,76 @@
+package rtp
+
+import (
+	"strings"
+
+	"tegracast/pipeline"
+)
+
+// A rawFormat is a sampling that is sent as RFC 4175 has it. Its pixel groups (RFC 4175 §4.3) are those of the pixel
+// format in memory, so that packets are pieces of lines.
+type rawFormat struct {
+	pixel    pipeline.PixelFormat
+	sampling string // RFC 4175 §6.1
+	depth    string
+	pixels   int // of a pixel group
+	bytes    int
+}
+
+var rawFormats = []rawFormat{
+	{pipeline.UYVY, "YCbCr-4:2:2", "8", 2, 4},
+	{pipeline.UYVP, "YCbCr-4:2:2", "10", 2, 5},
+	{pipeline.RGB24, "RGB", "8", 1, 3},
+}
+
+// rawOf finds the format of a pixel format; 0 is UYVY.
+func rawOf(p pipeline.PixelFormat) (f rawFormat, ok bool) {
+	for _, f := range rawFormats {
+		if f.pixel == p || p == 0 {
+			return f, true
+		}
+	}
+	return rawFormat{}, false
+}
+
+// rawPixels lists the pixel formats for an error.
+func rawPixels() string {
+	var names []string
+	for _, f := range rawFormats {
+		names = append(names, f.pixel.String())
+	}
+	return strings.Join(names, ", ")
+}
+
+// rawSamplings lists the samplings for an error.
+func rawSamplings() string {
+	var names []string
+	for _, f := range rawFormats {
+		names = append(names, f.sampling+" of "+f.depth+" bits")
+	}
+	return strings.Join(names, ", ")
+}
+
+// line is the length of a line of so many pixels in bytes.
+func (f rawFormat) line(width int) int { return width / f.pixels * f.bytes }
+
+// cut cuts a line of the given bytes into the fewest packets of at most limit bytes, all multiples of a pixel group
+// and as equal as can be: only the last may be shorter.
+func (f rawFormat) cut(line, limit int) (packets, size int) {
+	groups, most := line/f.bytes, limit/f.bytes
+	packets = (groups + most - 1) / most
+	each := (groups + packets - 1) / packets
+	return (groups + each - 1) / each, each * f.bytes
+}
+
+// colorimetry and range as ST 2110-20:2017 §7 writes them.
+func colorParameters(c pipeline.Colorimetry) (colorimetry, rangeName string) {
+	switch c {
+	case pipeline.BT601Limited:
+		return "BT601", "NARROW"
+	case pipeline.BT601Full:
+		return "BT601", "FULL"
+	case pipeline.BT709Full:
+		return "BT709", "FULL"
+	}
+	return "BT709", "NARROW"
+}
