@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 
 	"tegracast/pipeline"
 )
@@ -64,25 +66,26 @@ func (p Payload) payloadType() uint8 {
 type Pacing uint8
 
 const (
-	PaceFrame Pacing = iota // in bursts of at most Config.Burst packets over nine tenths of the frame period
-	PaceBurst               // as fast as the socket takes them
+	PaceFrame  Pacing = iota // over nine tenths of the frame period, in bursts of at most 16 packets
+	PaceWide                 // the same in bursts of at most 8
+	PaceNarrow               // the same in bursts of at most 4
+	PaceBurst                // as fast as the socket takes them
 )
 
-func (p Pacing) String() string { return [...]string{"frame", "burst"}[p] }
+var pacings = [...]string{"frame", "wide", "narrow", "burst"}
+
+func (p Pacing) String() string { return pacings[p] }
 
 // MarshalText implements encoding.TextMarshaler.
 func (p Pacing) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (p *Pacing) UnmarshalText(b []byte) error {
-	switch string(b) {
-	case "frame":
-		*p = PaceFrame
-	case "burst":
-		*p = PaceBurst
-	default:
-		return fmt.Errorf("pacing %q: must be frame or burst", b)
+	i := slices.Index(pacings[:], string(b))
+	if i < 0 {
+		return fmt.Errorf("pacing %q: must be one of %s", b, strings.Join(pacings[:], ", "))
 	}
+	*p = Pacing(i)
 	return nil
 }
 
@@ -108,8 +111,8 @@ type Config struct {
 	TTL          int          // of multicast and unicast packets; 0: 1 for multicast, the system's for unicast
 	DSCP         int          // RFC 2474, 0 to 63
 	MTU          int          // of the path, IP packet in bytes; 0: 1500
-	Pacing       Pacing       // over the frame period, or none
-	Burst        int          // most packets sent to a destination without a pause; 0: 16
+	Pacing       Pacing       // over the frame period in trains of several lengths, or none
+	Burst        int          // most packets sent to a destination without a pause; 0: as Pacing says, without it 16
 	Checksum     bool         // an RTCP APP packet with each frame's CRC-32C (docs/rtp.md)
 	Quality      int          // of JPEG, 1 to 100; 0: 90
 	Encoder      JPEGEncoder  // nil: image/jpeg at Quality
@@ -134,6 +137,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Burst == 0 {
 		c.Burst = defaultBurst
+		switch c.Pacing {
+		case PaceWide:
+			c.Burst = 8
+		case PaceNarrow:
+			c.Burst = 4
+		}
 	}
 	if c.Quality == 0 {
 		c.Quality = defaultQuality
@@ -157,7 +166,7 @@ func (c Config) Validate() error {
 	case c.Payload > JPEG:
 		return bad("payload %d: must be raw or jpeg", uint8(c.Payload))
 	case c.Pacing > PaceBurst:
-		return bad("pacing %d: must be frame or burst", uint8(c.Pacing))
+		return bad("pacing %d: there is none", uint8(c.Pacing))
 	case c.TTL < 0 || c.TTL > 255:
 		return bad("ttl %d: must be from 0 to 255", c.TTL)
 	case c.DSCP < 0 || c.DSCP > 63:
@@ -250,7 +259,7 @@ func (c Config) CheckFormat(f pipeline.Format) error {
 			f.PacketPitch, f.HeaderGap)
 	case c.Payload == JPEG && (f.Width > maxJPEG || f.Height > maxJPEG):
 		return bad("RFC 2435 §3.1.5 allows at most %d pixels in width and height: halve the picture or send it raw", maxJPEG)
-	case c.Pacing == PaceFrame && f.Rate.Num == 0:
+	case c.Pacing != PaceBurst && f.Rate.Num == 0:
 		return bad("pacing over the frame period needs a frame rate: give the format one, or set pacing to burst")
 	}
 	return nil

@@ -21,10 +21,12 @@ type destination struct {
 	conn *net.UDPConn // RTCP, both ways
 	log  *slog.Logger
 
-	engine Engine    // the one that works
-	best   engine    // of engine
-	now    engine    // for this train
-	zero   *zeroCopy // nil when it never worked
+	engine Engine     // the one that works
+	best   engine     // of engine
+	now    engine     // for this train
+	zero   *zeroCopy  // nil when it never worked
+	clock  *departure // by which the kernel paces; nil: it does not
+	ahead  int        // bursts that the kernel may keep until their time
 
 	next    int        // packet of the train being sent
 	clogged bool       // for want of buffers below the socket

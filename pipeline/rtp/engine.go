@@ -46,9 +46,33 @@ func (d *destination) choose(want Engine, ready bool) {
 	d.log.Info("rtp: sends by "+d.engine.String(), "destination", d.name)
 }
 
+// leaveOnTime lets the kernel pace, when a probe by b shows that it does.
+func (d *destination) leaveOnTime(c Config, b []byte) {
+	if d.engine > Segments {
+		return
+	}
+	clock, err := findDeparture(d.addr, c, b)
+	if err == nil {
+		err = clock.set(d.fd)
+	}
+	if err != nil {
+		d.log.Debug("rtp: the kernel does not pace on this path, a timer does", "destination", d.name, "error", err)
+		return
+	}
+	room := 2 * c.Burst * c.MTU // that the kernel counts for a burst, with its overhead
+	if granted, err := setBuffer(d.fd, unix.SO_SNDBUF, maxAhead*room); err == nil {
+		d.buffer = granted
+	}
+	d.clock, d.ahead = &clock, min(maxAhead, d.buffer/room)
+	d.use(d.engine)
+	d.log.Info("rtp: the kernel paces, by "+clock.name, "destination", d.name, "bursts_ahead", d.ahead)
+}
+
 // use takes engine e, or the next one that the socket has.
 func (d *destination) use(e Engine) {
-	d.engine = e
+	if d.engine = e; e > Segments {
+		d.ahead = 0 // these do not say when
+	}
 	switch e {
 	case ZeroCopy:
 		z, err := newZeroCopy(d.fd)
@@ -58,8 +82,11 @@ func (d *destination) use(e Engine) {
 			return
 		}
 		d.best, d.zero = z, z
+		z.clock = d.clock
 	case Segments:
-		d.best = newSegments()
+		s := newSegments()
+		s.clock = d.clock
+		d.best = s
 	case Messages:
 		d.best = messages{}
 	default:
@@ -137,16 +164,18 @@ const (
 // All of its packets have one size but the last, which may be shorter.
 type segments struct {
 	msg     mmsghdr
-	vec     iovec    // of packet-ready memory
-	control [24]byte // cmsghdr and a uint16
+	vec     iovec // of packet-ready memory
+	control struct {
+		time, segment [24]byte // a cmsghdr each, and an int64 and a uint16
+	}
+	clock *departure // nil: packets leave at once
 }
 
 // newSegments fills in what is the same for all calls. The struct must stay on the heap, where it does not move.
 func newSegments() *segments {
 	s := &segments{}
-	ne.PutUint64(s.control[0:], uint64(unix.SizeofCmsghdr+2)) // length
-	ne.PutUint32(s.control[8:], unix.SOL_UDP)
-	ne.PutUint32(s.control[12:], unix.UDP_SEGMENT)
+	putControl(s.control.time[:], unix.SOL_SOCKET, unix.SCM_TXTIME, 8)
+	putControl(s.control.segment[:], unix.SOL_UDP, unix.UDP_SEGMENT, 2)
 	return s
 }
 
@@ -175,10 +204,15 @@ func (s *segments) prepare(t *Train, from, to int) (packets int) {
 		s.vec = iovec{vec.base, uint64((n-1)*size + last)}
 		s.msg.iov, s.msg.iovLen = uintptr(unsafe.Pointer(&s.vec)), 1
 	}
-	s.msg.control, s.msg.controlLen = 0, 0
+	s.msg.control, s.msg.controlLen = uintptr(unsafe.Pointer(&s.control.segment)), 0
 	if n > 1 {
-		ne.PutUint16(s.control[16:], uint16(size))
-		s.msg.control, s.msg.controlLen = uintptr(unsafe.Pointer(&s.control)), uint64(len(s.control))
+		ne.PutUint16(s.control.segment[16:], uint16(size))
+		s.msg.controlLen += uint64(len(s.control.segment))
+	}
+	if s.clock != nil {
+		ne.PutUint64(s.control.time[16:], uint64(s.clock.at(t.departure)))
+		s.msg.control = uintptr(unsafe.Pointer(&s.control.time))
+		s.msg.controlLen += uint64(len(s.control.time))
 	}
 	return n
 }
@@ -215,7 +249,8 @@ func probeSegments() (err error) {
 		return os.NewSyscallError("send", err)
 	}
 	b := make([]byte, 300)
-	for _, want := range []int{100, 100, 50} { // loopback delivers within the call
+	for _, want := range []int{100, 100, 50} { // the loopback delivers within the call, or soon
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fds[1]), Events: unix.POLLIN}}, 500)
 		if n, err := unix.Read(fds[1], b); err != nil || n != want {
 			return errors.Join(err, fmt.Errorf("a segment of %d bytes arrived with %d", want, n))
 		}

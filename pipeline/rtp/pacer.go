@@ -16,6 +16,9 @@ type pacer struct {
 	interval time.Duration // between bursts; 0: no pause
 }
 
+// maxAhead is how many bursts the kernel may keep: fq takes at most 100 of a socket.
+const maxAhead = 64
+
 const (
 	earlyEnough = 20 * time.Microsecond // to sleep for less costs more than it smooths
 	maxBehind   = 4                     // bursts; with 16 packets each they fit a receiver's default socket buffer
@@ -35,6 +38,17 @@ func (p *pacer) wait(k int) {
 	if p.schedule(k, now); p.due-now > earlyEnough {
 		sleepUntil(p.due)
 	}
+}
+
+// ahead returns when no more than most bursts are due before burst k, for a kernel that keeps them until then, and when
+// burst k is due. It sleeps for half of them at a time.
+func (p *pacer) ahead(k, most int) time.Duration {
+	now := monotonic()
+	p.schedule(k, now)
+	if early := time.Duration(most) * p.interval; p.due-now > early {
+		sleepUntil(p.due - early/2)
+	}
+	return p.due
 }
 
 // schedule sets when burst k is due, seen at now. The schedule runs at half the interval when it is behind, so of

@@ -62,6 +62,9 @@ func newSession(m Media, onFrame func([]byte, FrameInfo)) *session {
 
 // packet takes an RTP packet that came at now.
 func (s *session) packet(b []byte, now time.Time) {
+	if len(b) > 1 && b[1] >= 192 && b[1] <= 223 { // RTCP (RFC 5761 §4): a sender looks how this port is reached
+		return
+	}
 	n, err := s.header.Unmarshal(b)
 	if err != nil || s.header.Version != 2 {
 		s.stats.Malformed++

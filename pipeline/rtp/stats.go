@@ -11,6 +11,7 @@ type Stats struct {
 	Failed       uint64             `json:"failed"`  // could not be packetized
 	Packets      uint64             `json:"packets"` // to the destinations of now
 	Bytes        uint64             `json:"bytes"`   // UDP payload of these packets
+	Bucket       Occupancy          `json:"bucket"`  // of a receiver's buffer in packets, as reckoned here
 	Destinations []DestinationStats `json:"destinations"`
 }
 

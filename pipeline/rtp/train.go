@@ -36,6 +36,8 @@ type Train struct {
 	payload []byte // the memory that payloads point into, kept alive
 	info    trainInfo
 
+	departure time.Duration // of the packets that are sent now, by the monotonic clock
+
 	inFlight atomic.Int32 // calls of MSG_ZEROCOPY that the kernel has not done with; until then the frame must stay
 }
 

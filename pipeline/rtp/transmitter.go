@@ -28,6 +28,7 @@ type Transmitter struct {
 	dests    atomic.Pointer[[]*destination]
 	polls    []unix.PollFd
 	pacer    pacer
+	bucket   bucket
 	reported time.Time
 	hearing  sync.WaitGroup
 }
@@ -49,8 +50,9 @@ func newTransmitter(c Config, f pipeline.Format, s Start, t *Train) *Transmitter
 	if f.Rate.Num > 0 {
 		period := time.Duration(float64(time.Second) * float64(f.Rate.Den) / float64(f.Rate.Num))
 		x.patience = time.Duration((1 - reserve) * float64(period))
+		x.bucket.drain = drainFactor * float64(t.count) / period.Seconds()
 		x.bits = 8 * float64(t.bytes+t.count*wireOverhead) / period.Seconds()
-		if c.Pacing == PaceFrame {
+		if c.Pacing != PaceBurst {
 			x.span = time.Duration(paced * float64(period))
 			x.patience -= x.span
 			x.buffer = 8 * c.Burst * c.MTU
@@ -67,6 +69,9 @@ func (x *Transmitter) Add(dest string) error {
 		return err
 	}
 	x.warn(d)
+	if x.span > 0 {
+		d.leaveOnTime(x.config, x.control.report(time.Now(), 0, 0))
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	old := *x.dests.Load()
@@ -131,10 +136,21 @@ func (x *Transmitter) Send(t *Train) (failed bool) {
 	}
 	burst := x.config.Burst
 	x.pacer.begin(x.span, (t.count+burst-1)/burst)
+	most := maxAhead
+	for _, d := range dests {
+		most = min(most, d.ahead)
+	}
 	for k, from := 0, 0; from < t.count; k, from = k+1, from+burst {
-		x.pacer.wait(k)
+		to := min(from+burst, t.count)
+		if most > 0 {
+			t.departure = x.pacer.ahead(k, most)
+		} else {
+			x.pacer.wait(k)
+			t.departure = monotonic()
+		}
+		x.bucket.add(to-from, t.departure)
 		for _, d := range dests {
-			d.push(t, min(from+burst, t.count), burst)
+			d.push(t, to, burst)
 		}
 	}
 	x.finish(t, dests)

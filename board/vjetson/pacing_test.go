@@ -1,0 +1,58 @@
+package vjetson
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestKernelPacing streams through the queueing disciplines that keep packets until their time, which this host's own
+// kernel need not have, and through one that does not.
+func TestKernelPacing(t *testing.T) {
+	dir := t.TempDir()
+	inside, outside, config := filepath.Join(dir, "arm64"), filepath.Join(dir, "host"), filepath.Join(dir, "config.yaml")
+	build(t, "arm64", inside)
+	build(t, "", outside)
+	narrow := strings.NewReplacer("payload: raw,", "payload: raw, pacing: narrow,", "rate: 5", "rate: 4").Replace(serveConfig)
+	if err := os.WriteFile(config, []byte(narrow), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := StartTest(t, Config{Full: true, Network: true, Files: map[string]string{"/usr/bin/tegracast": inside, "/etc/tegracast.yaml": config}})
+	ctx := t.Context()
+	const etf = "prio && tc qdisc add dev eth0 parent 1:1 etf clockid CLOCK_TAI delta 10000000 && " +
+		"for port in 5004 5006; do tc filter add dev eth0 parent 1: protocol ip u32 match ip dport $port 0xffff flowid 1:1; done"
+	for _, tt := range []struct{ name, qdisc, says string }{
+		{"fq", "fq", "the kernel paces, by fq"},
+		{"etf", etf, "the kernel paces, by etf"}, // which drops packets without a time: RTCP must not get there
+		{"neither", "pfifo", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := m.Shell(ctx, "tc qdisc del dev eth0 root 2>/dev/null; tc qdisc add dev eth0 root handle 1: "+tt.qdisc); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.Shell(ctx, "rm -rf /run/sdp; mkdir /run/sdp; systemd-run -q --unit=serve tegracast serve --config /etc/tegracast.yaml --sdp-dir /run/sdp; "+
+				"for i in $(seq 200); do [ -s /run/sdp/raw.sdp ] && exit 0; sleep .05; done; exit 1"); err != nil {
+				t.Fatal(err)
+			}
+			sdp := filepath.Join(dir, "raw.sdp")
+			if err := m.CopyOut(ctx, "/run/sdp/raw.sdp", sdp); err != nil {
+				t.Fatal(err)
+			}
+			if tt.name == "etf" { // drops what an emulated processor is late with
+				if _, err := m.Shell(ctx, "sleep 2; tc -s qdisc show dev eth0 | grep -A1 etf | grep -q 'Sent .* [0-9][0-9][0-9]* pkt'"); err != nil {
+					t.Errorf("nothing left by etf: %v", err)
+				}
+			} else {
+				receive(t, m, outside, sdp)
+			}
+			log, err := m.Shell(ctx, "systemctl stop serve; journalctl -q -u serve -o cat; journalctl --rotate -q --vacuum-time=1s >/dev/null 2>&1; tc -s qdisc show dev eth0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if paces := strings.Count(log, "the kernel paces"); tt.says != "" && paces != 2 || tt.says == "" && paces != 0 || !strings.Contains(log, tt.says) {
+				t.Errorf("the log does not say %q of both destinations:\n%s", tt.says, log)
+			}
+		})
+	}
+}
