@@ -1,35 +1,159 @@
 package isp
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
+	"time"
 
 	"tegracast/pipeline"
 )
 
-// BenchmarkProcess makes full-size UYVY and half-size I420 of a 1080p frame. BenchmarkCopy copies the same number of
-// bytes, read and written, for a ratio.
-func BenchmarkProcess(b *testing.B) {
-	for _, workers := range []int{1, runtime.GOMAXPROCS(0)} {
-		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
-			s := newStage(b, Config{Gains: Gains{R: 1.5, B: 1.1}, Workers: workers})
-			in, outs := planned(b, s, testchart(b), full(pipeline.UYVY), half(pipeline.I420))
-			b.ReportAllocs()
-			b.ResetTimer()
-			for b.Loop() {
-				if err := s.Process(context.Background(), in, outs); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+// enlarged is the real capture, twice as wide and high if asked.
+func enlarged(b *testing.B, by int) *pipeline.Frame {
+	in := testchart(b)
+	if by == 1 {
+		return in
+	}
+	big := frame(format(b, pipeline.RGGB10, 3840, 2160))
+	for y := range 2160 {
+		line := in.Bytes[y%1080*3840:][:3840]
+		copy(big.Bytes[y*7680:], line)
+		copy(big.Bytes[y*7680+3840:], line)
+	}
+	return big
+}
+
+func measure(b *testing.B, s *Stage, in *pipeline.Frame, wishes ...wish) {
+	_, outs := planned(b, s, in, wishes...)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for b.Loop() {
+		if err := s.Process(context.Background(), in, outs); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
+// workerCounts are one core and all of them.
+func workerCounts() []int { return []int{1, runtime.GOMAXPROCS(0)} }
+
+func grey(t testing.TB, in pipeline.Format) pipeline.Format {
+	f := format(t, pipeline.Grey, in.Width, in.Height)
+	f.Color = pipeline.BT709Limited
+	return f
+}
+
+func quarter(t testing.TB, in pipeline.Format) pipeline.Format {
+	return format(t, pipeline.UYVY, in.Width/4, in.Height/4)
+}
+
+// BenchmarkProcess: every path at 1080p and 4K, with one core and all. BenchmarkCopy is for a ratio.
+func BenchmarkProcess(b *testing.B) {
+	plain := Config{Gains: Gains{R: 1.5, B: 1.1}}
+	with := func(set func(*Config)) Config { c := plain; set(&c); return c }
+	all := with(func(c *Config) {
+		c.Demosaic, c.Sharpen, c.Defects.Threshold, c.BlackLevel = Malvar, 0.5, 80, 4
+		c.Matrix = [9]float64{1.5, -0.3, -0.2, -0.2, 1.5, -0.3, 0, -0.5, 1.5}
+		c.Shading = &Shading{Columns: 2, Rows: 2, Gains: [4][]float64{{1, 1, 1, 1.1}, {1, 1, 1, 1.1}, {1, 1, 1, 1.1}, {1, 1, 1, 1.1}}}
+		c.Observe = func(*Statistics) {}
+	})
+	for _, p := range []struct {
+		name   string
+		config Config
+		wishes []wish
+	}{
+		{"uyvy+half-i420", plain, []wish{full(pipeline.UYVY), half(pipeline.I420)}},
+		{"uyvy", plain, []wish{full(pipeline.UYVY)}},
+		{"uyvp", plain, []wish{full(pipeline.UYVP)}},
+		{"rgb24", plain, []wish{full(pipeline.RGB24)}},
+		{"i420", plain, []wish{full(pipeline.I420)}},
+		{"nv12", plain, []wish{full(pipeline.NV12)}},
+		{"grey", plain, []wish{grey}},
+		{"quarter-uyvy", plain, []wish{quarter}},
+		{"malvar-uyvy", with(func(c *Config) { c.Demosaic = Malvar }), []wish{full(pipeline.UYVY)}},
+		{"malvar-matrix-uyvy", with(func(c *Config) { c.Demosaic, c.Matrix = Malvar, all.Matrix }), []wish{full(pipeline.UYVY)}},
+		{"statistics-uyvy", with(func(c *Config) { c.Observe = all.Observe }), []wish{full(pipeline.UYVY)}},
+		{"defects-uyvy", with(func(c *Config) { c.Defects = all.Defects }), []wish{full(pipeline.UYVY)}},
+		{"shading-uyvy", with(func(c *Config) { c.Shading = all.Shading }), []wish{full(pipeline.UYVY)}},
+		{"everything-uyvy", all, []wish{full(pipeline.UYVY)}},
+	} {
+		for _, by := range []int{1, 2} {
+			for _, workers := range workerCounts() {
+				b.Run(fmt.Sprintf("%s/%dp/workers=%d", p.name, 1080*by, workers), func(b *testing.B) {
+					c := p.config
+					c.Workers = workers
+					measure(b, newStage(b, c), enlarged(b, by), p.wishes...)
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkAgainstFFmpeg makes the same of the same frames as ffmpeg's bilinear conversion, on the same number of cores,
+// without white balance and tone curve, as ffmpeg. x-ffmpeg is how many times as fast the isp is. What ffmpeg takes to
+// begin, and to read the frames, is not counted.
+func BenchmarkAgainstFFmpeg(b *testing.B) {
+	in := testchart(b)
+	path := filepath.Join(b.TempDir(), "capture.raw")
+	if err := os.WriteFile(path, bytes.Repeat(wide(in.Bytes), 10), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	for _, p := range []struct {
+		name string
+		to   string
+		wish wish
+	}{
+		{"uyvy", "uyvy422", full(pipeline.UYVY)},
+		{"rgb24", "rgb24", full(pipeline.RGB24)},
+		{"i420", "yuv420p", full(pipeline.I420)},
+		{"nv12", "nv12", full(pipeline.NV12)},
+		{"grey", "gray", grey},
+	} {
+		for _, workers := range workerCounts() {
+			b.Run(fmt.Sprintf("%s/workers=%d", p.name, workers), func(b *testing.B) {
+				theirs := ffmpegTime(b, path, p.to, workers) - ffmpegTime(b, path, "", workers)
+				measure(b, newStage(b, Config{Gamma: 1, Workers: workers}), in, p.wish)
+				b.ReportMetric(float64(theirs)*float64(b.N)/float64(b.Elapsed()), "x-ffmpeg")
+				b.ReportMetric(float64(theirs), "ffmpeg-ns/op")
+			})
+		}
+	}
+}
+
+// ffmpegTime is the time for one more frame, the least of three; to nothing it only reads them.
+func ffmpegTime(b *testing.B, path, to string, threads int) time.Duration {
+	run := func(loops int) time.Duration {
+		n := strconv.Itoa(threads)
+		args := []string{
+			"-v", "error", "-filter_threads", n, "-stream_loop", strconv.Itoa(loops - 1),
+			"-f", "rawvideo", "-pixel_format", "bayer_rggb16le", "-video_size", "1920x1080", "-i", path,
+		}
+		if to != "" {
+			args = append(args, "-vf", "scale=threads="+n+",format="+to)
+		}
+		begin := time.Now()
+		if out, err := exec.Command("ffmpeg", append(args, "-threads", n, "-f", "null", "-")...).CombinedOutput(); err != nil {
+			b.Fatalf("ffmpeg: %v: %s", err, out)
+		}
+		return time.Since(begin)
+	}
+	best := time.Duration(1 << 62)
+	for range 3 {
+		best = min(best, (run(5)-run(1))/40)
+	}
+	return best
+}
+
+// BenchmarkCopy copies what a full-size UYVY path reads and writes, 4,147,200 bytes.
 func BenchmarkCopy(b *testing.B) {
-	// A copy reads as much as it writes; the stage reads 4,147,200 bytes and writes 4,147,200 + 777,600.
-	src, dst := make([]byte, 1920*1080*2+960*540*3/2), make([]byte, 1920*1080*2+960*540*3/2)
+	src, dst := make([]byte, 1920*1080*2), make([]byte, 1920*1080*2)
 	for i := range src { // else all its pages are the one zero page
 		src[i] = byte(i)
 	}

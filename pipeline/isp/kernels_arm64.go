@@ -1,0 +1,114 @@
+package isp
+
+// The vector twins of kernels.go for NEON, which every arm64 has, in kernels_arm64.s. A count n is of pixels and a
+// multiple of 16; pointers are to pixel 0.
+
+//go:noescape
+func blackNEON(dst *uint16, src *byte, n int, a *blackArgs)
+
+//go:noescape
+func gainNEON(dst, src *uint16, n int, a *gainArgs)
+
+//go:noescape
+func suspectsNEON(dst, up, mid, down *uint16, n, step int, threshold uint16) uint16
+
+//go:noescape
+func bilinearNEON(own, green, other, up, mid, down *uint16, n, odd int)
+
+//go:noescape
+func malvarNEON(own, green, other *uint16, rows *[5]*uint16, n int, k *malvarArgs, odd int)
+
+//go:noescape
+func matrixNEON(red, green, blue *uint16, n int, m *[9]int16)
+
+//go:noescape
+func lumaNEON(dst, red, green, blue *uint16, n int, a *lumaArgs)
+
+//go:noescape
+func chroma422NEON(dst, red, green, blue *uint16, n int, a *chromaArgs)
+
+//go:noescape
+func chroma420NEON(dst, r0, g0, b0, r1, g1, b1 *uint16, n int, a *chromaArgs)
+
+//go:noescape
+func uyvyNEON(dst *byte, y, c *uint16, n int)
+
+//go:noescape
+func narrowNEON(dst *byte, src *uint16, n int)
+
+// malvarArgs are the weights of §6.2 for C, W+E, N+S, w+e, n+s and the diagonal sums: six for the first result, six for
+// the second, each for the even and the odd pixels.
+type malvarArgs [12][2]int16
+
+// newMalvarArgs: the first result is green at the own colour, and the own colour at green.
+func newMalvarArgs(odd int) malvarArgs {
+	own := [12]int16{8, 4, 4, -2, -2, 0, 12, 0, 0, -3, -3, 4}
+	green := [12]int16{10, 8, 0, -2, 1, -2, 10, 0, 8, 1, -2, -2}
+	var a malvarArgs
+	for i := range a {
+		a[i][odd], a[i][1-odd] = own[i], green[i]
+	}
+	return a
+}
+
+// whole is n rounded up to whole vectors, which lines have room for.
+func whole(n int) int { return (n + 15) &^ 15 }
+
+func blackRow(dst []uint16, src []byte, a *blackArgs) {
+	n := len(dst) &^ 15
+	if n > 0 {
+		blackNEON(&dst[0], &src[:2*n][0], n, a)
+	}
+	blackGo(dst[n:], src[2*n:], a)
+}
+
+func gainRow(dst, src []uint16, a *gainArgs) { gainNEON(&dst[0], &src[0], whole(len(dst)), a) }
+
+func suspectsRow(dst, up, mid, down line, n, step int, threshold uint16) uint16 {
+	v := n &^ 15 // a mark behind the last pixel would be a false one
+	any := suspectsNEON(&dst[margin], &up[margin], &mid[margin], &down[margin], v, step, threshold)
+	return any | suspectsGo(dst[v:], up[v:], mid[v:], down[v:], n-v, step, threshold)
+}
+
+func bilinearRow(d *mosaicLine, up, mid, down line, n int) {
+	bilinearNEON(&d.own[margin], &d.green[margin], &d.other[margin], &up[margin], &mid[margin], &down[margin], whole(n), d.odd)
+}
+
+func malvarRow(d *mosaicLine, rows *[5]line, n int) {
+	var at [5]*uint16
+	for i, l := range rows {
+		at[i] = &l[margin]
+	}
+	k := newMalvarArgs(d.odd)
+	malvarNEON(&d.own[margin], &d.green[margin], &d.other[margin], &at, whole(n), &k, d.odd)
+}
+
+func matrixRow(r, g, b []uint16, m *[9]int16) { matrixNEON(&r[0], &g[0], &b[0], whole(len(r)), m) }
+
+func lumaRow(dst, r, g, b []uint16, a *lumaArgs) {
+	lumaNEON(&dst[0], &r[0], &g[0], &b[0], whole(len(dst)), a)
+}
+
+func chroma422Row(dst []uint16, p *rgb, n int, a *chromaArgs) {
+	chroma422NEON(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], whole(n), a)
+}
+
+func chroma420Row(dst []uint16, p, q *rgb, n int, a *chromaArgs) {
+	chroma420NEON(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], &q.r[margin], &q.g[margin], &q.b[margin], whole(n), a)
+}
+
+func uyvyRow(dst []byte, y, c []uint16) {
+	n := len(y) &^ 15
+	if n > 0 {
+		uyvyNEON(&dst[:2*n][0], &y[0], &c[:n][0], n)
+	}
+	uyvyGo(dst[2*n:], y[n:], c[n:])
+}
+
+func narrowRow(dst []byte, src []uint16) {
+	n := len(dst) &^ 15
+	if n > 0 {
+		narrowNEON(&dst[0], &src[:n][0], n)
+	}
+	narrowGo(dst[n:], src[n:])
+}
