@@ -57,8 +57,7 @@ type scratch struct {
 	even    ring // lens shading evened out
 	samples ring // linear samples
 	size    [sizes]picture
-	luma    line
-	chroma  line
+	output  [3]line // luma and chroma, or R', G' and B', as they are written
 }
 
 // ringLines is more than any step looks back and ahead while a quarter-size picture is sharpened: 12 lines.
@@ -123,7 +122,9 @@ func (w *worker) resize(p *plan) {
 			w.size[i].resize(width>>i, p)
 		}
 	}
-	w.luma, w.chroma = newLine(width), newLine(width)
+	for i := range w.output {
+		w.output[i] = newLine(width)
+	}
 }
 
 func (w *worker) work(p *pass) {

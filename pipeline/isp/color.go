@@ -6,8 +6,7 @@ import "tegracast/pipeline"
 type conversion struct {
 	luma   lumaArgs
 	chroma chromaArgs
-	scale  uint32 // of RGB24, in 1/2^19
-	floor  uint32
+	rgb    lumaArgs // of one colour of RGB24, as if it were luma
 }
 
 // newConversion returns the coefficients; those of luma add up to white exactly, those of chroma to 0.
@@ -33,10 +32,10 @@ func newConversion(color pipeline.Colorimetry, bits int) conversion {
 	c.luma.shift, c.chroma.shift = 19-more, 21-more
 	c.luma.offset = 1 << (c.luma.shift - 1)
 	c.chroma.offset = 128<<21 + 1<<(c.chroma.shift-1)
-	c.scale, c.floor = 28142, 16<<19+1<<18
+	c.rgb = lumaArgs{c: [4]int16{28142}, offset: 16<<19 + 1<<18, shift: 19}
 	if full {
 		c.chroma.offset-- // a half is rounded down, or blue would be 255.5 and become 256
-		c.scale, c.floor = 1<<15, 1<<18
+		c.rgb = lumaArgs{c: [4]int16{1 << 14}, offset: 1 << 17, shift: 18}
 	} else {
 		c.luma.offset += 16 << 19
 	}

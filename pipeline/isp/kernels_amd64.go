@@ -40,6 +40,9 @@ func uyvyAVX2(dst *byte, y, c *uint16, n int)
 //go:noescape
 func narrowAVX2(dst *byte, src *uint16, n int)
 
+//go:noescape
+func rgb24AVX2(dst *byte, red, green, blue *uint16, n int)
+
 // malvarArgs are the weights of §6.2: four pairs for the first result, four for the second, each for the even and the
 // odd pixels.
 type malvarArgs [8][2][2]int16
@@ -155,4 +158,13 @@ func narrowRow(dst []byte, src []uint16) {
 		narrowAVX2(&dst[0], &src[:n][0], n)
 	}
 	narrowGo(dst[n:], src[n:])
+}
+
+func rgb24Row(dst []byte, r, g, b []uint16) {
+	n := 0
+	if cpu.X86.HasAVX2 && len(r) >= 16 {
+		n = len(r) &^ 15
+		rgb24AVX2(&dst[:3*n][0], &r[0], &g[:n][0], &b[:n][0], n)
+	}
+	rgb24Go(dst[3*n:], r[n:], g[n:], b[n:])
 }

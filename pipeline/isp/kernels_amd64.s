@@ -483,3 +483,75 @@ loop:
 	JG        loop
 	VZEROUPPER
 	RET
+
+// Which byte of R, G, B goes to which of the three times sixteen of R' G' B'.
+DATA interleave<>+0(SB)/8, $0x8002808001808000
+DATA interleave<>+8(SB)/8, $0x0580800480800380
+DATA interleave<>+16(SB)/8, $0x0280800180800080
+DATA interleave<>+24(SB)/8, $0x8080048080038080
+DATA interleave<>+32(SB)/8, $0x8080018080008080
+DATA interleave<>+40(SB)/8, $0x8004808003808002
+DATA interleave<>+48(SB)/8, $0x8080078080068080
+DATA interleave<>+56(SB)/8, $0x800a808009808008
+DATA interleave<>+64(SB)/8, $0x8007808006808005
+DATA interleave<>+72(SB)/8, $0x0a80800980800880
+DATA interleave<>+80(SB)/8, $0x0780800680800580
+DATA interleave<>+88(SB)/8, $0x8080098080088080
+DATA interleave<>+96(SB)/8, $0x0d80800c80800b80
+DATA interleave<>+104(SB)/8, $0x80800f80800e8080
+DATA interleave<>+112(SB)/8, $0x80800c80800b8080
+DATA interleave<>+120(SB)/8, $0x800f80800e80800d
+DATA interleave<>+128(SB)/8, $0x800c80800b80800a
+DATA interleave<>+136(SB)/8, $0x0f80800e80800d80
+GLOBL interleave<>(SB), RODATA|NOPTR, $144
+
+// func rgb24AVX2(dst *byte, red, green, blue *uint16, n int)
+TEXT ·rgb24AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), DI
+	MOVQ red+8(FP), R8
+	MOVQ green+16(FP), R9
+	MOVQ blue+24(FP), R10
+	MOVQ n+32(FP), CX
+	LEAQ interleave<>(SB), BX
+	XORQ DX, DX
+	VMOVDQU 0(BX), X7
+	VMOVDQU 16(BX), X8
+	VMOVDQU 32(BX), X9
+	VMOVDQU 48(BX), X10
+	VMOVDQU 64(BX), X11
+	VMOVDQU 80(BX), X12
+	VMOVDQU 96(BX), X13
+	VMOVDQU 112(BX), X14
+	VMOVDQU 128(BX), X15
+
+loop:
+	VMOVDQU   (R8)(DX*1), X0
+	VPACKUSWB 16(R8)(DX*1), X0, X0
+	VMOVDQU   (R9)(DX*1), X1
+	VPACKUSWB 16(R9)(DX*1), X1, X1
+	VMOVDQU   (R10)(DX*1), X2
+	VPACKUSWB 16(R10)(DX*1), X2, X2
+	VPSHUFB X7, X0, X3
+	VPSHUFB X8, X1, X4
+	VPSHUFB X9, X2, X5
+	VPOR X4, X3, X3
+	VPOR X5, X3, X3
+	VMOVDQU X3, 0(DI)
+	VPSHUFB X10, X0, X3
+	VPSHUFB X11, X1, X4
+	VPSHUFB X12, X2, X5
+	VPOR X4, X3, X3
+	VPOR X5, X3, X3
+	VMOVDQU X3, 16(DI)
+	VPSHUFB X13, X0, X3
+	VPSHUFB X14, X1, X4
+	VPSHUFB X15, X2, X5
+	VPOR X4, X3, X3
+	VPOR X5, X3, X3
+	VMOVDQU X3, 32(DI)
+	ADDQ      $32, DX
+	ADDQ      $48, DI
+	SUBQ      $16, CX
+	JG        loop
+	VZEROUPPER
+	RET

@@ -36,6 +36,9 @@ func uyvyNEON(dst *byte, y, c *uint16, n int)
 //go:noescape
 func narrowNEON(dst *byte, src *uint16, n int)
 
+//go:noescape
+func rgb24NEON(dst *byte, red, green, blue *uint16, n int)
+
 // malvarArgs are the weights of §6.2 for C, W+E, N+S, w+e, n+s and the diagonal sums: six for the first result, six for
 // the second, each for the even and the odd pixels.
 type malvarArgs [12][2]int16
@@ -111,4 +114,13 @@ func narrowRow(dst []byte, src []uint16) {
 		narrowNEON(&dst[0], &src[:n][0], n)
 	}
 	narrowGo(dst[n:], src[n:])
+}
+
+func rgb24Row(dst []byte, r, g, b []uint16) {
+	n := 0
+	if len(r) >= 16 {
+		n = len(r) &^ 15
+		rgb24NEON(&dst[:3*n][0], &r[0], &g[:n][0], &b[:n][0], n)
+	}
+	rgb24Go(dst[3*n:], r[n:], g[n:], b[n:])
 }

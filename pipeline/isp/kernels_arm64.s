@@ -481,3 +481,23 @@ loop:
 	SUBS $16, R2
 	BGT  loop
 	RET
+
+// func rgb24NEON(dst *byte, red, green, blue *uint16, n int)
+TEXT ·rgb24NEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R0
+	MOVD red+8(FP), R1
+	MOVD green+16(FP), R2
+	MOVD blue+24(FP), R3
+	MOVD n+32(FP), R4
+
+loop:
+	WORD $0xacc11023 // ldp q3, q4, [x1], #32
+	WORD $0xacc11845 // ldp q5, q6, [x2], #32
+	WORD $0xacc14067 // ldp q7, q16, [x3], #32
+	WORD $0x4e041860 // uzp1 v0.16b, v3.16b, v4.16b
+	WORD $0x4e0618a1 // uzp1 v1.16b, v5.16b, v6.16b
+	WORD $0x4e1018e2 // uzp1 v2.16b, v7.16b, v16.16b
+	WORD $0x4c9f4000 // st3 {v0.16b, v1.16b, v2.16b}, [x0], #48
+	SUBS $16, R4
+	BGT  loop
+	RET

@@ -25,3 +25,5 @@ func chroma422Row(dst []uint16, p *rgb, n int, a *chromaArgs) { chroma422Go(dst,
 func chroma420Row(dst []uint16, p, q *rgb, n int, a *chromaArgs) { chroma420Go(dst, p, q, n, a) }
 
 func narrowRow(dst []byte, src []uint16) { narrowGo(dst, src) }
+
+func rgb24Row(dst []byte, r, g, b []uint16) { rgb24Go(dst, r, g, b) }

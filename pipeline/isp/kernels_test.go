@@ -115,6 +115,12 @@ func twinOutputs(t *testing.T, rnd *rand.Rand, n int, sample func(int) line, ton
 	if !slices.Equal(d, e) {
 		t.Fatalf("uyvy of %d pixels: %v, in plain Go %v", n, d, e)
 	}
+	d, e = guarded(t, 3*n), guarded(t, 3*n)
+	rgb24Row(d, l, c, l)
+	rgb24Go(e, l, c, l)
+	if !slices.Equal(d, e) {
+		t.Fatalf("rgb24 of %d pixels: %v, in plain Go %v", n, d, e)
+	}
 	d, e = guarded(t, n), guarded(t, n)
 	narrowRow(d, l)
 	narrowGo(e, l)

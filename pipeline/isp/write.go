@@ -28,11 +28,17 @@ func (w *worker) write(size, y int) {
 func (w *worker) writePacked(o *output, dst []byte, y int) {
 	n := o.format.Width
 	p := w.sharpLine(o.size, y)
-	if o.format.Pixel != pipeline.RGB24 {
-		lumaRow(w.luma.at(0, n), p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), &o.convert.luma)
-	}
-	if o.format.Pixel == pipeline.UYVY || o.format.Pixel == pipeline.UYVP {
-		chroma422Row(w.chroma.at(0, n), p, n, &o.convert.chroma)
+	switch o.format.Pixel {
+	case pipeline.RGB24:
+		for i, c := range []line{p.r, p.g, p.b} {
+			from, to := c.at(0, n), w.output[i].at(0, n)
+			lumaRow(to, from, from, from, &o.convert.rgb)
+		}
+	case pipeline.UYVY, pipeline.UYVP:
+		chroma422Row(w.output[1].at(0, n), p, n, &o.convert.chroma)
+		fallthrough
+	default:
+		lumaRow(w.output[0].at(0, n), p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), &o.convert.luma)
 	}
 	length := o.format.Pixel.LineBytes(n)
 	pieces := length / o.payload
@@ -46,13 +52,13 @@ func (w *worker) writePacked(o *output, dst []byte, y int) {
 		x := i * pixels
 		switch o.format.Pixel {
 		case pipeline.UYVY:
-			uyvyRow(to, w.luma.at(x, pixels), w.chroma.at(x, pixels))
+			uyvyRow(to, w.output[0].at(x, pixels), w.output[1].at(x, pixels))
 		case pipeline.UYVP:
-			uyvp(to, w.luma.at(x, pixels), w.chroma.at(x, pixels))
+			uyvp(to, w.output[0].at(x, pixels), w.output[1].at(x, pixels))
 		case pipeline.RGB24:
-			rgb24(to, p.r.at(x, pixels), p.g.at(x, pixels), p.b.at(x, pixels), &o.convert)
+			rgb24Row(to, w.output[0].at(x, pixels), w.output[1].at(x, pixels), w.output[2].at(x, pixels))
 		case pipeline.Grey:
-			narrowRow(to, w.luma.at(x, pixels))
+			narrowRow(to, w.output[0].at(x, pixels))
 		}
 	}
 }
@@ -63,11 +69,11 @@ func (w *worker) write420(o *output, dst []byte, y int) {
 	n, stride := f.Width, f.Stride
 	pair := [2]*rgb{w.sharpLine(o.size, y), w.sharpLine(o.size, y+1)}
 	for i, p := range pair {
-		lumaRow(w.luma.at(0, n), p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), &o.convert.luma)
-		narrowRow(dst[(y+i)*stride:][:n], w.luma.at(0, n))
+		lumaRow(w.output[0].at(0, n), p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), &o.convert.luma)
+		narrowRow(dst[(y+i)*stride:][:n], w.output[0].at(0, n))
 	}
-	chroma420Row(w.chroma.at(0, n), pair[0], pair[1], n, &o.convert.chroma)
-	c, planes := w.chroma.at(0, n), dst[stride*f.Height:]
+	chroma420Row(w.output[1].at(0, n), pair[0], pair[1], n, &o.convert.chroma)
+	c, planes := w.output[1].at(0, n), dst[stride*f.Height:]
 	if f.Pixel == pipeline.NV12 {
 		narrowRow(planes[y/2*stride:][:n], c)
 		return
@@ -98,14 +104,12 @@ func uyvp(dst []byte, y, c []uint16) {
 	}
 }
 
-// rgb24 writes R' G' B'.
-func rgb24(dst []byte, r, g, b []uint16, c *conversion) {
+// rgb24Go writes the lower bytes of R' G' B' in turn.
+func rgb24Go(dst []byte, r, g, b []uint16) {
 	g, b = g[:len(r)], b[:len(r)]
 	for i, v := range r {
 		d := (*[3]byte)(dst[3*i:])
-		d[0] = byte((uint32(v)*c.scale + c.floor) >> 19)
-		d[1] = byte((uint32(g[i])*c.scale + c.floor) >> 19)
-		d[2] = byte((uint32(b[i])*c.scale + c.floor) >> 19)
+		d[0], d[1], d[2] = byte(v), byte(g[i]), byte(b[i])
 	}
 }
 
