@@ -33,7 +33,7 @@ const (
 // samples, the others at equal distances in between; gains are interpolated bilinearly.
 type Shading struct {
 	Columns, Rows int          // 2 to 64 each
-	Gains         [4][]float64 // by channel, line by line from the top, Columns x Rows each; above 0, below 16, in steps of 1/4096
+	Gains         [4][]float64 // by channel, line by line from the top, Columns x Rows each; above 0, below 8, in steps of 1/4096
 }
 
 // Defects are sensor pixels to be replaced by a mean of neighbours of their colour.
@@ -65,6 +65,7 @@ type Config struct {
 const (
 	maxWorkers = 256
 	maxGrid    = 64
+	maxShading = 8
 	maxKnots   = 4096
 )
 
@@ -143,8 +144,8 @@ func (s *Shading) validate(bad func(string, ...any) error) error {
 			return bad("shading gains of channel %d: %d, must be %d", i, len(gains), s.Columns*s.Rows)
 		}
 		for j, g := range gains {
-			if !(g >= 1.0/gainOne && g <= maxGain-1.0/gainOne) {
-				return bad("shading gain %d of channel %d is %v: must be from 1/%d to below %d", j, i, g, gainOne, maxGain)
+			if !(g >= 1.0/gainOne && g <= maxShading-1.0/gainOne) {
+				return bad("shading gain %d of channel %d is %v: must be from 1/%d to below %d", j, i, g, gainOne, maxShading)
 			}
 		}
 	}

@@ -43,6 +43,9 @@ func narrowAVX2(dst *byte, src *uint16, n int)
 //go:noescape
 func rgb24AVX2(dst *byte, red, green, blue *uint16, n int)
 
+//go:noescape
+func shadeAVX2(dst, src, upper, lower *uint16, n int, weight *[2]int16)
+
 // malvarArgs are the weights of §6.2: four pairs for the first result, four for the second, each for the even and the
 // odd pixels.
 type malvarArgs [8][2][2]int16
@@ -167,4 +170,12 @@ func rgb24Row(dst []byte, r, g, b []uint16) {
 		rgb24AVX2(&dst[:3*n][0], &r[0], &g[:n][0], &b[:n][0], n)
 	}
 	rgb24Go(dst[3*n:], r[n:], g[n:], b[n:])
+}
+
+func shadeRow(dst, src, upper, lower []uint16, weight *[2]int16) {
+	if cpu.X86.HasAVX2 {
+		shadeAVX2(&dst[0], &src[0], &upper[0], &lower[0], whole(len(dst)), weight)
+		return
+	}
+	shadeGo(dst, src, upper, lower, weight)
 }

@@ -555,3 +555,47 @@ loop:
 	JG        loop
 	VZEROUPPER
 	RET
+
+// func shadeAVX2(dst, src, upper, lower *uint16, n int, weight *[2]int16)
+TEXT ·shadeAVX2(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), DI
+	MOVQ         src+8(FP), SI
+	MOVQ         upper+16(FP), R8
+	MOVQ         lower+24(FP), R9
+	MOVQ         n+32(FP), CX
+	MOVQ         weight+40(FP), AX
+	VPBROADCASTD (AX), Y8
+	VMOVDQU      ones<>(SB), Y9
+	VPSRLD       $16, Y9, Y9
+	VPSLLD       $7, Y9, Y10         // 128
+	VPSLLD       $11, Y9, Y11        // 2048
+	XORQ         DX, DX
+
+loop:
+	VMOVDQU    (R8)(DX*1), Y0
+	VMOVDQU    (R9)(DX*1), Y1
+	VPUNPCKLWD Y1, Y0, Y2
+	VPUNPCKHWD Y1, Y0, Y3
+	VPMADDWD   Y8, Y2, Y2
+	VPMADDWD   Y8, Y3, Y3
+	VPADDD     Y10, Y2, Y2
+	VPADDD     Y10, Y3, Y3
+	VPSRLD     $8, Y2, Y2
+	VPSRLD     $8, Y3, Y3
+	VPACKUSDW  Y3, Y2, Y2           // gains
+	VMOVDQU    (SI)(DX*1), Y0
+	VPMULLW    Y2, Y0, Y1
+	VPMULHUW   Y2, Y0, Y3
+	VPUNPCKLWD Y3, Y1, Y0
+	VPUNPCKHWD Y3, Y1, Y1
+	VPADDD     Y11, Y0, Y0
+	VPADDD     Y11, Y1, Y1
+	VPSRLD     $12, Y0, Y0
+	VPSRLD     $12, Y1, Y1
+	VPACKUSDW  Y1, Y0, Y0
+	VMOVDQU    Y0, (DI)(DX*1)
+	ADDQ       $32, DX
+	SUBQ       $16, CX
+	JG         loop
+	VZEROUPPER
+	RET

@@ -39,6 +39,9 @@ func narrowNEON(dst *byte, src *uint16, n int)
 //go:noescape
 func rgb24NEON(dst *byte, red, green, blue *uint16, n int)
 
+//go:noescape
+func shadeNEON(dst, src, upper, lower *uint16, n int, weight *[2]int16)
+
 // malvarArgs are the weights of §6.2 for C, W+E, N+S, w+e, n+s and the diagonal sums: six for the first result, six for
 // the second, each for the even and the odd pixels.
 type malvarArgs [12][2]int16
@@ -123,4 +126,8 @@ func rgb24Row(dst []byte, r, g, b []uint16) {
 		rgb24NEON(&dst[:3*n][0], &r[0], &g[:n][0], &b[:n][0], n)
 	}
 	rgb24Go(dst[3*n:], r[n:], g[n:], b[n:])
+}
+
+func shadeRow(dst, src, upper, lower []uint16, weight *[2]int16) {
+	shadeNEON(&dst[0], &src[0], &upper[0], &lower[0], whole(len(dst)), weight)
 }

@@ -501,3 +501,32 @@ loop:
 	SUBS $16, R4
 	BGT  loop
 	RET
+
+// func shadeNEON(dst, src, upper, lower *uint16, n int, weight *[2]int16)
+TEXT ·shadeNEON(SB), NOSPLIT, $0-48
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD upper+16(FP), R2
+	MOVD lower+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD weight+40(FP), R5
+	WORD $0xbd4000af // ldr s15, [x5]
+
+loop:
+	WORD $0x3cc10440 // ldr q0, [x2], #16
+	WORD $0x3cc10461 // ldr q1, [x3], #16
+	WORD $0x2f4fa002 // umull v2.4s, v0.4h, v15.h[0]
+	WORD $0x6f4fa003 // umull2 v3.4s, v0.8h, v15.h[0]
+	WORD $0x2f5f2022 // umlal v2.4s, v1.4h, v15.h[1]
+	WORD $0x6f5f2023 // umlal2 v3.4s, v1.8h, v15.h[1]
+	WORD $0x0f188c42 // rshrn v2.4h, v2.4s, #8
+	WORD $0x4f188c62 // rshrn2 v2.8h, v3.4s, #8
+	WORD $0x3cc10420 // ldr q0, [x1], #16
+	WORD $0x2e62c001 // umull v1.4s, v0.4h, v2.4h
+	WORD $0x6e62c003 // umull2 v3.4s, v0.8h, v2.8h
+	WORD $0x2f149c21 // uqrshrn v1.4h, v1.4s, #12
+	WORD $0x6f149c61 // uqrshrn2 v1.8h, v3.4s, #12
+	WORD $0x3c810401 // str q1, [x0], #16
+	SUBS $8, R4
+	BGT  loop
+	RET

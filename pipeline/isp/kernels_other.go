@@ -27,3 +27,7 @@ func chroma420Row(dst []uint16, p, q *rgb, n int, a *chromaArgs) { chroma420Go(d
 func narrowRow(dst []byte, src []uint16) { narrowGo(dst, src) }
 
 func rgb24Row(dst []byte, r, g, b []uint16) { rgb24Go(dst, r, g, b) }
+
+func shadeRow(dst, src, upper, lower []uint16, weight *[2]int16) {
+	shadeGo(dst, src, upper, lower, weight)
+}

@@ -54,6 +54,12 @@ func TestKernelTwins(t *testing.T) {
 		gainGo(b, full.at(0, n), &gains)
 		same("gain", a, b)
 
+		weight := int16(rnd.IntN(257))
+		upper, lower := sample(32767), sample(32767)
+		shadeRow(a, full.at(0, n), upper.at(0, n), lower.at(0, n), &[2]int16{256 - weight, weight})
+		shadeGo(b, full.at(0, n), upper.at(0, n), lower.at(0, n), &[2]int16{256 - weight, weight})
+		same("shade", a, b)
+
 		up, down, step, threshold := sample(65535), sample(65535), 1+rnd.IntN(2), uint16(rnd.IntN(2)*rnd.IntN(65536))
 		la, lb := newLine(n), newLine(n)
 		anyA := suspectsRow(la, up, full, down, n, step, threshold) != 0

@@ -80,7 +80,7 @@ func (w *worker) evenLine(y int) line {
 	y = reflect(y, p.in.Height)
 	l, ok := w.even.get(y)
 	if !ok {
-		p.shading.apply(l.at(0, p.in.Width), w.dynamicLine(y).at(0, p.in.Width), y, p.levels.channels(y))
+		p.shading.apply(l.at(0, p.in.Width), w.dynamicLine(y).at(0, p.in.Width), y)
 		l.mirror(p.in.Width)
 	}
 	return l

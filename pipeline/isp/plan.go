@@ -56,7 +56,7 @@ func newPlan(c Config, in pipeline.Format, want []pipeline.Format) (*plan, error
 	}
 	p.defects = newDefects(c.Defects.Pixels, in.Width, in.Height, p.step)
 	p.hot = uint16(min(c.Defects.Threshold<<p.levels.shift, 1<<16-1))
-	p.shading = newShading(c.Shading, in.Width, in.Height)
+	p.shading = newShading(c.Shading, &p.levels, in.Width, in.Height)
 	return p, nil
 }
 

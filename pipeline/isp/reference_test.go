@@ -178,8 +178,8 @@ func (r *reference) even(x, y int) int {
 			return int(math.Floor(s.Gains[r.channel(x, y)][j*s.Columns+i]*4096 + 0.5))
 		}
 		u, v := x*(s.Columns-1)*256/(r.w-1), y*(s.Rows-1)*256/(r.h-1)
-		down := func(i int) int { return (node(i, v/256)*(256-v%256) + node(i, v/256+1)*(v%256) + 128) / 256 }
-		g := (down(u/256)*(256-u%256) + down(u/256+1)*(u%256) + 128) / 256
+		across := func(j int) int { return (node(u/256, j)*(256-u%256) + node(u/256+1, j)*(u%256) + 128) / 256 }
+		g := (across(v/256)*(256-v%256) + across(v/256+1)*(v%256) + 128) / 256
 		return min((r.dynamic(x, y)*g+2048)/4096, 65535)
 	})
 }

@@ -43,7 +43,7 @@ func TestConfigRefused(t *testing.T) {
 		"defect threshold -1":                          {Defects: Defects{Threshold: -1}},
 		"shading grid of 1x2":                          {Shading: grid(func(s *Shading) { s.Columns = 1 })},
 		"shading gains of channel 3: 3, must be 4":     {Shading: grid(func(s *Shading) { s.Gains[3] = s.Gains[3][:3] })},
-		"shading gain 2 of channel 1 is 16":            {Shading: grid(func(s *Shading) { s.Gains[1][2] = 16 })},
+		"shading gain 2 of channel 1 is 8":             {Shading: grid(func(s *Shading) { s.Gains[1][2] = 8 })},
 		"shading gain 0 of channel 0 is NaN":           {Shading: grid(func(s *Shading) { s.Gains[0][0] = nan })},
 	} {
 		if _, err := New(c); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {

@@ -1,59 +1,56 @@
 package isp
 
-// A shading is the lens shading of a frame size; docs/isp.md §4.
+// A shading is the lens shading of a frame size; docs/isp.md §4. The grid's lines are interpolated to all pixels once,
+// as the lines of the frame have their channels; what is left for every line of the frame is between two of those.
 type shading struct {
-	columns int
-	rows    int
-	gains   [4][]uint16 // in 1/4096
-	atX     []uint16    // of pixel x: node, in units of 1/256
-	atY     []uint16    // of line y
+	lines [2][]line // by the frame's line, modulo 2, and the grid's; in 1/4096
+	atY   []uint16  // of line y of the frame: line of the grid, in units of 1/256
 }
 
-func newShading(s *Shading, width, height int) *shading {
+func newShading(s *Shading, l *levels, width, height int) *shading {
 	if s == nil {
 		return nil
 	}
-	t := &shading{columns: s.Columns, rows: s.Rows}
-	for c, gains := range s.Gains {
-		for _, g := range gains {
-			t.gains[c] = append(t.gains[c], uint16(fixed(g)))
+	t := &shading{atY: positions(height, s.Rows)}
+	at := positions(width, s.Columns)
+	for parity := range t.lines {
+		channels := l.channels(parity)
+		for j := range s.Rows {
+			gains := newLine(width)
+			for x := range width {
+				nodes := s.Gains[channels[x&1]][j*s.Columns:][:s.Columns]
+				i, f := int(at[x]>>8), int(at[x]&255)
+				gains[margin+x] = uint16((fixed(nodes[i])*(256-f) + fixed(nodes[min(i+1, s.Columns-1)])*f + 128) >> 8)
+			}
+			t.lines[parity] = append(t.lines[parity], gains)
 		}
 	}
-	positions := func(n, nodes int) []uint16 {
-		p := make([]uint16, n)
-		for i := range p {
-			p[i] = uint16(i * (nodes - 1) * 256 / (n - 1))
-		}
-		return p
-	}
-	t.atX, t.atY = positions(width, s.Columns), positions(height, s.Rows)
 	return t
 }
 
-// nodes interpolates the grid of a channel for line y. One more node stands behind the last, for weight 0.
-func (s *shading) nodes(dst *[maxGrid + 1]uint32, channel, y int) {
-	j, f := int(s.atY[y]>>8), uint32(s.atY[y]&255)
-	upper := s.gains[channel][j*s.columns:][:s.columns]
-	lower := upper
-	if f > 0 {
-		lower = s.gains[channel][(j+1)*s.columns:][:s.columns]
+// positions of n samples among nodes, in units of 1/256.
+func positions(n, nodes int) []uint16 {
+	p := make([]uint16, n)
+	for i := range p {
+		p[i] = uint16(i * (nodes - 1) * 256 / (n - 1))
 	}
-	for i := range upper {
-		dst[i] = (uint32(upper[i])*(256-f) + uint32(lower[i])*f + 128) >> 8
-	}
-	dst[s.columns] = 0
+	return p
 }
 
 // apply multiplies the samples of line y.
-func (s *shading) apply(dst, src []uint16, y int, channels [2]int) {
-	var nodes [2][maxGrid + 1]uint32
-	s.nodes(&nodes[0], channels[0], y)
-	s.nodes(&nodes[1], channels[1], y)
-	at, src := s.atX[:len(dst)], src[:len(dst)]
+func (s *shading) apply(dst, src []uint16, y int) {
+	j, h := int(s.atY[y]>>8), int16(s.atY[y]&255)
+	lines := s.lines[y&1]
+	upper, lower := lines[j], lines[min(j+1, len(lines)-1)]
+	shadeRow(dst, src, upper.at(0, len(dst)), lower.at(0, len(dst)), &[2]int16{256 - h, h})
+}
+
+// shadeGo multiplies with gains between those of two lines, weighted in 1/256.
+func shadeGo(dst, src, upper, lower []uint16, weight *[2]int16) {
+	src, upper, lower = src[:len(dst)], upper[:len(dst)], lower[:len(dst)]
+	w0, w1 := uint32(weight[0]), uint32(weight[1])
 	for x := range dst {
-		j, f := at[x]>>8, uint32(at[x]&255)
-		n := &nodes[x&1]
-		g := (n[j%(maxGrid+1)]*(256-f) + n[(j+1)%(maxGrid+1)]*f + 128) >> 8
+		g := (uint32(upper[x])*w0 + uint32(lower[x])*w1 + 128) >> 8
 		dst[x] = uint16(min((uint32(src[x])*g+gainOne/2)>>12, 1<<16-1))
 	}
 }
