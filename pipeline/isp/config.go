@@ -45,9 +45,9 @@ type Defects struct {
 // Config is what the sensor and the eye need. The zero value of everything but the black level is "leave it out", and
 // costs no time.
 type Config struct {
-	BlackLevel int     // what the sensor delivers without light, in its own units: 0 to 1022 at 10 bits
-	Black      [4]int  // added to BlackLevel, by channel
-	Defects    Defects //
+	BlackLevel int    // what the sensor delivers without light, in its own units: 0 to 1022 at 10 bits
+	Black      [4]int // added to BlackLevel, by channel
+	Defects    Defects
 	Shading    *Shading
 	Gains      Gains
 	Demosaic   Demosaic
