@@ -53,6 +53,19 @@ func TestFormats(t *testing.T) {
 		{Format{Pixel: I420, Width: 960, Height: 540, Stride: 960}, 777600, ""},
 		{Format{Pixel: RGGB10, Width: 3, Height: 3, Stride: 8}, 24, ""},
 		{Format{Pixel: UYVY, Width: 1919, Height: 1080, Stride: 3840}, 0, "even width"},
+		{Format{Pixel: RGB24, Width: 5, Height: 3, Stride: 15}, 45, ""},
+		{Format{Pixel: NV12, Width: 4, Height: 4, Stride: 5}, 30, ""},
+		{Format{Pixel: Grey, Width: 3, Height: 5, Stride: 3}, 15, ""},
+		{Format{Pixel: BGGR10P, Width: 8, Height: 2, Stride: 10}, 20, ""},
+		{Format{Pixel: BGGR10P, Width: 6, Height: 2, Stride: 10}, 0, "multiple of 4"},
+		{Format{Pixel: Mono12P, Width: 4, Height: 2, Stride: 6}, 12, ""},
+		{Format{Pixel: UYVP, Width: 1920, Height: 1080, Stride: 4800, PacketPitch: 1240, HeaderGap: 40}, 1080 * 4 * 1240, ""},
+		{Format{Pixel: UYVP, Width: 1920, Height: 1080, Stride: 4800, PacketPitch: 1624, HeaderGap: 24}, 1080 * 3 * 1624, ""},
+		{Format{Pixel: UYVP, Width: 1920, Height: 1080, Stride: 4800, PacketPitch: 1220, HeaderGap: 24}, 0, "no whole number of packets"},
+		{Format{Pixel: UYVY, Width: 4, Height: 2, Stride: 8, PacketPitch: 20, HeaderGap: 20}, 0, "packets of 20 bytes with 20 of headers"},
+		{Format{Pixel: UYVY, Width: 4, Height: 2, Stride: 8, PacketPitch: 20, HeaderGap: -1}, 0, "with -1 of headers"},
+		{Format{Pixel: I420, Width: 4, Height: 2, Stride: 4, PacketPitch: 20, HeaderGap: 4}, 0, "planes"},
+		{Format{Pixel: NV12, Width: 4, Height: 3, Stride: 4}, 0, "even height"},
 		{Format{Pixel: I420, Width: 960, Height: 541, Stride: 960}, 0, "even height"},
 		{Format{Pixel: UYVY, Width: 1920, Height: 1080, Stride: 1920}, 0, "stride 1920 is less than a line's 3840"},
 		{Format{Pixel: UYVY, Width: 0, Height: 1080}, 0, "from 2 to 32768"},
@@ -169,5 +182,22 @@ func TestResultsEncode(t *testing.T) {
 	b, err := json.Marshal(Result{Stage: "motion", Regions: []Region{{X: 1, Y: 2, Width: 3, Height: 4}}})
 	if want := `{"stage":"motion","regions":[{"x":1,"y":2,"width":3,"height":4}]}`; err != nil || string(b) != want {
 		t.Errorf("%s, %v, want %s", b, err, want)
+	}
+}
+
+// TestSamples asks for the sensor formats by name.
+func TestSamples(t *testing.T) {
+	for p, want := range map[PixelFormat]Samples{
+		RGGB10: {RGGB, 10, false}, BGGR16: {BGGR, 16, false}, GRBG8: {GRBG, 8, false}, GBRG14: {GBRG, 14, false},
+		Mono12: {Mono, 12, false}, GRBG10P: {GRBG, 10, true}, Mono12P: {Mono, 12, true}, Grey: {Mono, 8, false},
+	} {
+		if s, ok := p.Samples(); !ok || s != want {
+			t.Errorf("%s: %v, %v, want %v", p, s, ok, want)
+		}
+	}
+	for _, p := range []PixelFormat{0, UYVY, UYVP, RGB24, I420, NV12} {
+		if s, ok := p.Samples(); ok {
+			t.Errorf("%s: %v", p, s)
+		}
 	}
 }
