@@ -1,0 +1,102 @@
+package uapi
+
+import (
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Ioctl does a call on the open device fd with a structure at arg, as it is: the other functions are made of it. Its error
+// is an *Error.
+func Ioctl(fd int, call uint, arg unsafe.Pointer) error {
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(call), uintptr(arg))
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR: // nothing was done
+			continue
+		}
+		return &Error{Call: call, Errno: errno}
+	}
+}
+
+// sized fills in the size of a structure of n bytes, which begins with it.
+func sized[T any](v *T) unsafe.Pointer {
+	p := unsafe.Pointer(v)
+	if argsz := (*uint32)(p); *argsz == 0 {
+		*argsz = uint32(unsafe.Sizeof(*v))
+	}
+	return p
+}
+
+// GetInfo asks what the device is.
+func GetInfo(fd int) (Info, error) {
+	var v Info
+	err := Ioctl(fd, CallGetInfo, sized(&v))
+	return v, err
+}
+
+// GetRegion asks for a BAR, 0 to 5.
+func GetRegion(fd, index int) (Region, error) {
+	v := Region{Index: uint32(index)}
+	err := Ioctl(fd, CallGetRegion, sized(&v))
+	return v, err
+}
+
+// DoPin pins memory. Up to len(segments) of its segments are written there.
+func DoPin(fd int, v *Pin, segments []Segment) error {
+	var keep runtime.Pinner
+	defer keep.Unpin()
+	v.Segs, v.SegCap = array(&keep, segments)
+	return Ioctl(fd, CallPin, sized(v))
+}
+
+// DoQuery asks for a pin's state, and for its segments from v.SegFirst on, up to len(segments).
+func DoQuery(fd int, v *Query, segments []Segment) error {
+	var keep runtime.Pinner
+	defer keep.Unpin()
+	v.Segs, v.SegCap = array(&keep, segments)
+	return Ioctl(fd, CallQuery, sized(v))
+}
+
+// DoPut ends a pin or an allocation.
+func DoPut(fd int, handle uint32) error {
+	v := Put{Handle: handle}
+	return Ioctl(fd, CallPut, sized(&v))
+}
+
+// DoAlloc allocates coherent memory.
+func DoAlloc(fd int, v *Alloc) error { return Ioctl(fd, CallAlloc, sized(v)) }
+
+// SetEvent sets the eventfd of a kind of event and, for EventMSI, a vector. The kernel keeps a reference of its own.
+func SetEvent(fd int, kind, index uint32, eventfd int) error {
+	v := Event{Kind: kind, Index: index, Eventfd: int32(eventfd)}
+	return Ioctl(fd, CallSetEvent, sized(&v))
+}
+
+// SetHalt sets the halt list.
+func SetHalt(fd int, ops []HaltOp) error {
+	var keep runtime.Pinner
+	defer keep.Unpin()
+	var v Halt
+	v.Ops, v.N = array(&keep, ops)
+	return Ioctl(fd, CallSetHalt, sized(&v))
+}
+
+// DoControl works on the fence. It returns the present generation.
+func DoControl(fd int, op uint32, generation uint64) (uint64, error) {
+	v := Control{Op: op, FenceGen: generation}
+	err := Ioctl(fd, CallControl, sized(&v))
+	return v.FenceGen, err
+}
+
+// array is the address and the length of a slice, which stays where it is until keep lets go of it.
+func array[T any](keep *runtime.Pinner, s []T) (addr uint64, n uint32) {
+	if len(s) == 0 {
+		return 0, 0
+	}
+	keep.Pin(&s[0])
+	return uint64(uintptr(unsafe.Pointer(&s[0]))), uint32(len(s))
+}

@@ -1,0 +1,221 @@
+// Package uapi is the ioctl interface of the kernel module tegra_p2p, exactly: tegra/kmod/tegra_p2p.h in Go, and one
+// function for each call. docs/kernel-abi.md describes the calls; package tegra is the pleasant way to them.
+//
+// Structures have the same layout on every architecture and no hidden padding. Argsz and Flags begin each of them; the
+// functions fill Argsz in when it is 0. Addresses of user memory are uint64, as in the header.
+package uapi
+
+// APIVersion is the version of the interface that this package speaks: Info.APIVersion must be the same.
+const APIVersion = 1
+
+// IOC is the type of the calls. They are _IO(IOC, n): a structure's size is in its first field, not in the call.
+const IOC = 0xbd
+
+// The calls.
+const (
+	CallGetInfo   = IOC<<8 + iota // Info
+	CallGetRegion                 // Region
+	CallPin                       // Pin
+	CallQuery                     // Query
+	CallPut                       // Put
+	CallAlloc                     // Alloc
+	CallSetEvent                  // Event
+	CallSetHalt                   // Halt
+	CallControl                   // Control
+)
+
+// Info is what the device is and may do.
+type Info struct {
+	Argsz       uint32
+	Flags       uint32 // out: InfoIOMMU and the like
+	APIVersion  uint32 // out
+	State       uint32 // out: StateLive, StateFenced or StateGone
+	FenceGen    uint64 // out: counts the fences; ControlResume must name it
+	Vendor      uint16 // out: of PCI, as the next three
+	Device      uint16
+	Subvendor   uint16
+	Subdevice   uint16
+	DMABits     uint32 // out: width of the DMA mask
+	NIRQs       uint32 // out: MSI or MSI-X vectors for SetEvent
+	PinAlign    uint32 // out: of a pin's address and size, in bytes
+	MaxPins     uint32 // out: live pins and allocations that an open file may have
+	MaxPinBytes uint64 // out: largest single pin
+	PinnedBytes uint64 // out: pinned now through this open file
+}
+
+// Info.Flags.
+const (
+	InfoIOMMU    = 1 << iota // a translating IOMMU stands before memory
+	InfoStrict               // and it forgets a mapping at once
+	InfoUnsafe               // no such protection: the holder of the device owns all memory
+	InfoCoherent             // DMA is coherent with the CPU's caches
+	InfoNVP2P                // pins go through nv-p2p, else through pin_user_pages
+	InfoFLR                  // the function can be reset: ControlReset works
+)
+
+// Info.State.
+const (
+	StateLive   = iota
+	StateFenced // a pin was revoked: no Pin until ControlResume
+	StateGone
+)
+
+// Region is a BAR.
+type Region struct {
+	Argsz      uint32
+	Flags      uint32 // out: RegionMmap, RegionWC
+	Index      uint32 // in: BAR 0 to 5
+	Pad        uint32
+	Size       uint64 // out: bytes, 0 for a BAR that is not there
+	MmapOffset uint64 // out
+}
+
+// Region.Flags.
+const (
+	RegionMmap = 1 << iota // it can be mapped
+	RegionWC               // it is prefetchable and is mapped write-combined
+)
+
+// Segment is a contiguous range of bus addresses.
+type Segment struct {
+	IOVA uint64
+	Len  uint64
+}
+
+// Pin is memory of the caller that the function may reach until Put, revocation or close.
+type Pin struct {
+	Argsz      uint32
+	Flags      uint32 // in: PinToDevice and the like
+	VA         uint64 // in: aligned to Info.PinAlign, as is Size
+	Size       uint64 // in
+	Cookie     uint64 // in: Query returns it
+	Segs       uint64 // in: address of Segments to fill
+	SegCap     uint32 // in: how many there is room for
+	NSegs      uint32 // out: how many there are; Query fetches those without room
+	Handle     uint32 // out
+	Attr       uint32 // out: AttrWB, AttrWC
+	MmapOffset uint64 // out: maps the pinned pages with the same attribute
+}
+
+// Pin.Flags.
+const (
+	PinToDevice   = 1 << iota // the function reads the memory
+	PinFromDevice             // the function writes it; both may be set
+	PinExpectWB               // EMEDIUMTYPE unless the memory is write-back
+	PinExpectWC               // EMEDIUMTYPE unless the memory is write-combined
+)
+
+// Pin.Attr.
+const (
+	AttrWB = iota
+	AttrWC
+)
+
+// Query is how a pin is.
+type Query struct {
+	Argsz    uint32
+	Flags    uint32
+	Handle   uint32 // in
+	State    uint32 // out: PinLive or PinRevoked
+	Cookie   uint64 // out
+	Segs     uint64 // in: address of Segments to fill
+	SegCap   uint32 // in
+	SegFirst uint32 // in: the first segment that is wanted
+	NSegs    uint32 // out: how many the pin has; none once it is revoked
+	Reason   uint32 // out: ReasonNone and the like
+	FenceGen uint64 // out: the fence that its revocation set
+}
+
+// Query.State.
+const (
+	PinLive = iota
+	PinRevoked
+)
+
+// Query.Reason.
+const (
+	ReasonNone       = iota
+	ReasonInvalidate // the mapping was changed: munmap, mremap, mprotect, madvise, fork
+	ReasonMMExit     // the address space has ended
+	ReasonUnplug     // the function has gone, or its driver was unbound
+)
+
+// Put ends a pin or an allocation.
+type Put struct {
+	Argsz  uint32
+	Flags  uint32
+	Handle uint32 // in
+	Pad    uint32
+}
+
+// Alloc is coherent memory of the kernel, to be mapped at MmapOffset.
+type Alloc struct {
+	Argsz      uint32
+	Flags      uint32
+	Size       uint64 // in: bytes, a multiple of Info.PinAlign
+	IOVA       uint64 // out
+	MmapOffset uint64 // out
+	Handle     uint32 // out
+	Pad        uint32
+}
+
+// Event is an eventfd that is signalled.
+type Event struct {
+	Argsz   uint32
+	Flags   uint32
+	Kind    uint32 // in: EventMSI and the like
+	Index   uint32 // in: the vector of an MSI, else 0
+	Eventfd int32  // in: -1 takes the present one away
+	Pad     uint32
+}
+
+// Event.Kind.
+const (
+	EventMSI    = iota
+	EventRevoke // a pin of this open file was revoked
+	EventError  // the function has gone or reported an error on its link
+)
+
+// HaltOp is a register access of a halt list.
+type HaltOp struct {
+	Op     uint32 // HaltW32 and the like
+	BAR    uint32
+	Offset uint64
+	Value  uint64 // written; or compared under Mask
+	Mask   uint64 // HaltPoll32: wait until (register & Mask) == Value
+}
+
+// HaltOp.Op.
+const (
+	HaltW32    = iota
+	HaltW64    // as one access
+	HaltPoll32 // all polls of a list together wait 2 ms at most
+)
+
+// HaltOps is how many operations a halt list may have.
+const HaltOps = 16
+
+// Halt is a list of register accesses that stop the engine when a pin is revoked.
+type Halt struct {
+	Argsz uint32
+	Flags uint32
+	Ops   uint64 // in: address of N HaltOps
+	N     uint32 // in: 0 clears the list
+	Pad   uint32
+}
+
+// Control is the fence.
+type Control struct {
+	Argsz    uint32
+	Flags    uint32
+	Op       uint32 // in: ControlResume and the like
+	Pad      uint32
+	FenceGen uint64 // ControlResume in: the fence that was seen, else EAGAIN. out: the present one
+}
+
+// Control.Op.
+const (
+	ControlResume = iota // the engine is reset: Pin works again
+	ControlFence         // forbid Pin
+	ControlReset         // reset the function (FLR); it stays fenced
+)
