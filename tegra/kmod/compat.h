@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What differs between kernels and processors: the only place that asks for a version. */
+#ifndef TEGRA_P2P_COMPAT_H
+#define TEGRA_P2P_COMPAT_H
+
+#include <linux/dma-mapping.h>
+#include <linux/eventfd.h>
+#include <linux/iommu.h>
+#include <linux/mm.h>
+#include <linux/pci.h>
+#include <linux/version.h>
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(5, 10, 0)
+#error "tegra_p2p needs Linux 5.10 or newer: pin_user_pages and mmu_interval_notifier (L4T r35 and newer)"
+#endif
+#ifndef CONFIG_64BIT
+#error "tegra_p2p needs a 64-bit kernel"
+#endif
+#ifndef CONFIG_MMU_NOTIFIER
+#error "tegra_p2p needs CONFIG_MMU_NOTIFIER"
+#endif
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 11, 0)
+#include <linux/dma-map-ops.h>
+#else
+#include <linux/dma-noncoherent.h>
+#endif
+
+/* vm_flags are changed by function since 6.3. */
+static inline void tp_vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	vm_flags_set(vma, flags);
+#else
+	vma->vm_flags |= flags;
+#endif
+}
+
+/* eventfd_signal counts by one since 6.8. */
+static inline void tp_eventfd_signal(struct eventfd_ctx *ctx)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
+	eventfd_signal(ctx);
+#else
+	eventfd_signal(ctx, 1);
+#endif
+}
+
+/* pin_user_pages returns no VMAs since 6.5. */
+static inline long tp_pin_user_pages(unsigned long va, unsigned long n, unsigned int flags, struct page **pages)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
+	return pin_user_pages(va, n, flags, pages);
+#else
+	return pin_user_pages(va, n, flags, pages, NULL);
+#endif
+}
+
+/* Whether a domain of the DMA API forgets a mapping before dma_unmap returns; in doubt it does not. */
+static inline bool tp_domain_strict(struct iommu_domain *domain)
+{
+#if defined(IOMMU_DOMAIN_DMA_FQ)
+	return domain->type == IOMMU_DOMAIN_DMA;
+#elif LINUX_VERSION_CODE < KERNEL_VERSION(5, 13, 0)
+	int lazy = 0;
+
+	if (domain->type != IOMMU_DOMAIN_DMA)
+		return false;
+	return iommu_domain_get_attr(domain, DOMAIN_ATTR_DMA_USE_FLUSH_QUEUE, &lazy) || !lazy;
+#else
+	return false;
+#endif
+}
+
+enum tp_cache { TP_CACHE_WB, TP_CACHE_WC, TP_CACHE_OTHER };
+
+/* The cache attribute that user space has its memory with. */
+static inline enum tp_cache tp_prot_cache(pgprot_t prot)
+{
+#if defined(CONFIG_ARM64)
+	switch (pgprot_val(prot) & PTE_ATTRINDX_MASK) {
+	case PTE_ATTRINDX(MT_NORMAL):
+#ifdef MT_NORMAL_TAGGED
+	case PTE_ATTRINDX(MT_NORMAL_TAGGED):
+#endif
+		return TP_CACHE_WB;
+	case PTE_ATTRINDX(MT_NORMAL_NC):
+		return TP_CACHE_WC;
+	}
+	return TP_CACHE_OTHER;
+#elif defined(CONFIG_X86)
+	unsigned long bits = pgprot_val(prot) & _PAGE_CACHE_MASK;
+
+	if (!bits)
+		return TP_CACHE_WB;
+	if (bits == (pgprot_val(pgprot_writecombine(__pgprot(0))) & _PAGE_CACHE_MASK))
+		return TP_CACHE_WC;
+	return TP_CACHE_OTHER;
+#else
+#error "tegra_p2p knows the page protection bits of arm64 and x86-64 only"
+#endif
+}
+
+#endif

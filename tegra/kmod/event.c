@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Eventfds: interrupts of the function, revocations and errors of an open file. */
+#include <linux/interrupt.h>
+#include <linux/nospec.h>
+
+#include "p2p.h"
+
+static irqreturn_t vector_handler(int irq, void *data)
+{
+	struct tp_vector *vector = data;
+
+	tp_eventfd_signal(vector->ctx);
+	return IRQ_HANDLED;
+}
+
+/* With irq_lock held. The handler does not run any more when it returns. */
+static void vector_clear(struct tp_dev *dev, u32 i)
+{
+	struct tp_vector *vector = &dev->vectors[i];
+
+	if (!vector->ctx)
+		return;
+	free_irq(pci_irq_vector(dev->pdev, i), vector);
+	eventfd_ctx_put(vector->ctx);
+	vector->ctx = NULL;
+	vector->owner = NULL;
+}
+
+/* Takes ctx over, unless it fails. */
+static int vector_set(struct tp_dev *dev, struct tp_file *file, u32 i, struct eventfd_ctx *ctx)
+{
+	struct tp_vector *vector = &dev->vectors[i];
+	int err = 0;
+
+	mutex_lock(&dev->irq_lock);
+	if (vector->owner && vector->owner != file) {
+		err = -EBUSY;
+		goto out;
+	}
+	vector_clear(dev, i);
+	if (!ctx)
+		goto out;
+	vector->ctx = ctx;
+	err = request_irq(pci_irq_vector(dev->pdev, i), vector_handler, 0, dev->name, vector);
+	if (err) {
+		vector->ctx = NULL;
+		err = err == -ENOMEM ? -ENOMEM : -EIO;
+	} else {
+		vector->owner = file;
+	}
+out:
+	mutex_unlock(&dev->irq_lock);
+	return err;
+}
+
+/* owner NULL: all of them. */
+void tp_vectors_release(struct tp_dev *dev, struct tp_file *owner)
+{
+	u32 i;
+
+	mutex_lock(&dev->irq_lock);
+	for (i = 0; i < dev->n_irqs; i++)
+		if (!owner || dev->vectors[i].owner == owner)
+			vector_clear(dev, i);
+	mutex_unlock(&dev->irq_lock);
+}
+
+static void event_swap(struct tp_file *file, struct eventfd_ctx **slot, struct eventfd_ctx *ctx)
+{
+	spin_lock_irq(&file->event_lock);
+	swap(*slot, ctx);
+	spin_unlock_irq(&file->event_lock);
+	if (ctx)
+		eventfd_ctx_put(ctx);
+}
+
+static void event_signal(struct tp_file *file, struct eventfd_ctx **slot)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&file->event_lock, flags);
+	if (*slot)
+		tp_eventfd_signal(*slot);
+	spin_unlock_irqrestore(&file->event_lock, flags);
+}
+
+void tp_signal_revoke(struct tp_file *file)
+{
+	event_signal(file, &file->revoke);
+}
+
+void tp_signal_error(struct tp_file *file)
+{
+	event_signal(file, &file->error);
+}
+
+void tp_events_release(struct tp_file *file)
+{
+	event_swap(file, &file->revoke, NULL);
+	event_swap(file, &file->error, NULL);
+}
+
+long tp_set_event(struct tp_file *file, void *arg)
+{
+	struct tegra_p2p_event *a = arg;
+	u32 limit = a->kind == TEGRA_P2P_EVENT_MSI ? file->dev->n_irqs : 1;
+	struct eventfd_ctx *ctx = NULL;
+	long err = 0;
+
+	if (a->flags || a->pad || a->kind > TEGRA_P2P_EVENT_ERROR || a->index >= limit || a->eventfd < -1)
+		return -EINVAL;
+	if (a->eventfd >= 0)
+		ctx = eventfd_ctx_fdget(a->eventfd);
+	if (IS_ERR(ctx))
+		return PTR_ERR(ctx);
+	if (a->kind == TEGRA_P2P_EVENT_REVOKE)
+		event_swap(file, &file->revoke, ctx);
+	else if (a->kind == TEGRA_P2P_EVENT_ERROR)
+		event_swap(file, &file->error, ctx);
+	else
+		err = vector_set(file->dev, file, array_index_nospec(a->index, TP_MAX_VECTORS), ctx);
+	if (err && ctx)
+		eventfd_ctx_put(ctx);
+	return err;
+}

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * tegra_p2p: DMA between a PCI function that is driven from user space and memory that CUDA sees (GPUDirect RDMA on
+ * Tegra). It does what must be in the kernel: pins, IOVAs, revocation, interrupts as eventfds, BARs to map. A function
+ * is given to it by name:
+ *
+ *   echo tegra_p2p > /sys/bus/pci/devices/0000:01:00.0/driver_override
+ *   echo 0000:01:00.0 > /sys/bus/pci/drivers_probe
+ *
+ * docs/kernel-abi.md describes the interface, docs/security.md what protects whom.
+ */
+#include <linux/idr.h>
+#include <linux/module.h>
+#include <linux/nospec.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "p2p.h"
+
+bool tp_allow_unsafe;
+module_param_named(allow_unsafe, tp_allow_unsafe, bool, 0644);
+MODULE_PARM_DESC(allow_unsafe, "allow functions without a strict IOMMU of their own: they reach all memory (CAP_SYS_RAWIO, taints)");
+
+static char *backend = "auto";
+module_param(backend, charp, 0444);
+MODULE_PARM_DESC(backend, "how memory is pinned: nvp2p, gup (pin_user_pages) or auto, which takes nvp2p where it is there");
+
+const struct tp_backend *tp_backend;
+struct workqueue_struct *tp_wq;
+struct kmem_cache *tp_pin_cache;
+
+static DEFINE_IDA(tp_ids);
+
+/* Functions whose engines have fewer address lines than 64 say so nowhere in their configuration space. */
+static const struct pci_device_id tp_dma_bits[] = {
+	{ PCI_DEVICE(0x1234, 0x11e8), .driver_data = 28 }, /* QEMU's edu */
+	{ }
+};
+
+bool tp_has_flr(struct tp_dev *dev)
+{
+	u32 cap;
+	u8 af;
+	int pos = pci_find_capability(dev->pdev, PCI_CAP_ID_AF);
+
+	if (!pcie_capability_read_dword(dev->pdev, PCI_EXP_DEVCAP, &cap) && cap & PCI_EXP_DEVCAP_FLR)
+		return true;
+	return pos && !pci_read_config_byte(dev->pdev, pos + PCI_AF_CAP, &af) && af & PCI_AF_CAP_FLR;
+}
+
+static long tp_get_info(struct tp_file *file, void *arg)
+{
+	struct tegra_p2p_info *a = arg;
+	struct tp_dev *dev = file->dev;
+	int idx;
+
+	if (a->flags)
+		return -EINVAL;
+	a->api_version = TEGRA_P2P_API_VERSION;
+	a->vendor = dev->pdev->vendor;
+	a->device = dev->pdev->device;
+	a->subvendor = dev->pdev->subsystem_vendor;
+	a->subdevice = dev->pdev->subsystem_device;
+	a->dma_bits = dev->dma_bits;
+	a->n_irqs = dev->n_irqs;
+	a->pin_align = PAGE_SIZE;
+	a->max_pins = TP_MAX_PINS;
+	a->max_pin_bytes = TP_MAX_BYTES;
+	a->pinned_bytes = atomic64_read(&file->bytes);
+	mutex_lock(&dev->fence_lock);
+	a->state = dev->state;
+	a->fence_gen = dev->fence_gen;
+	mutex_unlock(&dev->fence_lock);
+	a->flags = tp_backend->info;
+	idx = srcu_read_lock(&dev->srcu);
+	if (READ_ONCE(dev->gone))
+		a->state = TEGRA_P2P_STATE_GONE;
+	else
+		a->flags |= tp_protection(dev) | (tp_has_flr(dev) ? TEGRA_P2P_INFO_FLR : 0);
+	srcu_read_unlock(&dev->srcu, idx);
+	return 0;
+}
+
+/* What a call takes. present: only while the function is there, which it then stays until the call has ended. */
+static const struct tp_call {
+	u32 size;
+	bool present;
+	long (*call)(struct tp_file *file, void *arg);
+} tp_calls[] = {
+	[_IOC_NR(TEGRA_P2P_GET_INFO)] = { sizeof(struct tegra_p2p_info), false, tp_get_info },
+	[_IOC_NR(TEGRA_P2P_GET_REGION)] = { sizeof(struct tegra_p2p_region), true, tp_get_region },
+	[_IOC_NR(TEGRA_P2P_PIN)] = { sizeof(struct tegra_p2p_pin), false, tp_pin },
+	[_IOC_NR(TEGRA_P2P_QUERY)] = { sizeof(struct tegra_p2p_query), false, tp_query },
+	[_IOC_NR(TEGRA_P2P_PUT)] = { sizeof(struct tegra_p2p_put), true, tp_put },
+	[_IOC_NR(TEGRA_P2P_ALLOC)] = { sizeof(struct tegra_p2p_alloc), true, tp_alloc },
+	[_IOC_NR(TEGRA_P2P_SET_EVENT)] = { sizeof(struct tegra_p2p_event), true, tp_set_event },
+	[_IOC_NR(TEGRA_P2P_SET_HALT)] = { sizeof(struct tegra_p2p_halt), false, tp_set_halt },
+	[_IOC_NR(TEGRA_P2P_CONTROL)] = { sizeof(struct tegra_p2p_control), true, tp_control },
+};
+
+static long tp_call(struct tp_file *file, const struct tp_call *call, void *arg)
+{
+	long err = -ENODEV;
+	int idx;
+
+	if (!call->present)
+		return call->call(file, arg);
+	idx = srcu_read_lock(&file->dev->srcu);
+	if (!READ_ONCE(file->dev->gone))
+		err = call->call(file, arg);
+	srcu_read_unlock(&file->dev->srcu, idx);
+	return err;
+}
+
+static long tp_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
+{
+	union {
+		u32 argsz;
+		struct tegra_p2p_info info;
+		struct tegra_p2p_region region;
+		struct tegra_p2p_pin pin;
+		struct tegra_p2p_query query;
+		struct tegra_p2p_put put;
+		struct tegra_p2p_alloc alloc;
+		struct tegra_p2p_event event;
+		struct tegra_p2p_halt halt;
+		struct tegra_p2p_control control;
+	} u;
+	void __user *user = (void __user *)arg;
+	const struct tp_call *call;
+	u32 argsz;
+	long err;
+
+	if (_IOC_TYPE(cmd) != TEGRA_P2P_IOC || _IOC_NR(cmd) >= ARRAY_SIZE(tp_calls) || _IOC_SIZE(cmd) || _IOC_DIR(cmd))
+		return -ENOTTY;
+	call = &tp_calls[array_index_nospec(_IOC_NR(cmd), ARRAY_SIZE(tp_calls))];
+	if (get_user(argsz, (u32 __user *)user))
+		return -EFAULT;
+	if (argsz < call->size)
+		return -EINVAL;
+	if (argsz > PAGE_SIZE)
+		return -E2BIG;
+	memset(&u, 0, sizeof(u));
+	err = copy_struct_from_user(&u, call->size, user, argsz);
+	if (err)
+		return err;
+	u.argsz = argsz;
+	err = tp_call(filp->private_data, call, &u);
+	/* A refused RESUME tells the generation. */
+	if (err && !(err == -EAGAIN && cmd == TEGRA_P2P_CONTROL))
+		return err;
+	return copy_to_user(user, &u, call->size) ? -EFAULT : err;
+}
+
+static void tp_dev_free(struct kref *ref)
+{
+	struct tp_dev *dev = container_of(ref, struct tp_dev, ref);
+
+	cleanup_srcu_struct(&dev->srcu);
+	pci_dev_put(dev->pdev);
+	kfree(dev);
+}
+
+static int tp_open(struct inode *inode, struct file *filp)
+{
+	struct tp_dev *dev = container_of(filp->private_data, struct tp_dev, misc);
+	struct tp_file *file;
+	int err;
+
+	/* The misc device is there as long as this runs, and with it the function. */
+	err = tp_may_use(dev, false);
+	if (err)
+		return err;
+	file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
+	if (!file)
+		return -ENOMEM;
+	file->dummy = alloc_page(GFP_KERNEL_ACCOUNT);
+	if (!file->dummy) {
+		kfree(file);
+		return -ENOMEM;
+	}
+	memset(page_address(file->dummy), 0xff, PAGE_SIZE);
+	kref_get(&dev->ref);
+	file->dev = dev;
+	file->unsafe = !tp_protected(dev);
+	file->mapping = filp->f_mapping;
+	mutex_init(&file->lock);
+	spin_lock_init(&file->event_lock);
+	xa_init_flags(&file->objects, XA_FLAGS_ALLOC1);
+	mutex_lock(&dev->files_lock);
+	list_add(&file->entry, &dev->files);
+	mutex_unlock(&dev->files_lock);
+	mutex_lock(&dev->fence_lock);
+	if (!dev->opens++ && (dev->state == TEGRA_P2P_STATE_LIVE || tp_protected(dev)))
+		tp_master_on(dev);
+	mutex_unlock(&dev->fence_lock);
+	filp->private_data = file;
+	return 0;
+}
+
+/* What the file has of the function goes back, if the function is there. */
+static void tp_file_leave(struct tp_file *file)
+{
+	struct tp_dev *dev = file->dev;
+	int idx = srcu_read_lock(&dev->srcu);
+
+	tp_file_end(file);
+	if (!READ_ONCE(dev->gone)) {
+		tp_vectors_release(dev, file);
+		tp_halt_release(dev, file);
+		mutex_lock(&dev->fence_lock);
+		if (!--dev->opens)
+			tp_master_off(dev);
+		mutex_unlock(&dev->fence_lock);
+	}
+	srcu_read_unlock(&dev->srcu, idx);
+	mutex_lock(&dev->files_lock);
+	list_del(&file->entry);
+	mutex_unlock(&dev->files_lock);
+}
+
+static int tp_release(struct inode *inode, struct file *filp)
+{
+	struct tp_file *file = filp->private_data;
+
+	tp_file_leave(file);
+	tp_file_finish(file);
+	tp_events_release(file);
+	__free_page(file->dummy);
+	kref_put(&file->dev->ref, tp_dev_free);
+	mutex_destroy(&file->lock);
+	kfree(file);
+	return 0;
+}
+
+static const struct file_operations tp_fops = {
+	.owner = THIS_MODULE,
+	.open = tp_open,
+	.release = tp_release,
+	.unlocked_ioctl = tp_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+	.mmap = tp_mmap,
+};
+
+static struct tp_dev *tp_dev_new(struct pci_dev *pdev)
+{
+	struct tp_dev *dev = kzalloc(sizeof(*dev), GFP_KERNEL);
+	int err;
+
+	if (!dev)
+		return ERR_PTR(-ENOMEM);
+	err = init_srcu_struct(&dev->srcu);
+	if (err) {
+		kfree(dev);
+		return ERR_PTR(err);
+	}
+	kref_init(&dev->ref);
+	dev->pdev = pci_dev_get(pdev);
+	mutex_init(&dev->fence_lock);
+	mutex_init(&dev->files_lock);
+	mutex_init(&dev->control_lock);
+	mutex_init(&dev->bar_lock);
+	mutex_init(&dev->irq_lock);
+	spin_lock_init(&dev->pins_lock);
+	INIT_LIST_HEAD(&dev->files);
+	INIT_LIST_HEAD(&dev->pins);
+	return dev;
+}
+
+static int tp_setup_dma(struct tp_dev *dev)
+{
+	const struct pci_device_id *quirk = pci_match_id(tp_dma_bits, dev->pdev);
+	int err;
+
+	dev->dma_bits = quirk ? quirk->driver_data : 64;
+	err = dma_set_mask_and_coherent(&dev->pdev->dev, DMA_BIT_MASK(dev->dma_bits));
+	if (err)
+		return err;
+	/* One segment for as much as the IOMMU can make contiguous; the default is 64 KiB. */
+	dma_set_max_seg_size(&dev->pdev->dev, UINT_MAX);
+	return tp_protection_probe(dev);
+}
+
+static void tp_setup_irqs(struct tp_dev *dev)
+{
+	int n = pci_alloc_irq_vectors(dev->pdev, 1, TP_MAX_VECTORS, PCI_IRQ_MSI | PCI_IRQ_MSIX);
+	u32 table;
+	u16 flags;
+
+	dev->n_irqs = max(n, 0);
+	dev->msix_bar = -1;
+	if (!dev->pdev->msix_cap)
+		return;
+	pci_read_config_dword(dev->pdev, dev->pdev->msix_cap + PCI_MSIX_TABLE, &table);
+	pci_read_config_word(dev->pdev, dev->pdev->msix_cap + PCI_MSIX_FLAGS, &flags);
+	dev->msix_bar = table & PCI_MSIX_TABLE_BIR;
+	table &= PCI_MSIX_TABLE_OFFSET;
+	dev->msix_first = table & PAGE_MASK;
+	dev->msix_last = table + ((flags & PCI_MSIX_FLAGS_QSIZE) + 1) * PCI_MSIX_ENTRY_SIZE - 1;
+}
+
+static int tp_publish(struct tp_dev *dev)
+{
+	int err;
+
+	dev->id = ida_alloc(&tp_ids, GFP_KERNEL);
+	if (dev->id < 0)
+		return dev->id;
+	snprintf(dev->name, sizeof(dev->name), "tegra_p2p%d", dev->id);
+	dev->misc.minor = MISC_DYNAMIC_MINOR;
+	dev->misc.name = dev->name;
+	dev->misc.fops = &tp_fops;
+	dev->misc.mode = 0600;
+	dev->misc.parent = &dev->pdev->dev;
+	err = misc_register(&dev->misc);
+	if (err)
+		ida_free(&tp_ids, dev->id);
+	return err;
+}
+
+static int tp_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	struct tp_dev *dev;
+	int err;
+
+	if (pdev->hdr_type != PCI_HEADER_TYPE_NORMAL)
+		return -EINVAL;
+	dev = tp_dev_new(pdev);
+	if (IS_ERR(dev))
+		return PTR_ERR(dev);
+	pci_set_drvdata(pdev, dev);
+	err = pci_enable_device(pdev);
+	if (err)
+		goto put;
+	pci_clear_master(pdev);
+	err = pci_request_regions(pdev, "tegra_p2p");
+	if (err)
+		goto disable;
+	err = tp_setup_dma(dev);
+	if (err)
+		goto release;
+	tp_setup_irqs(dev);
+	err = tp_publish(dev); /* last: it can be opened now */
+	if (err)
+		goto irqs;
+	dev_info(&pdev->dev, "%s: pins through %s, %s\n", dev->name, tp_backend->name,
+		 tp_protected(dev) ? "behind a strict IOMMU" : "without protection by an IOMMU");
+	return 0;
+irqs:
+	pci_free_irq_vectors(pdev);
+release:
+	pci_release_regions(pdev);
+disable:
+	pci_disable_device(pdev);
+put:
+	kref_put(&dev->ref, tp_dev_free);
+	return err;
+}
+
+static void tp_remove(struct pci_dev *pdev)
+{
+	struct tp_dev *dev = pci_get_drvdata(pdev);
+	struct tp_file *file;
+
+	misc_deregister(&dev->misc);
+	mutex_lock(&dev->bar_lock);
+	WRITE_ONCE(dev->gone, true);
+	mutex_unlock(&dev->bar_lock);
+	synchronize_srcu(&dev->srcu);
+	mutex_lock(&dev->files_lock);
+	mutex_lock(&dev->bar_lock);
+	tp_zap_bars(dev);
+	mutex_unlock(&dev->bar_lock);
+	list_for_each_entry(file, &dev->files, entry)
+		tp_file_unplug(file);
+	mutex_unlock(&dev->files_lock);
+	tp_vectors_release(dev, NULL);
+	tp_halt_release(dev, NULL);
+	pci_clear_master(pdev);
+	pci_free_irq_vectors(pdev);
+	pci_release_regions(pdev);
+	pci_disable_device(pdev);
+	ida_free(&tp_ids, dev->id);
+	kref_put(&dev->ref, tp_dev_free);
+}
+
+/* The link has reported an error: user space resets its engine, or finds the function gone. */
+static pci_ers_result_t tp_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
+{
+	struct tp_dev *dev = pci_get_drvdata(pdev);
+	struct tp_file *file;
+
+	tp_fence(dev);
+	mutex_lock(&dev->files_lock);
+	list_for_each_entry(file, &dev->files, entry)
+		tp_signal_error(file);
+	mutex_unlock(&dev->files_lock);
+	return state == pci_channel_io_perm_failure ? PCI_ERS_RESULT_DISCONNECT : PCI_ERS_RESULT_CAN_RECOVER;
+}
+
+static const struct pci_error_handlers tp_errors = {
+	.error_detected = tp_error_detected,
+};
+
+/* No ids: only driver_override gives it a function. */
+static struct pci_driver tp_driver = {
+	.name = "tegra_p2p",
+	.probe = tp_probe,
+	.remove = tp_remove,
+	.err_handler = &tp_errors,
+};
+
+static int __init tp_choose_backend(void)
+{
+	bool automatic = !strcmp(backend, "auto");
+
+	if (!strcmp(backend, "gup") || (automatic && !tp_backend_nvp2p.present())) {
+		tp_backend = &tp_backend_gup;
+		return 0;
+	}
+	if (!automatic && strcmp(backend, "nvp2p")) {
+		pr_err("backend=%s: want auto, nvp2p or gup\n", backend);
+		return -EINVAL;
+	}
+	if (!tp_backend_nvp2p.present()) {
+		pr_err("backend=nvp2p: no module with nvidia_p2p_get_pages was loaded before this one\n");
+		return -EOPNOTSUPP;
+	}
+	tp_backend = &tp_backend_nvp2p;
+	return 0;
+}
+
+static int __init tp_init(void)
+{
+	int err = tp_choose_backend();
+
+	if (err)
+		return err;
+	tp_pin_cache = kmem_cache_create("tegra_p2p_pin", sizeof(struct tp_pin), 0, SLAB_ACCOUNT, NULL);
+	if (!tp_pin_cache)
+		return -ENOMEM;
+	tp_wq = alloc_workqueue("tegra_p2p", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	err = tp_wq ? pci_register_driver(&tp_driver) : -ENOMEM;
+	if (!err)
+		return 0;
+	if (tp_wq)
+		destroy_workqueue(tp_wq);
+	kmem_cache_destroy(tp_pin_cache);
+	return err;
+}
+module_init(tp_init);
+
+static void __exit tp_exit(void)
+{
+	pci_unregister_driver(&tp_driver);
+	destroy_workqueue(tp_wq);
+	kmem_cache_destroy(tp_pin_cache);
+	ida_destroy(&tp_ids);
+}
+module_exit(tp_exit);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("GPUDirect RDMA on Tegra for PCI functions driven from user space");
+MODULE_SOFTDEP("pre: nvidia-p2p");

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the files of tegra_p2p share.
+ *
+ * Locks, outermost first (docs/kernel-abi.md says why):
+ *
+ *   control_lock → files_lock → file lock, bar_lock    never taken by a revocation
+ *   mmap_lock → file lock, bar_lock                    in mmap and its faults
+ *   mmap_lock → notifier SRCU → pin lock → fence_lock → provider's lock → spinlocks
+ *
+ * A revocation runs inside the notifier, so with its pin's lock and fence_lock held nobody copies to or from user
+ * space, gets or puts pages, or enters reclaim, which calls notifiers itself.
+ */
+#ifndef TEGRA_P2P_H_INTERNAL
+#define TEGRA_P2P_H_INTERNAL
+
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/miscdevice.h>
+#include <linux/mmu_notifier.h>
+#include <linux/mutex.h>
+#include <linux/scatterlist.h>
+#include <linux/srcu.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "compat.h"
+#include "tegra_p2p.h"
+
+#define TP_MAX_PINS	1024			/* of an open file, with allocations */
+#define TP_MAX_BYTES	(1ULL << 30)		/* of one: nv-p2p counts pages in an int */
+#define TP_MAX_VECTORS	64
+#define TP_LAST_HANDLE	((1U << 20) - 1)
+#define TP_EXPECT_ANY	U32_MAX
+#define TP_BARS		6			/* PCI_STD_NUM_BARS */
+#define TP_MMAP_SHIFT	40			/* mmap offset: a BAR's index or 8 + a handle, and the byte in it */
+#define TP_FIRST_HANDLE_SLOT 8
+
+struct tp_file;
+struct tp_pin;
+struct nvidia_p2p_page_table;
+struct nvidia_p2p_dma_mapping;
+
+struct tp_vector {
+	struct eventfd_ctx *ctx;
+	struct tp_file *owner;
+};
+
+struct tp_halt_op {
+	u32 op;
+	void __iomem *page;	/* one ioremap for each */
+	void __iomem *reg;
+	u64 value, mask;
+};
+
+struct tp_halt_list {
+	u32 n;
+	struct tp_halt_op ops[TEGRA_P2P_HALT_OPS];
+};
+
+/* A PCI function. It outlives its driver as long as a file is open. */
+struct tp_dev {
+	struct kref ref;
+	struct pci_dev *pdev;		/* referenced; touched while !gone */
+	int id;
+	char name[24];
+	struct miscdevice misc;
+	u32 dma_bits;
+	u32 n_irqs;
+	bool exposed;			/* no IOMMU can hold it back: ATS, or a group with others */
+	int msix_bar;			/* -1 for none */
+	u64 msix_first, msix_last;	/* pages of the MSI-X table in that BAR: never mapped */
+
+	struct srcu_struct srcu;	/* held while a call works with the function */
+	bool gone;			/* set once, then synchronize_srcu; under bar_lock for faults */
+
+	struct mutex fence_lock;	/* the fields below, and bus mastering */
+	u32 state;
+	u64 fence_gen;
+	bool halted;			/* the list has run since the last RESUME */
+	unsigned int opens;
+	struct tp_halt_list *halt;
+	struct tp_file *halt_owner;
+
+	struct mutex files_lock;
+	struct list_head files;
+	spinlock_t pins_lock;
+	struct list_head pins;		/* of all files, for overlaps */
+
+	struct mutex control_lock;	/* one RESUME or RESET at a time */
+	struct mutex bar_lock;		/* no fault maps a BAR while it is held */
+	struct mutex irq_lock;
+	struct tp_vector vectors[TP_MAX_VECTORS];
+};
+
+struct tp_file {
+	struct tp_dev *dev;
+	struct list_head entry;		/* of dev->files */
+	struct address_space *mapping;
+	bool unsafe;			/* opened by one who may use a function that no IOMMU holds back */
+	struct page *dummy;		/* all ones: what a BAR reads when the function has gone */
+
+	struct mutex lock;		/* objects, count */
+	struct xarray objects;		/* struct tp_object by handle */
+	u32 next_handle;
+	u32 count;
+	atomic64_t bytes;
+
+	spinlock_t event_lock;
+	struct eventfd_ctx *revoke, *error;
+};
+
+/* What a handle stands for. */
+struct tp_object {
+	struct kref ref;
+	struct tp_file *file;		/* outlives it */
+	u32 handle;
+	u64 size;
+	struct mm_struct *mm;		/* charged, and referenced until uncharged */
+	atomic_t vmas;
+	bool is_pin;
+	bool charged;
+};
+
+/* Coherent memory of the kernel. */
+struct tp_mem {
+	struct tp_object obj;
+	void *cpu;			/* NULL once freed; under file->lock */
+	dma_addr_t iova;
+};
+
+enum tp_pin_state {
+	TP_PINNING,	/* not mapped for the function yet */
+	TP_LIVE,
+	TP_REVOKED,
+	TP_ENDED,	/* PUT or closed */
+};
+
+struct tp_pin {
+	struct tp_object obj;
+	struct list_head entry;		/* of dev->pins, until it is no longer in the way */
+	u64 va, cookie;
+	enum dma_data_direction direction;
+	u32 attr;			/* TEGRA_P2P_ATTR_* */
+	u32 expect;			/* the same, or TP_EXPECT_ANY */
+
+	struct mutex lock;		/* the fields below */
+	enum tp_pin_state state;
+	bool doomed;			/* revoked while TP_PINNING */
+	u32 reason;
+	u64 fence_gen;
+	u32 nsegs;
+	struct tegra_p2p_segment *segs;	/* until the pin is freed */
+
+	struct work_struct work;	/* gives back what a revocation could not */
+	bool got, finished;		/* the back end's get, and its put, were done */
+
+	union {
+		struct {
+			struct mmu_interval_notifier notifier;
+			unsigned long seq;
+			struct page **pages;
+			unsigned long n;
+			struct sg_table sgt;
+			bool mapped;
+		} gup;
+		struct {
+			struct nvidia_p2p_page_table *table;
+			struct nvidia_p2p_dma_mapping *mapping;
+			struct task_struct *putting;	/* runs put_pages, which calls back */
+			bool unhashed;	/* an invalidation has taken the notifier out: no put_pages */
+			bool twice;	/* it did so while put_pages ran: one mmdrop too many */
+			bool freed;
+		} nv;
+	};
+};
+
+/*
+ * A way to pin user memory. A back end calls tp_pin_revoke when the memory is taken away.
+ * get() checks the range with tp_check_vma and fails with an errno of PIN, or -EAGAIN to be called again.
+ */
+struct tp_backend {
+	const char *name;
+	u32 info;
+	bool (*present)(void);
+	/* Pages and notifier. No lock is held. A failure leaves nothing. */
+	int (*get)(struct tp_pin *pin);
+	/* Under pin->lock and fence_lock, and no reclaim: whether the memory is still the one that get found. */
+	bool (*valid)(struct tp_pin *pin);
+	/* Under the same: maps for DMA and calls tp_pin_segments, then tp_pin_segment for each range. */
+	int (*map)(struct tp_pin *pin, struct device *dev);
+	/* Under pin->lock: the function cannot reach the memory any more. in_callback: in the notifier. */
+	void (*unmap)(struct tp_pin *pin, bool in_callback);
+	/*
+	 * Gives back the rest, once, and waits for callbacks. No lock is held. False when the caller's reference of the
+	 * mm has gone with it.
+	 */
+	bool (*put)(struct tp_pin *pin);
+	/* Under pin->lock of a live pin. */
+	struct page **(*pages)(struct tp_pin *pin);
+};
+
+extern const struct tp_backend *tp_backend;
+extern const struct tp_backend tp_backend_gup, tp_backend_nvp2p;
+extern struct workqueue_struct *tp_wq;
+extern struct kmem_cache *tp_pin_cache;
+extern bool tp_allow_unsafe;
+
+/* main.c */
+bool tp_has_flr(struct tp_dev *dev);
+
+/* protection.c */
+int tp_protection_probe(struct tp_dev *dev);
+u32 tp_protection(struct tp_dev *dev);
+bool tp_protected(struct tp_dev *dev);
+bool tp_bounced(struct device *dev, dma_addr_t addr);
+int tp_may_use(struct tp_dev *dev, bool allowed);
+
+/* fence.c */
+u64 tp_fence(struct tp_dev *dev);
+void tp_master_on(struct tp_dev *dev);
+void tp_master_off(struct tp_dev *dev);
+long tp_set_halt(struct tp_file *file, void *arg);
+long tp_control(struct tp_file *file, void *arg);
+void tp_halt_release(struct tp_dev *dev, struct tp_file *owner);
+
+/* object.c */
+int tp_object_init(struct tp_object *obj, struct tp_file *file, u64 size, bool is_pin);
+void tp_object_publish(struct tp_object *obj);
+void tp_object_withdraw(struct tp_object *obj);
+void tp_object_drop(struct tp_object *obj);
+void tp_object_uncharge(struct tp_object *obj, bool drop_mm);
+struct tp_object *tp_object_get(struct tp_file *file, u32 handle);
+void tp_object_put(struct tp_object *obj);
+u64 tp_object_offset(struct tp_object *obj);
+long tp_alloc(struct tp_file *file, void *arg);
+long tp_put(struct tp_file *file, void *arg);
+void tp_mem_free(struct tp_mem *mem);
+void tp_file_end(struct tp_file *file);
+void tp_file_finish(struct tp_file *file);
+void tp_file_unplug(struct tp_file *file);
+
+/* pin.c */
+long tp_pin(struct tp_file *file, void *arg);
+long tp_query(struct tp_file *file, void *arg);
+int tp_check_vma(struct tp_pin *pin);
+int tp_pin_segments(struct tp_pin *pin, u32 n);
+void tp_pin_segment(struct tp_pin *pin, u64 iova, u64 len);
+void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback);
+void tp_pin_end(struct tp_pin *pin);
+void tp_pin_finish(struct tp_pin *pin);
+void tp_pin_free(struct tp_pin *pin);
+
+/* event.c */
+long tp_set_event(struct tp_file *file, void *arg);
+void tp_signal_revoke(struct tp_file *file);
+void tp_signal_error(struct tp_file *file);
+void tp_events_release(struct tp_file *file);
+void tp_vectors_release(struct tp_dev *dev, struct tp_file *owner);
+
+/* mmap.c */
+int tp_mmap(struct file *filp, struct vm_area_struct *vma);
+void tp_zap_bars(struct tp_dev *dev);
+long tp_get_region(struct tp_file *file, void *arg);
+
+static inline struct tp_pin *tp_to_pin(struct tp_object *obj)
+{
+	return container_of(obj, struct tp_pin, obj);
+}
+
+static inline struct tp_mem *tp_to_mem(struct tp_object *obj)
+{
+	return container_of(obj, struct tp_mem, obj);
+}
+
+#endif

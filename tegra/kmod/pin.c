@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: GPL-2.0
+/* PIN and QUERY, and the one way in which a pin ends that its owner did not end: tp_pin_revoke. */
+#include <linux/overflow.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include "p2p.h"
+
+/*
+ * Whether the range lies in one mapping of memory that allows what is asked for. Fills in the cache attribute.
+ * Called with mmap_lock held.
+ */
+int tp_check_vma(struct tp_pin *pin)
+{
+	struct vm_area_struct *vma = find_vma(current->mm, pin->va);
+
+	if (!vma || pin->va < vma->vm_start || pin->va + pin->obj.size > vma->vm_end)
+		return -EFAULT;
+	if (vma->vm_flags & (VM_IO | VM_PFNMAP) || !(vma->vm_flags & VM_READ))
+		return -EFAULT;
+	if (pin->direction != DMA_TO_DEVICE && !(vma->vm_flags & VM_WRITE))
+		return -EFAULT;
+	switch (tp_prot_cache(vma->vm_page_prot)) {
+	case TP_CACHE_WB:
+		pin->attr = TEGRA_P2P_ATTR_WB;
+		break;
+	case TP_CACHE_WC:
+		pin->attr = TEGRA_P2P_ATTR_WC;
+		break;
+	case TP_CACHE_OTHER:
+		return -EMEDIUMTYPE;
+	}
+	if (pin->expect != TP_EXPECT_ANY && pin->expect != pin->attr)
+		return -EMEDIUMTYPE;
+	return 0;
+}
+
+/* Room for n segments, for a back end's map. */
+int tp_pin_segments(struct tp_pin *pin, u32 n)
+{
+	pin->segs = kvcalloc(n, sizeof(*pin->segs), GFP_KERNEL_ACCOUNT);
+	return pin->segs ? 0 : -ENOMEM;
+}
+
+/* The next segment; it becomes one with the one before where it can. */
+void tp_pin_segment(struct tp_pin *pin, u64 iova, u64 len)
+{
+	struct tegra_p2p_segment *last = pin->segs + pin->nsegs - 1;
+
+	if (pin->nsegs && last->iova + last->len == iova) {
+		last->len += len;
+		return;
+	}
+	pin->segs[pin->nsegs++] = (struct tegra_p2p_segment){ .iova = iova, .len = len };
+}
+
+/* Out of the way of later pins of the same addresses. */
+static void pin_unlist(struct tp_pin *pin)
+{
+	struct tp_dev *dev = pin->obj.file->dev;
+
+	spin_lock(&dev->pins_lock);
+	list_del_init(&pin->entry);
+	spin_unlock(&dev->pins_lock);
+}
+
+/*
+ * Takes the memory back from the function: when this returns, the function cannot reach it. A second caller waits for
+ * the first. in_callback: in the notifier, where nothing may be allocated, faulted in or waited for but hardware.
+ */
+void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
+{
+	struct tp_file *file = pin->obj.file;
+
+	mutex_lock(&pin->lock);
+	if (pin->state == TP_PINNING) {
+		pin->doomed = true; /* nothing is mapped yet: PIN gives up */
+	} else if (pin->state == TP_LIVE) {
+		pin->fence_gen = tp_fence(file->dev);
+		tp_backend->unmap(pin, in_callback);
+		pin->nsegs = 0;
+		pin->reason = reason;
+		WRITE_ONCE(pin->state, TP_REVOKED);
+		pin_unlist(pin);
+		tp_signal_revoke(file);
+		queue_work(tp_wq, &pin->work);
+	}
+	mutex_unlock(&pin->lock);
+}
+
+/* What tp_pin_revoke had to leave: page references, notifier, charge. Once. */
+static void pin_give_back(struct tp_pin *pin)
+{
+	bool drop_mm = true;
+
+	if (pin->finished)
+		return;
+	pin->finished = true;
+	if (pin->got)
+		drop_mm = tp_backend->put(pin);
+	tp_object_uncharge(&pin->obj, drop_mm);
+}
+
+static void pin_work(struct work_struct *work)
+{
+	pin_give_back(container_of(work, struct tp_pin, work));
+}
+
+/* The owner ends the pin: it is no longer mapped for the function. */
+void tp_pin_end(struct tp_pin *pin)
+{
+	mutex_lock(&pin->lock);
+	if (pin->state == TP_LIVE)
+		tp_backend->unmap(pin, false);
+	if (pin->state != TP_REVOKED)
+		WRITE_ONCE(pin->state, TP_ENDED);
+	pin_unlist(pin);
+	mutex_unlock(&pin->lock);
+}
+
+/* After tp_pin_end: no callback of the pin runs any more when this returns. */
+void tp_pin_finish(struct tp_pin *pin)
+{
+	cancel_work_sync(&pin->work);
+	pin_give_back(pin);
+}
+
+void tp_pin_free(struct tp_pin *pin)
+{
+	mutex_destroy(&pin->lock);
+	kvfree(pin->segs);
+	kmem_cache_free(tp_pin_cache, pin);
+}
+
+static int pin_check(const struct tegra_p2p_pin *a)
+{
+	const u32 directions = TEGRA_P2P_PIN_TO_DEVICE | TEGRA_P2P_PIN_FROM_DEVICE;
+	const u32 expects = TEGRA_P2P_PIN_EXPECT_WB | TEGRA_P2P_PIN_EXPECT_WC;
+	u64 end;
+
+	if (a->flags & ~(directions | expects) || !(a->flags & directions) || (a->flags & expects) == expects)
+		return -EINVAL;
+	if (!a->size || !PAGE_ALIGNED(a->va) || !PAGE_ALIGNED(a->size) || check_add_overflow(a->va, a->size, &end))
+		return -EINVAL;
+	return a->size > TP_MAX_BYTES ? -E2BIG : 0;
+}
+
+static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *a)
+{
+	struct tp_pin *pin = kmem_cache_zalloc(tp_pin_cache, GFP_KERNEL_ACCOUNT);
+	int err;
+
+	if (!pin)
+		return ERR_PTR(-ENOMEM);
+	mutex_init(&pin->lock);
+	INIT_LIST_HEAD(&pin->entry);
+	INIT_WORK(&pin->work, pin_work);
+	pin->va = a->va;
+	pin->cookie = a->cookie;
+	pin->expect = TP_EXPECT_ANY;
+	if (a->flags & TEGRA_P2P_PIN_EXPECT_WB)
+		pin->expect = TEGRA_P2P_ATTR_WB;
+	if (a->flags & TEGRA_P2P_PIN_EXPECT_WC)
+		pin->expect = TEGRA_P2P_ATTR_WC;
+	pin->direction = DMA_BIDIRECTIONAL;
+	if (!(a->flags & TEGRA_P2P_PIN_FROM_DEVICE))
+		pin->direction = DMA_TO_DEVICE;
+	else if (!(a->flags & TEGRA_P2P_PIN_TO_DEVICE))
+		pin->direction = DMA_FROM_DEVICE;
+	err = tp_object_init(&pin->obj, file, a->size, true);
+	if (err) {
+		tp_pin_free(pin);
+		return ERR_PTR(err);
+	}
+	return pin;
+}
+
+/* EBUSY when another pin of the same address space, made or being made, has some of the range. */
+static int pin_list(struct tp_pin *pin)
+{
+	struct tp_dev *dev = pin->obj.file->dev;
+	struct tp_pin *other;
+	int err = 0;
+
+	spin_lock(&dev->pins_lock);
+	list_for_each_entry(other, &dev->pins, entry)
+		if (other->obj.mm == pin->obj.mm && pin->va < other->va + other->obj.size &&
+		    other->va < pin->va + pin->obj.size)
+			err = -EBUSY;
+	if (!err)
+		list_add(&pin->entry, &dev->pins);
+	spin_unlock(&dev->pins_lock);
+	return err;
+}
+
+/*
+ * Maps the pages that the back end has got, if they are still the caller's and there is no fence. Under fence_lock, so
+ * that no IOVA is given out between the fence of a revocation and RESUME.
+ */
+static int pin_map_locked(struct tp_pin *pin, struct tp_dev *dev)
+{
+	unsigned int noreclaim;
+	int err;
+
+	if (dev->state != TEGRA_P2P_STATE_LIVE)
+		return -ESTALE;
+	if (pin->doomed || !tp_backend->valid(pin))
+		return -EAGAIN;
+	noreclaim = memalloc_noreclaim_save();
+	err = tp_backend->map(pin, &dev->pdev->dev);
+	memalloc_noreclaim_restore(noreclaim);
+	if (!err)
+		WRITE_ONCE(pin->state, TP_LIVE);
+	return err;
+}
+
+static int pin_map(struct tp_pin *pin)
+{
+	struct tp_dev *dev = pin->obj.file->dev;
+	int idx = srcu_read_lock(&dev->srcu);
+	int err = -ENODEV;
+
+	if (!READ_ONCE(dev->gone))
+		err = tp_may_use(dev, pin->obj.file->unsafe);
+	if (!err) {
+		mutex_lock(&pin->lock);
+		mutex_lock(&dev->fence_lock);
+		err = pin_map_locked(pin, dev);
+		mutex_unlock(&dev->fence_lock);
+		mutex_unlock(&pin->lock);
+	}
+	if (!err) /* here, so that remove() finds it */
+		tp_object_publish(&pin->obj);
+	srcu_read_unlock(&dev->srcu, idx);
+	return err;
+}
+
+static int pin_build(struct tp_pin *pin)
+{
+	struct tp_dev *dev = pin->obj.file->dev;
+	bool fenced;
+	int err;
+
+	mutex_lock(&dev->fence_lock);
+	fenced = dev->state != TEGRA_P2P_STATE_LIVE;
+	mutex_unlock(&dev->fence_lock);
+	if (fenced)
+		return -ESTALE;
+	err = pin_list(pin);
+	if (err)
+		return err;
+	err = tp_backend->get(pin);
+	if (err)
+		return err;
+	pin->got = true;
+	return pin_map(pin);
+}
+
+/* Copies segments from first on; those of a revoked pin are no longer valid and are not given. */
+static int pin_copy_segments(struct tp_pin *pin, u64 to, u32 cap, u32 first, u32 nsegs)
+{
+	u32 n;
+
+	if (first >= nsegs)
+		return 0;
+	n = min(cap, nsegs - first);
+	return copy_to_user(u64_to_user_ptr(to), pin->segs + first, (size_t)n * sizeof(*pin->segs)) ? -EFAULT : 0;
+}
+
+/* Undoes a PIN whose result the caller cannot be told. Another thread may have been quicker. */
+static void pin_undo(struct tp_pin *pin)
+{
+	struct tp_file *file = pin->obj.file;
+	bool ours;
+
+	mutex_lock(&file->lock);
+	ours = xa_load(&file->objects, pin->obj.handle) == &pin->obj && !atomic_read(&pin->obj.vmas);
+	if (ours) {
+		xa_erase(&file->objects, pin->obj.handle);
+		file->count--;
+	}
+	mutex_unlock(&file->lock);
+	if (ours)
+		tp_object_drop(&pin->obj);
+}
+
+long tp_pin(struct tp_file *file, void *arg)
+{
+	struct tegra_p2p_pin *a = arg;
+	struct tp_dev *dev = file->dev;
+	struct tp_pin *pin;
+	int idx, err;
+
+	err = pin_check(a);
+	if (err)
+		return err;
+	pin = pin_new(file, a);
+	if (IS_ERR(pin))
+		return PTR_ERR(pin);
+	kref_get(&pin->obj.ref);
+	err = pin_build(pin);
+	if (err) {
+		tp_object_withdraw(&pin->obj);
+		tp_object_drop(&pin->obj);
+		goto out;
+	}
+	mutex_lock(&pin->lock);
+	a->nsegs = pin->nsegs;
+	mutex_unlock(&pin->lock);
+	a->handle = pin->obj.handle;
+	a->attr = pin->attr;
+	a->mmap_offset = tp_object_offset(&pin->obj);
+	err = pin_copy_segments(pin, a->segs, a->seg_cap, 0, a->nsegs);
+	if (err) {
+		idx = srcu_read_lock(&dev->srcu);
+		if (!READ_ONCE(dev->gone))
+			pin_undo(pin);
+		srcu_read_unlock(&dev->srcu, idx);
+	}
+out:
+	tp_object_put(&pin->obj);
+	return err;
+}
+
+long tp_query(struct tp_file *file, void *arg)
+{
+	struct tegra_p2p_query *a = arg;
+	struct tp_object *obj;
+	struct tp_pin *pin;
+	int err;
+
+	if (a->flags)
+		return -EINVAL;
+	obj = tp_object_get(file, a->handle);
+	if (!obj)
+		return -ENOENT;
+	if (!obj->is_pin) {
+		tp_object_put(obj);
+		return -EINVAL;
+	}
+	pin = tp_to_pin(obj);
+	mutex_lock(&pin->lock);
+	a->state = pin->state == TP_LIVE ? TEGRA_P2P_PIN_LIVE : TEGRA_P2P_PIN_REVOKED;
+	a->reason = pin->reason;
+	a->fence_gen = pin->fence_gen;
+	a->nsegs = pin->nsegs;
+	mutex_unlock(&pin->lock);
+	a->cookie = pin->cookie;
+	err = pin_copy_segments(pin, a->segs, a->seg_cap, a->seg_first, a->nsegs);
+	tp_object_put(obj);
+	return err;
+}
