@@ -132,6 +132,22 @@ static bool nv_put(struct tp_pin *pin)
 	return !pin->nv.twice;
 }
 
+/*
+ * Registering a notifier fails when a signal is pending, and a provider that does not look returns a table without one,
+ * for which put_pages would drop an mm that it does not hold. An invalidation looks the same and ends PIN as well.
+ */
+static bool nv_unregistered(struct tp_pin *pin)
+{
+	bool unhashed = hlist_unhashed(&pin->nv.table->mn.hlist);
+
+	mutex_lock(&pin->lock);
+	if (unhashed)
+		pin->nv.unhashed = true;
+	unhashed = unhashed && !pin->doomed;
+	mutex_unlock(&pin->lock);
+	return unhashed;
+}
+
 static int nv_get(struct tp_pin *pin)
 {
 	struct nvidia_p2p_page_table *table;
@@ -143,9 +159,11 @@ static int nv_get(struct tp_pin *pin)
 	/* The callback may come before this returns: it finds the table where the provider puts it. */
 	err = nv.get_pages(pin->va, pin->obj.size, &pin->nv.table, nv_callback, pin);
 	if (err)
-		return err == -ENOMEM ? -ENOMEM : -EFAULT;
+		return err == -ENOMEM || err == -EINTR ? err : -EFAULT;
 	table = pin->nv.table;
-	if (!NVIDIA_P2P_PAGE_TABLE_VERSION_COMPATIBLE(table) || table->page_size != PAGE_SIZE) {
+	if (nv_unregistered(pin)) {
+		err = -EINTR;
+	} else if (!NVIDIA_P2P_PAGE_TABLE_VERSION_COMPATIBLE(table) || table->page_size != PAGE_SIZE) {
 		pr_err_once("nv-p2p: page table of version %#x with pages of %u bytes is not understood\n",
 			    table->version, table->page_size);
 		err = -EOPNOTSUPP;
@@ -159,7 +177,7 @@ static int nv_get(struct tp_pin *pin)
 
 static bool nv_valid(struct tp_pin *pin)
 {
-	return true; /* a callback has set pin->doomed */
+	return !pin->doomed;
 }
 
 static int nv_segments(struct tp_pin *pin, struct device *dev)

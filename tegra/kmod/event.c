@@ -9,21 +9,47 @@ static irqreturn_t vector_handler(int irq, void *data)
 {
 	struct tp_vector *vector = data;
 
-	tp_eventfd_signal(vector->ctx);
+	spin_lock(&vector->lock);
+	if (vector->ctx)
+		tp_eventfd_signal(vector->ctx);
+	spin_unlock(&vector->lock);
 	return IRQ_HANDLED;
 }
 
-/* With irq_lock held. The handler does not run any more when it returns. */
-static void vector_clear(struct tp_dev *dev, u32 i)
+/*
+ * The handlers are there from probe to remove: an MSI that cannot be masked and has no handler goes to address 0.
+ * What cannot be had is missing in n_irqs.
+ */
+void tp_vectors_request(struct tp_dev *dev)
 {
-	struct tp_vector *vector = &dev->vectors[i];
+	int i, n = pci_alloc_irq_vectors(dev->pdev, 1, TP_MAX_VECTORS, PCI_IRQ_MSI | PCI_IRQ_MSIX);
 
-	if (!vector->ctx)
-		return;
-	free_irq(pci_irq_vector(dev->pdev, i), vector);
-	eventfd_ctx_put(vector->ctx);
-	vector->ctx = NULL;
-	vector->owner = NULL;
+	for (i = 0; i < n; i++) {
+		spin_lock_init(&dev->vectors[i].lock);
+		if (request_irq(pci_irq_vector(dev->pdev, i), vector_handler, 0, dev->name, &dev->vectors[i]))
+			break;
+	}
+	dev->n_irqs = i;
+}
+
+void tp_vectors_free(struct tp_dev *dev)
+{
+	u32 i;
+
+	for (i = 0; i < dev->n_irqs; i++)
+		free_irq(pci_irq_vector(dev->pdev, i), &dev->vectors[i]);
+	pci_free_irq_vectors(dev->pdev);
+}
+
+/* With irq_lock held. */
+static void vector_swap(struct tp_vector *vector, struct tp_file *owner, struct eventfd_ctx *ctx)
+{
+	spin_lock_irq(&vector->lock);
+	swap(vector->ctx, ctx);
+	spin_unlock_irq(&vector->lock);
+	vector->owner = owner;
+	if (ctx)
+		eventfd_ctx_put(ctx);
 }
 
 /* Takes ctx over, unless it fails. */
@@ -33,35 +59,23 @@ static int vector_set(struct tp_dev *dev, struct tp_file *file, u32 i, struct ev
 	int err = 0;
 
 	mutex_lock(&dev->irq_lock);
-	if (vector->owner && vector->owner != file) {
+	if (vector->owner && vector->owner != file)
 		err = -EBUSY;
-		goto out;
-	}
-	vector_clear(dev, i);
-	if (!ctx)
-		goto out;
-	vector->ctx = ctx;
-	err = request_irq(pci_irq_vector(dev->pdev, i), vector_handler, 0, dev->name, vector);
-	if (err) {
-		vector->ctx = NULL;
-		err = err == -ENOMEM ? -ENOMEM : -EIO;
-	} else {
-		vector->owner = file;
-	}
-out:
+	else
+		vector_swap(vector, ctx ? file : NULL, ctx);
 	mutex_unlock(&dev->irq_lock);
 	return err;
 }
 
-/* owner NULL: all of them. */
-void tp_vectors_release(struct tp_dev *dev, struct tp_file *owner)
+void tp_vectors_release(struct tp_file *owner)
 {
+	struct tp_dev *dev = owner->dev;
 	u32 i;
 
 	mutex_lock(&dev->irq_lock);
 	for (i = 0; i < dev->n_irqs; i++)
-		if (!owner || dev->vectors[i].owner == owner)
-			vector_clear(dev, i);
+		if (dev->vectors[i].owner == owner)
+			vector_swap(&dev->vectors[i], NULL, NULL);
 	mutex_unlock(&dev->irq_lock);
 }
 

@@ -206,7 +206,6 @@ static void tp_file_leave(struct tp_file *file)
 
 	tp_file_end(file);
 	if (!READ_ONCE(dev->gone)) {
-		tp_vectors_release(dev, file);
 		tp_halt_release(dev, file);
 		mutex_lock(&dev->fence_lock);
 		if (!--dev->opens)
@@ -225,6 +224,7 @@ static int tp_release(struct inode *inode, struct file *filp)
 
 	tp_file_leave(file);
 	tp_file_finish(file);
+	tp_vectors_release(file);
 	tp_events_release(file);
 	__free_page(file->dummy);
 	kref_put(&file->dev->ref, tp_dev_free);
@@ -281,13 +281,12 @@ static int tp_setup_dma(struct tp_dev *dev)
 	return tp_protection_probe(dev);
 }
 
-static void tp_setup_irqs(struct tp_dev *dev)
+/* Whoever writes the MSI-X table makes the function write anywhere. */
+static void tp_find_msix_table(struct tp_dev *dev)
 {
-	int n = pci_alloc_irq_vectors(dev->pdev, 1, TP_MAX_VECTORS, PCI_IRQ_MSI | PCI_IRQ_MSIX);
 	u32 table;
 	u16 flags;
 
-	dev->n_irqs = max(n, 0);
 	dev->msix_bar = -1;
 	if (!dev->pdev->msix_cap)
 		return;
@@ -299,10 +298,8 @@ static void tp_setup_irqs(struct tp_dev *dev)
 	dev->msix_last = table + ((flags & PCI_MSIX_FLAGS_QSIZE) + 1) * PCI_MSIX_ENTRY_SIZE - 1;
 }
 
-static int tp_publish(struct tp_dev *dev)
+static int tp_name(struct tp_dev *dev)
 {
-	int err;
-
 	dev->id = ida_alloc(&tp_ids, GFP_KERNEL);
 	if (dev->id < 0)
 		return dev->id;
@@ -312,10 +309,7 @@ static int tp_publish(struct tp_dev *dev)
 	dev->misc.fops = &tp_fops;
 	dev->misc.mode = 0600;
 	dev->misc.parent = &dev->pdev->dev;
-	err = misc_register(&dev->misc);
-	if (err)
-		ida_free(&tp_ids, dev->id);
-	return err;
+	return 0;
 }
 
 static int tp_probe(struct pci_dev *pdev, const struct pci_device_id *id)
@@ -339,15 +333,22 @@ static int tp_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = tp_setup_dma(dev);
 	if (err)
 		goto release;
-	tp_setup_irqs(dev);
-	err = tp_publish(dev); /* last: it can be opened now */
+	err = tp_name(dev);
+	if (err)
+		goto release;
+	tp_find_msix_table(dev);
+	tp_reserve_pages(dev);
+	tp_vectors_request(dev);
+	err = misc_register(&dev->misc); /* last: it can be opened now */
 	if (err)
 		goto irqs;
 	dev_info(&pdev->dev, "%s: pins through %s, %s\n", dev->name, tp_backend->name,
 		 tp_protected(dev) ? "behind a strict IOMMU" : "without protection by an IOMMU");
 	return 0;
 irqs:
-	pci_free_irq_vectors(pdev);
+	tp_vectors_free(dev);
+	tp_unreserve_pages(dev);
+	ida_free(&tp_ids, dev->id);
 release:
 	pci_release_regions(pdev);
 disable:
@@ -374,10 +375,10 @@ static void tp_remove(struct pci_dev *pdev)
 	list_for_each_entry(file, &dev->files, entry)
 		tp_file_unplug(file);
 	mutex_unlock(&dev->files_lock);
-	tp_vectors_release(dev, NULL);
 	tp_halt_release(dev, NULL);
+	tp_vectors_free(dev);
+	tp_unreserve_pages(dev);
 	pci_clear_master(pdev);
-	pci_free_irq_vectors(pdev);
 	pci_release_regions(pdev);
 	pci_disable_device(pdev);
 	ida_free(&tp_ids, dev->id);

@@ -9,15 +9,54 @@
 
 #include "p2p.h"
 
-static bool bar_maps(struct tp_dev *dev, u32 bar)
+static struct resource *reserve_rest(struct resource *bar)
 {
-	return pci_resource_flags(dev->pdev, bar) & IORESOURCE_MEM && PAGE_ALIGNED(pci_resource_start(dev->pdev, bar)) &&
-	       pci_resource_len(dev->pdev, bar) >= PAGE_SIZE;
+	struct resource *rest = kzalloc(sizeof(*rest), GFP_KERNEL);
+
+	if (!rest)
+		return NULL;
+	rest->name = "tegra_p2p";
+	rest->start = bar->end + 1;
+	rest->end = ALIGN(bar->end, PAGE_SIZE) - 1;
+	rest->flags = bar->flags;
+	if (!request_resource(bar->parent, rest))
+		return rest;
+	kfree(rest);
+	return NULL;
+}
+
+/* A BAR that is smaller than a page can be mapped when nothing else lies, or will lie, in its page. */
+void tp_reserve_pages(struct tp_dev *dev)
+{
+	int i;
+
+	for (i = 0; i < TP_BARS; i++) {
+		struct resource *bar = &dev->pdev->resource[i];
+
+		if (bar->flags & IORESOURCE_MEM && bar->start && PAGE_ALIGNED(bar->start) &&
+		    resource_size(bar) < PAGE_SIZE)
+			dev->rest[i] = reserve_rest(bar);
+	}
+}
+
+void tp_unreserve_pages(struct tp_dev *dev)
+{
+	int i;
+
+	for (i = 0; i < TP_BARS; i++) {
+		if (dev->rest[i])
+			release_resource(dev->rest[i]);
+		kfree(dev->rest[i]);
+	}
 }
 
 /* What of a BAR can be mapped: whole pages, as far as its offsets reach. */
 static u64 bar_size(struct tp_dev *dev, u32 bar)
 {
+	if (!(pci_resource_flags(dev->pdev, bar) & IORESOURCE_MEM) || !PAGE_ALIGNED(pci_resource_start(dev->pdev, bar)))
+		return 0;
+	if (dev->rest[bar])
+		return PAGE_SIZE;
 	return min_t(u64, pci_resource_len(dev->pdev, bar) & PAGE_MASK, 1ULL << TP_MMAP_SHIFT);
 }
 
@@ -31,7 +70,7 @@ long tp_get_region(struct tp_file *file, void *arg)
 	a->size = 0;
 	if (pci_resource_flags(dev->pdev, a->index) & IORESOURCE_MEM)
 		a->size = pci_resource_len(dev->pdev, a->index);
-	if (bar_maps(dev, a->index))
+	if (bar_size(dev, a->index))
 		a->flags |= TEGRA_P2P_REGION_MMAP;
 	if (a->flags && pci_resource_flags(dev->pdev, a->index) & IORESOURCE_PREFETCH)
 		a->flags |= TEGRA_P2P_REGION_WC;
@@ -125,7 +164,7 @@ static const struct vm_operations_struct pin_ops = {
 
 static int mmap_bar(struct tp_dev *dev, struct vm_area_struct *vma, u32 bar, u64 off, u64 len)
 {
-	if (!bar_maps(dev, bar) || off + len > bar_size(dev, bar))
+	if (off + len > bar_size(dev, bar))
 		return -EINVAL;
 	if (pci_resource_flags(dev->pdev, bar) & IORESOURCE_PREFETCH)
 		vma->vm_page_prot = pgprot_writecombine(vma->vm_page_prot);

@@ -42,6 +42,7 @@ struct nvidia_p2p_page_table;
 struct nvidia_p2p_dma_mapping;
 
 struct tp_vector {
+	spinlock_t lock;
 	struct eventfd_ctx *ctx;
 	struct tp_file *owner;
 };
@@ -86,6 +87,8 @@ struct tp_dev {
 	struct list_head files;
 	spinlock_t pins_lock;
 	struct list_head pins;		/* of all files, for overlaps */
+
+	struct resource *rest[TP_BARS];	/* of the page of a BAR that is smaller, so that it can be mapped */
 
 	struct mutex control_lock;	/* one RESUME or RESET at a time */
 	struct mutex bar_lock;		/* no fault maps a BAR while it is held */
@@ -146,7 +149,7 @@ struct tp_pin {
 
 	struct mutex lock;		/* the fields below */
 	enum tp_pin_state state;
-	bool doomed;			/* revoked while TP_PINNING */
+	bool doomed;			/* invalidated while TP_PINNING, which a back end may make good */
 	u32 reason;
 	u64 fence_gen;
 	u32 nsegs;
@@ -256,11 +259,15 @@ long tp_set_event(struct tp_file *file, void *arg);
 void tp_signal_revoke(struct tp_file *file);
 void tp_signal_error(struct tp_file *file);
 void tp_events_release(struct tp_file *file);
-void tp_vectors_release(struct tp_dev *dev, struct tp_file *owner);
+void tp_vectors_request(struct tp_dev *dev);
+void tp_vectors_free(struct tp_dev *dev);
+void tp_vectors_release(struct tp_file *owner);
 
 /* mmap.c */
 int tp_mmap(struct file *filp, struct vm_area_struct *vma);
 void tp_zap_bars(struct tp_dev *dev);
+void tp_reserve_pages(struct tp_dev *dev);
+void tp_unreserve_pages(struct tp_dev *dev);
 long tp_get_region(struct tp_file *file, void *arg);
 
 static inline struct tp_pin *tp_to_pin(struct tp_object *obj)

@@ -74,7 +74,7 @@ void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
 
 	mutex_lock(&pin->lock);
 	if (pin->state == TP_PINNING) {
-		pin->doomed = true; /* nothing is mapped yet: PIN gives up */
+		pin->doomed = true; /* nothing is mapped yet: the back end's valid decides */
 	} else if (pin->state == TP_LIVE) {
 		pin->fence_gen = tp_fence(file->dev);
 		tp_backend->unmap(pin, in_callback);
@@ -204,7 +204,7 @@ static int pin_map_locked(struct tp_pin *pin, struct tp_dev *dev)
 
 	if (dev->state != TEGRA_P2P_STATE_LIVE)
 		return -ESTALE;
-	if (pin->doomed || !tp_backend->valid(pin))
+	if (!tp_backend->valid(pin))
 		return -EAGAIN;
 	noreclaim = memalloc_noreclaim_save();
 	err = tp_backend->map(pin, &dev->pdev->dev);

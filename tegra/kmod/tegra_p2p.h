@@ -4,8 +4,9 @@
  *
  * One char device /dev/tegra_p2pN, mode 0600, for each PCI function. Every structure begins with its size and flags:
  * argsz below the size of version 1 is EINVAL, bytes that are not zero past what the kernel knows are E2BIG, an
- * unknown flag or padding that is not zero is EINVAL. All calls return ENODEV when the function has gone. Structures
- * have the same layout for 32- and 64-bit programs. docs/kernel-abi.md describes every call and errno.
+ * unknown flag or padding that is not zero is EINVAL. All calls but GET_INFO and QUERY return ENODEV when the function
+ * has gone. Structures have the same layout for 32- and 64-bit programs. docs/kernel-abi.md describes every call and
+ * errno.
  */
 #ifndef TEGRA_P2P_H
 #define TEGRA_P2P_H
@@ -41,7 +42,7 @@ struct tegra_p2p_info {
 #define TEGRA_P2P_INFO_FLR	(1U << 5) /* the function can be reset: CONTROL's RESET works */
 
 #define TEGRA_P2P_STATE_LIVE	0
-#define TEGRA_P2P_STATE_FENCED	1	/* a pin was revoked: no PIN until RESUME */
+#define TEGRA_P2P_STATE_FENCED	1	/* a pin was revoked: no PIN and no ALLOC until RESUME */
 #define TEGRA_P2P_STATE_GONE	2
 
 /* GET_REGION: a BAR. */

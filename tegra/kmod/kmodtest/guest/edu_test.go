@@ -1,0 +1,103 @@
+package guest
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/tegra/uapi"
+)
+
+const (
+	eduID        = 0x00
+	eduLiveness  = 0x04
+	eduIRQStatus = 0x24
+	eduIRQRaise  = 0x60
+	eduIRQAck    = 0x64
+	eduSource    = 0x80
+	eduTarget    = 0x88
+	eduCount     = 0x90
+	eduCommand   = 0x98
+	eduBuffer    = 0x40000
+	eduTransfer  = 512 // bytes; a fault of the SMMU is reported every few bytes
+
+	toDevice   = 1 | 4
+	fromDevice = 1 | 2 | 4
+)
+
+// edu is QEMU's device: a DMA takes 100 ms, its data moves at the end.
+type edu struct {
+	regs []byte
+	msi  *event
+}
+
+func (d *device) edu(t testing.TB) *edu {
+	t.Helper()
+	r, err := uapi.GetRegion(d.fd, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &edu{regs: d.mmap(t, r.MmapOffset, r.Size), msi: d.event(t, uapi.EventMSI)}
+	t.Cleanup(func() { _ = unix.Munmap(e.regs) })
+	e.idle()
+	e.msi.count()
+	return e
+}
+
+func (e *edu) reg(off int) *uint32     { return (*uint32)(unsafe.Pointer(&e.regs[off])) }
+func (e *edu) read(off int) uint32     { return atomic.LoadUint32(e.reg(off)) }
+func (e *edu) write(off int, v uint32) { atomic.StoreUint32(e.reg(off), v) }
+
+func (e *edu) write64(off int, v uint64) {
+	atomic.StoreUint64((*uint64)(unsafe.Pointer(&e.regs[off])), v)
+}
+
+// start begins a DMA between the RAM at iova and the device's buffer.
+func (e *edu) start(command uint32, iova uint64) {
+	source, target := iova, uint64(eduBuffer)
+	if command&2 != 0 {
+		source, target = target, source
+	}
+	e.write64(eduSource, source)
+	e.write64(eduTarget, target)
+	e.write64(eduCount, eduTransfer)
+	e.write64(eduCommand, uint64(command))
+}
+
+// finish waits for its interrupt.
+func (e *edu) finish(t testing.TB) {
+	t.Helper()
+	e.msi.wait(t)
+	e.write(eduIRQAck, e.read(eduIRQStatus))
+}
+
+// idle waits for a DMA whose interrupt nobody gets.
+func (e *edu) idle() {
+	for e.read(eduCommand)&1 != 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	e.write(eduIRQAck, e.read(eduIRQStatus))
+}
+
+// roundTrip moves the first bytes of b, pinned at iova, to the device and back to its second half.
+func (e *edu) roundTrip(t testing.TB, b []byte, iova uint64) {
+	t.Helper()
+	half := len(b) / 2
+	for i := range eduTransfer {
+		b[i], b[half+i] = byte(i*5+1), 0
+	}
+	e.start(toDevice, iova)
+	e.finish(t)
+	e.start(fromDevice, iova+uint64(half))
+	e.finish(t)
+	for i := range eduTransfer {
+		if b[half+i] != byte(i*5+1) {
+			t.Fatalf("byte %d of the round trip is %#x", i, b[half+i])
+		}
+	}
+	runtime.KeepAlive(e)
+}

@@ -1,0 +1,119 @@
+// Package kmodtest tests tegra_p2p.ko in the virtual Jetson: on the edu device behind the SMMU, with both of its ways to
+// pin, under slub's debugging. The tests proper are in package guest and run inside.
+package kmodtest_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tegracast/board/vjetson"
+)
+
+const (
+	function = "0000:01:00.0"
+	bind     = "echo tegra_p2p > /sys/bus/pci/devices/" + function + "/driver_override && " +
+		"echo " + function + " > /sys/bus/pci/drivers_probe && test -c /dev/tegra_p2p0"
+)
+
+// built is what the machine gets.
+type built struct {
+	kernel            vjetson.Kernel
+	module, provider  string
+	hostmem, programs string
+}
+
+func build(t *testing.T) built {
+	t.Helper()
+	k, err := vjetson.Fetch(t.Context(), "arm64", slog.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, src := range map[string]string{"hostmem": "testdata/hostmem", "nvp2p": "../../nvp2p"} {
+		if err := vjetson.BuildModule(t.Context(), k, src, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := vjetson.BuildModule(t.Context(), k, "..", filepath.Join(dir, "kmod")); err != nil {
+		t.Fatal(err)
+	}
+	guest := filepath.Join(dir, "guest.test")
+	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", guest, "./guest")
+	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0", "GOFLAGS=")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("building the guest's tests: %v: %s", err, out)
+	}
+	return built{k, filepath.Join(dir, "kmod/tegra_p2p.ko"), filepath.Join(dir, "nvp2p/nvp2p.ko"),
+		filepath.Join(dir, "hostmem/hostmem.ko"), guest}
+}
+
+// machine is a virtual Jetson with the module bound to edu.
+type machine struct {
+	*vjetson.Machine
+	t *testing.T
+}
+
+func (b built) start(t *testing.T, backend string) machine {
+	t.Helper()
+	m := machine{vjetson.StartTest(t, vjetson.Config{
+		Kernel: b.kernel, Edu: true, Append: "slub_debug=FZPU", Files: map[string]string{"/guest.test": b.programs},
+	}), t}
+	if backend == "nvp2p" {
+		m.load(b.provider)
+	}
+	m.load(b.hostmem)
+	m.load(b.module)
+	m.shell(bind)
+	return m
+}
+
+func (m machine) load(file string, parameters ...string) {
+	m.t.Helper()
+	if err := m.LoadModule(m.t.Context(), file, parameters...); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m machine) shell(line string) string {
+	m.t.Helper()
+	out, err := m.Shell(m.t.Context(), line)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return out
+}
+
+// guest runs the guest's tests that match pattern, each as a test of its own here.
+func (m machine) guest(t *testing.T, pattern string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	r, err := m.Run(ctx, "sh", "-c", "GUEST=1 exec /guest.test -test.list '"+pattern+"'")
+	if err != nil || r.Status != 0 {
+		t.Fatalf("%v %s%s", err, r.Stdout, r.Stderr)
+	}
+	for _, name := range strings.Fields(string(r.Stdout)) {
+		t.Run(name, func(t *testing.T) {
+			r, err := m.Run(ctx, "sh", "-c", "GUEST=1 exec /guest.test -test.v -test.run '^"+name+"$'")
+			if err != nil || r.Status != 0 {
+				t.Errorf("%v, status %d:\n%s%s", err, r.Status, r.Stdout, r.Stderr)
+			}
+		})
+	}
+}
+
+func TestModule(t *testing.T) {
+	b := build(t)
+	for _, backend := range []string{"gup", "nvp2p"} {
+		t.Run(backend, func(t *testing.T) {
+			m := b.start(t, backend)
+			m.guest(t, "^Test")
+		})
+	}
+}
