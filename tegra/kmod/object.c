@@ -135,7 +135,9 @@ static int mem_alloc(struct tp_mem *mem)
 	mutex_unlock(&dev->fence_lock);
 	if (err)
 		return err;
-	mem->cpu = dma_alloc_coherent(&dev->pdev->dev, mem->obj.size, &mem->iova, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	/* Too much to ask for is refused: nobody is killed to make room for it. */
+	mem->cpu = dma_alloc_coherent(&dev->pdev->dev, mem->obj.size, &mem->iova,
+				      GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
 	if (!mem->cpu)
 		return -ENOMEM;
 	mutex_lock(&dev->fence_lock);

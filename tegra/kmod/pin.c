@@ -244,6 +244,8 @@ static int pin_build(struct tp_pin *pin)
 	mutex_lock(&dev->fence_lock);
 	fenced = dev->state != TEGRA_P2P_STATE_LIVE;
 	mutex_unlock(&dev->fence_lock);
+	if (READ_ONCE(dev->gone))
+		return -ENODEV;
 	if (fenced)
 		return -ESTALE;
 	err = pin_list(pin);

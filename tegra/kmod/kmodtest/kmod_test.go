@@ -49,8 +49,10 @@ func build(t *testing.T) built {
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("building the guest's tests: %v: %s", err, out)
 	}
-	return built{k, filepath.Join(dir, "kmod/tegra_p2p.ko"), filepath.Join(dir, "nvp2p/nvp2p.ko"),
-		filepath.Join(dir, "hostmem/hostmem.ko"), guest}
+	return built{
+		k, filepath.Join(dir, "kmod/tegra_p2p.ko"), filepath.Join(dir, "nvp2p/nvp2p.ko"),
+		filepath.Join(dir, "hostmem/hostmem.ko"), guest,
+	}
 }
 
 // machine is a virtual Jetson with the module bound to edu.
@@ -112,8 +114,20 @@ func TestModule(t *testing.T) {
 	b := build(t)
 	for _, backend := range []string{"gup", "nvp2p"} {
 		t.Run(backend, func(t *testing.T) {
+			t.Parallel() // they wait for a timer of 100 ms most of the time
 			m := b.start(t, backend)
-			m.guest(t, "^Test")
+			m.guest(t, "^Test(Info|DMA|CacheAttribute|EveryCall|Bad.*|Limits|PutAgainstMunmap|Halt|Fuzz)$")
+			blocked, err := m.Expect(`arm-smmu-v3 .*event 0x10`) // DMA after a revocation
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.Expect(`Out of memory: Killed process .*guest.test`); err != nil {
+				t.Fatal(err)
+			}
+			m.guest(t, "^Test(Revocation.*|TailMunmap|Close|ProcessEnd|PassedOn|Unbind)$")
+			if _, err := blocked.Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,10 +41,18 @@ func (d *device) edu(t testing.TB) *edu {
 		t.Fatal(err)
 	}
 	e := &edu{regs: d.mmap(t, r.MmapOffset, r.Size), msi: d.event(t, uapi.EventMSI)}
-	t.Cleanup(func() { _ = unix.Munmap(e.regs) })
+	t.Cleanup(e.close)
 	e.idle()
 	e.msi.count()
 	return e
+}
+
+// close unmaps the registers: they keep the device open.
+func (e *edu) close() {
+	if e.regs != nil {
+		_ = unix.Munmap(e.regs)
+	}
+	e.regs = nil
 }
 
 func (e *edu) reg(off int) *uint32     { return (*uint32)(unsafe.Pointer(&e.regs[off])) }
@@ -99,5 +106,4 @@ func (e *edu) roundTrip(t testing.TB, b []byte, iova uint64) {
 			t.Fatalf("byte %d of the round trip is %#x", i, b[half+i])
 		}
 	}
-	runtime.KeepAlive(e)
 }

@@ -269,25 +269,38 @@ func slab(t testing.TB, name string) int {
 	return 0
 }
 
-// noLeak checks at the end of a test that the kernel has as many pins and address spaces as before.
+// counts is what a test must not leave more of.
+type counts struct{ pins, addressSpaces, pageTables, pinnedKiB int }
+
+func count(t testing.TB) counts {
+	c := counts{pins: slab(t, "tegra_p2p_pin"), addressSpaces: slab(t, "mm_struct")}
+	if b, err := os.ReadFile("/sys/module/nvp2p/parameters/tables"); err == nil {
+		c.pageTables, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, pinned, _ := strings.Cut(string(status), "VmPin:")
+	if _, err := fmt.Sscan(pinned, &c.pinnedKiB); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// noLeak checks at the end of a test that the kernel has no more pins and address spaces than before.
 func noLeak(t *testing.T) {
 	t.Helper()
-	counts := func() string {
-		tables, _ := os.ReadFile("/sys/module/nvp2p/parameters/tables")
-		status, _ := os.ReadFile("/proc/self/status")
-		_, pinned, _ := strings.Cut(string(status), "VmPin:")
-		pinned, _, _ = strings.Cut(pinned, "\n")
-		return fmt.Sprintf("pins %d, mm_structs %d, page tables %s, VmPin %s", slab(t, "tegra_p2p_pin"), slab(t, "mm_struct"),
-			strings.TrimSpace(string(tables)), strings.TrimSpace(pinned))
-	}
-	before := counts()
+	before := count(t)
 	t.Cleanup(func() {
-		after := ""
-		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-			if after = counts(); after == before {
+		var after counts
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			after = count(t)
+			if after.pins <= before.pins && after.addressSpaces <= before.addressSpaces &&
+				after.pageTables <= before.pageTables && after.pinnedKiB <= before.pinnedKiB {
 				return
 			}
 		}
-		t.Errorf("left over: %s; before: %s", after, before)
+		t.Errorf("left over: %+v; before: %+v", after, before)
 	})
 }

@@ -1,4 +1,183 @@
 package guest
 
-// roles are what this program does as a child of a test, by $GUEST_ROLE.
-var roles = map[string]func(){}
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/tegra/uapi"
+)
+
+// roles are what this program does as a child of a test, by $GUEST_ROLE. Descriptor 3 is memory, 4 the device.
+var roles = map[string]func(){
+	"hold":  func() { hold(); time.Sleep(time.Hour) },
+	"exec":  func() { hold(); must(syscall.Exec("/guest.test", os.Args[:1], []string{"GUEST_ROLE=sleep"})) },
+	"sleep": func() { fmt.Println("executed"); time.Sleep(time.Hour) },
+	"fuzz":  fuzzChild,
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+// hold pins the memory.
+func hold() {
+	fd := 4
+	if os.Getenv("GUEST_OPEN") != "" {
+		var err error
+		fd, err = unix.Open(devicePath, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		must(err)
+	}
+	b, err := unix.Mmap(3, 0, (1+pinPages)*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	must(err)
+	p, segs, err := (&device{fd}).pin(b[page:], bothWays)
+	must(err)
+	must(os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0))
+	fmt.Println(p.Handle, segs[0].IOVA)
+	_, _ = fmt.Scanln() // until the parent has started the DMA
+}
+
+// child is a process of this program in a role.
+type child struct {
+	*exec.Cmd
+	out *bufio.Scanner
+	in  io.Writer
+}
+
+func (s *scene) child(t *testing.T, role, opens string, m *memory) *child {
+	t.Helper()
+	c := exec.Command("/guest.test")
+	c.Env = []string{"GUEST_ROLE=" + role, "GUEST_OPEN=" + opens}
+	c.ExtraFiles = []*os.File{file(t, m.fd), file(t, s.fd)}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range c.ExtraFiles {
+		f.Close()
+	}
+	return &child{c, bufio.NewScanner(out), in}
+}
+
+func file(t *testing.T, fd int) *os.File {
+	t.Helper()
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return os.NewFile(uintptr(n), "inherited")
+}
+
+func (c *child) line(t *testing.T) string {
+	t.Helper()
+	if !c.out.Scan() {
+		t.Fatalf("the child has ended: %v", c.Wait())
+	}
+	return strings.TrimSpace(c.out.Text())
+}
+
+// inFlightOf lets the device write to the memory that a child has pinned, and the child go on.
+func (s *scene) inFlightOf(t *testing.T, c *child) (p uapi.Pin) {
+	t.Helper()
+	var iova uint64
+	if _, err := fmt.Sscan(c.line(t), &p.Handle, &iova); err != nil {
+		t.Fatal(err)
+	}
+	s.edu.start(fromDevice, iova)
+	fmt.Fprintln(c.in)
+	return p
+}
+
+// effective ends a child and reports whether its DMA was still in flight then, as it is but on a machine that is busy.
+func (s *scene) effective(t *testing.T, c *child, end func(*testing.T, *child)) bool {
+	end(t, c)
+	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(s.edu.msi.fd), Events: unix.POLLIN}}, 0)
+	return n == 0
+}
+
+func (c *child) kill(t *testing.T) {
+	t.Helper()
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // killed
+}
+
+// TestProcessEnd lets the process that owns the memory end, with a DMA in flight.
+func TestProcessEnd(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, c *child){
+		"kill -9": func(t *testing.T, c *child) { c.kill(t) },
+		"OOM kill": func(t *testing.T, c *child) {
+			if err := os.WriteFile("/proc/sysrq-trigger", []byte("f"), 0); err != nil {
+				t.Fatal(err)
+			}
+			_ = c.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			for n, tries := 0, 0; n < times && tries < 2*times; tries++ {
+				m := newMemory(t, pinPages*page)
+				c := s.child(t, "hold", "1", m)
+				s.inFlightOf(t, c)
+				inTime := s.effective(t, c, end)
+				if i := s.info(t); i.State != uapi.StateFenced {
+					t.Fatalf("%+v", i)
+				}
+				s.edu.finish(t)
+				if inTime {
+					m.check(t)
+					n++
+				}
+				m.free(t)
+				s.live(t)
+			}
+			s.usable(t)
+		})
+	}
+}
+
+// TestPassedOn gives the device to another process, which pins its own memory and ends, or executes another program.
+func TestPassedOn(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, c *child){
+		"hold": func(t *testing.T, c *child) { c.kill(t) },
+		"exec": func(t *testing.T, c *child) { c.line(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			for n, tries := 0, 0; n < times && tries < 2*times; tries++ {
+				m := newMemory(t, pinPages*page)
+				c := s.child(t, name, "", m)
+				p := s.inFlightOf(t, c)
+				inTime := s.effective(t, c, end)
+				s.over(t, p, uapi.ReasonMMExit)
+				if inTime {
+					m.check(t)
+					n++
+				}
+				m.free(t)
+				_ = c.Process.Kill()
+				_ = c.Wait()
+			}
+			s.usable(t)
+		})
+	}
+}

@@ -1,0 +1,377 @@
+package guest
+
+import (
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/tegra/uapi"
+)
+
+const (
+	times    = 20 // each revocation
+	pinPages = 4
+)
+
+// scene is a device with an engine, for revocations with a DMA in flight. A DMA that has begun when the memory is taken
+// moves its data 100 ms later: it must not reach the memory.
+type scene struct {
+	*device
+	edu     *edu
+	revoked *event
+	nv      bool
+}
+
+func newScene(t *testing.T) *scene {
+	noLeak(t)
+	d := open(t).live(t)
+	return &scene{d, d.edu(t), d.event(t, uapi.EventRevoke), nvp2p(t, d)}
+}
+
+// inFlight pins memory and lets the device write to it.
+func (s *scene) inFlight(t *testing.T, b []byte) uapi.Pin {
+	t.Helper()
+	p, iova := s.mustPin(t, b)
+	s.edu.start(fromDevice, iova)
+	return p
+}
+
+// over checks that a pin is revoked and fences the device, and ends the fence.
+func (s *scene) over(t *testing.T, p uapi.Pin, reason uint32) {
+	t.Helper()
+	s.revoked.wait(t)
+	q, i := s.query(t, p.Handle), s.info(t)
+	if q.State != uapi.PinRevoked || q.Reason != reason || q.NSegs != 0 || i.State != uapi.StateFenced || q.FenceGen != i.FenceGen {
+		t.Fatalf("%+v, want reason %d, with %+v", q, reason, i)
+	}
+	_, _, err := s.pin(anonymous(t, page), uapi.PinToDevice)
+	wantErrno(t, "PIN while fenced", err, unix.ESTALE)
+	wantErrno(t, "ALLOC while fenced", uapi.DoAlloc(s.fd, &uapi.Alloc{Size: page}), unix.ESTALE)
+	s.edu.finish(t)
+	gen, err := uapi.DoControl(s.fd, uapi.ControlResume, i.FenceGen-1)
+	wantErrno(t, "RESUME of an older fence", err, unix.EAGAIN)
+	if gen != i.FenceGen {
+		t.Errorf("RESUME says generation %d, want %d", gen, i.FenceGen)
+	}
+	if _, err := uapi.DoControl(s.fd, uapi.ControlResume, i.FenceGen); err != nil {
+		t.Fatal(err)
+	}
+	s.put(t, p.Handle)
+}
+
+// usable shows that the device works as before.
+func (s *scene) usable(t *testing.T) {
+	t.Helper()
+	s.live(t)
+	b := anonymous(t, 2*page)
+	p, iova := s.mustPin(t, b)
+	s.edu.roundTrip(t, b, iova)
+	s.put(t, p.Handle)
+}
+
+func call(t *testing.T, name string, trap uintptr, args ...uintptr) uintptr {
+	t.Helper()
+	var a [6]uintptr
+	copy(a[:], args)
+	r, _, errno := unix.Syscall6(trap, a[0], a[1], a[2], a[3], a[4], a[5])
+	if errno != 0 {
+		t.Fatalf("%s: %v", name, errno)
+	}
+	return r
+}
+
+// TestRevocation takes memory away in all the ways that a process has.
+func TestRevocation(t *testing.T) {
+	start := func(m *memory) uintptr { return uintptr(address(m.bytes)) }
+	const size = pinPages * page
+	for name, take := range map[string]func(t *testing.T, m *memory){
+		"munmap": func(t *testing.T, m *memory) { call(t, "munmap", unix.SYS_MUNMAP, start(m), size) },
+		"partial munmap": func(t *testing.T, m *memory) {
+			call(t, "munmap", unix.SYS_MUNMAP, start(m)-page, 2*page)
+		},
+		"mremap": func(t *testing.T, m *memory) {
+			moved := call(t, "mremap", unix.SYS_MREMAP, start(m), size, 2*size, unix.MREMAP_MAYMOVE)
+			if moved == start(m) {
+				moved = call(t, "mremap", unix.SYS_MREMAP, start(m), size, size, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED, moved+1<<30)
+			}
+			call(t, "munmap", unix.SYS_MUNMAP, moved, 2*size)
+		},
+		"mprotect": func(t *testing.T, m *memory) { call(t, "mprotect", unix.SYS_MPROTECT, start(m), size, unix.PROT_READ) },
+		"MADV_DONTNEED": func(t *testing.T, m *memory) {
+			call(t, "madvise", unix.SYS_MADVISE, start(m), size, unix.MADV_DONTNEED)
+		},
+		"clear_refs": func(t *testing.T, m *memory) {
+			if err := os.WriteFile("/proc/self/clear_refs", []byte("4"), 0); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			for range times {
+				m := newMemory(t, size)
+				p := s.inFlight(t, m.bytes)
+				take(t, m)
+				s.over(t, p, uapi.ReasonInvalidate)
+				m.check(t)
+				m.free(t)
+			}
+			s.usable(t)
+		})
+	}
+}
+
+// A fork makes private memory shared for a while, so the parent's next write would leave the pinned page.
+func TestRevocationByFork(t *testing.T) {
+	s := newScene(t)
+	for range times {
+		b := anonymous(t, pinPages*page)
+		for i := range b {
+			b[i] = pattern(i)
+		}
+		p := s.inFlight(t, b)
+		fork(t)
+		s.over(t, p, uapi.ReasonInvalidate)
+		for i := range b {
+			if b[i] != pattern(i) {
+				t.Fatalf("byte %d was written after the revocation", i)
+			}
+		}
+	}
+	s.usable(t)
+}
+
+// fork makes a child that ends at once.
+func fork(t *testing.T) {
+	t.Helper()
+	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	if pid == 0 && errno == 0 {
+		for {
+			syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+	}
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	if _, err := unix.Wait4(int(pid), nil, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nv-p2p looks at the first address of a change alone: memory that loses its tail stays pinned, which is stale but safe.
+func TestTailMunmap(t *testing.T) {
+	s := newScene(t)
+	m := newMemory(t, pinPages*page)
+	p, iova := s.mustPin(t, m.bytes)
+	call(t, "munmap", unix.SYS_MUNMAP, uintptr(address(m.bytes))+page, (pinPages-1)*page)
+	if s.nv {
+		if q := s.query(t, p.Handle); q.State != uapi.PinLive {
+			t.Errorf("%+v", q)
+		}
+		s.put(t, p.Handle)
+	} else {
+		s.edu.start(fromDevice, iova)
+		s.over(t, p, uapi.ReasonInvalidate)
+		m.check(t)
+	}
+	s.usable(t)
+}
+
+// A close with memory left is a revocation of all of it, and the next one who opens the device finds the fence.
+func TestClose(t *testing.T) {
+	s := newScene(t)
+	for i := range times {
+		d := open(t)
+		m := newMemory(t, pinPages*page)
+		_, iova := d.mustPin(t, m.bytes)
+		if i%2 == 0 {
+			a := uapi.Alloc{Size: page}
+			if err := uapi.DoAlloc(d.fd, &a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.edu.start(fromDevice, iova)
+		d.close()
+		if i := s.info(t); i.State != uapi.StateFenced {
+			t.Fatalf("%+v", i)
+		}
+		s.edu.finish(t)
+		m.check(t)
+		m.free(t)
+		s.live(t)
+	}
+	s.usable(t)
+}
+
+// PUT and munmap meet in 200 ways: one of them ends the pin, and both return.
+func TestPutAgainstMunmap(t *testing.T) {
+	s := newScene(t)
+	for i := range 200 {
+		b := mapPages(t, -1, 0, page, unix.MAP_PRIVATE|unix.MAP_ANON)
+		p, _ := s.mustPin(t, b)
+		go_ := make(chan struct{})
+		var both sync.WaitGroup
+		var err error
+		both.Add(2)
+		go func() { defer both.Done(); <-go_; err = uapi.DoPut(s.fd, p.Handle) }()
+		go func() { defer both.Done(); <-go_; unmap(t, b, page) }()
+		close(go_)
+		both.Wait()
+		if err != nil {
+			t.Fatalf("PUT %d: %v", i, err)
+		}
+		s.live(t)
+	}
+	s.usable(t)
+}
+
+// The halt list runs when a pin is revoked, once a fence, and a poll that never comes true does not hold it up.
+func TestHalt(t *testing.T) {
+	s := newScene(t)
+	b := anonymous(t, page)
+	for i := range times {
+		v := uint32(0x1000 + i)
+		err := uapi.SetHalt(s.fd, []uapi.HaltOp{
+			{Op: uapi.HaltPoll32, Offset: eduID, Value: 0x12, Mask: 0xff},
+			{Op: uapi.HaltW32, Offset: eduLiveness, Value: uint64(v)},
+			{Op: uapi.HaltPoll32, Offset: eduLiveness, Value: uint64(^v), Mask: 0xffffffff},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.mustPin(t, b)
+		call(t, "madvise", unix.SYS_MADVISE, uintptr(address(b)), page, unix.MADV_DONTNEED)
+		if got := s.edu.read(eduLiveness); got != ^v {
+			t.Fatalf("liveness register %#x, want %#x", got, ^v)
+		}
+		s.live(t)
+	}
+	if err := uapi.SetHalt(s.fd, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.mustPin(t, b)
+	s.edu.write(eduLiveness, 7)
+	call(t, "madvise", unix.SYS_MADVISE, uintptr(address(b)), page, unix.MADV_DONTNEED)
+	if got := s.edu.read(eduLiveness); got != ^uint32(7) {
+		t.Errorf("a list that was taken away wrote %#x", ^got)
+	}
+	s.usable(t)
+	for h := range uint32(times + 1) {
+		_ = uapi.DoPut(s.fd, h+1)
+	}
+}
+
+func unbind(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile("/sys/bus/pci/drivers/tegra_p2p/unbind", []byte("0000:01:00.0"), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func bind(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile(pciDevice+"driver_override", []byte("tegra_p2p"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("/sys/bus/pci/drivers_probe", []byte("0000:01:00.0"), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// orphan is an open device with everything that it can have, whose function goes.
+type orphan struct {
+	*scene
+	m        *memory
+	p        uapi.Pin
+	coherent []byte
+	failed   *event
+}
+
+func newOrphan(t *testing.T) *orphan {
+	t.Helper()
+	d := open(t).live(t)
+	o := &orphan{scene: &scene{d, d.edu(t), d.event(t, uapi.EventRevoke), nvp2p(t, d)}, m: newMemory(t, pinPages*page)}
+	o.failed = d.event(t, uapi.EventError)
+	a := uapi.Alloc{Size: page}
+	if err := uapi.DoAlloc(d.fd, &a); err != nil {
+		t.Fatal(err)
+	}
+	o.coherent = d.mmap(t, a.MmapOffset, a.Size)
+	o.coherent[0] = 1
+	o.p = o.inFlight(t, o.m.bytes)
+	return o
+}
+
+// gone checks what is left of it: answers, no memory, and registers of ones.
+func (o *orphan) gone(t *testing.T) {
+	t.Helper()
+	o.failed.wait(t)
+	o.revoked.wait(t)
+	if i := o.info(t); i.State != uapi.StateGone {
+		t.Errorf("%+v", i)
+	}
+	if q := o.query(t, o.p.Handle); q.State != uapi.PinRevoked || q.Reason != uapi.ReasonUnplug {
+		t.Errorf("%+v", q)
+	}
+	_, _, err := o.pin(o.m.bytes, bothWays)
+	wantErrno(t, "PIN", err, unix.ENODEV)
+	wantErrno(t, "PUT", uapi.DoPut(o.fd, o.p.Handle), unix.ENODEV)
+	wantErrno(t, "ALLOC", uapi.DoAlloc(o.fd, &uapi.Alloc{Size: page}), unix.ENODEV)
+	_, err = uapi.GetRegion(o.fd, 0)
+	wantErrno(t, "GET_REGION", err, unix.ENODEV)
+	_, err = uapi.DoControl(o.fd, uapi.ControlResume, 0)
+	wantErrno(t, "RESUME", err, unix.ENODEV)
+	wantErrno(t, "SET_HALT", uapi.SetHalt(o.fd, []uapi.HaltOp{{}}), unix.ENODEV)
+	wantErrno(t, "SET_EVENT", uapi.SetEvent(o.fd, uapi.EventError, 0, -1), unix.ENODEV)
+	_, err = unix.Mmap(o.fd, 0, page, unix.PROT_READ, unix.MAP_SHARED)
+	wantErrno(t, "mmap", err, unix.ENODEV)
+	if v := o.edu.read(eduID); v != ^uint32(0) {
+		t.Errorf("a register of a function that has gone reads %#x", v)
+	}
+	o.edu.write(eduLiveness, 1) // does no harm
+	if o.coherent[0] != 0xff {
+		t.Errorf("coherent memory reads %#x", o.coherent[0])
+	}
+	o.m.check(t)
+}
+
+func (o *orphan) drop(t *testing.T) {
+	t.Helper()
+	if err := unix.Munmap(o.coherent); err != nil {
+		t.Error(err)
+	}
+	o.m.free(t)
+	o.edu.close()
+	o.close()
+}
+
+func TestUnbind(t *testing.T) {
+	noLeak(t)
+	for range times {
+		o := newOrphan(t)
+		unbind(t)
+		o.gone(t)
+		bind(t)
+		o.drop(t)
+		next := open(t)
+		next.edu(t).close()
+		next.close()
+	}
+	newScene(t).usable(t)
+}
+
+// TestHotUnplug waits for the host to take the card out.
+func TestHotUnplug(t *testing.T) {
+	noLeak(t)
+	o := newOrphan(t)
+	if err := os.WriteFile("/run/unplug", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.gone(t)
+	o.drop(t)
+}
+
+func TestUsable(t *testing.T) { newScene(t).usable(t) }
