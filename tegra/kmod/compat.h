@@ -3,6 +3,7 @@
 #ifndef TEGRA_P2P_COMPAT_H
 #define TEGRA_P2P_COMPAT_H
 
+#include <linux/dma-map-ops.h>
 #include <linux/dma-mapping.h>
 #include <linux/eventfd.h>
 #include <linux/iommu.h>
@@ -18,12 +19,6 @@
 #endif
 #ifndef CONFIG_MMU_NOTIFIER
 #error "tegra_p2p needs CONFIG_MMU_NOTIFIER"
-#endif
-
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 11, 0)
-#include <linux/dma-map-ops.h>
-#else
-#include <linux/dma-noncoherent.h>
 #endif
 
 /* vm_flags are changed by function since 6.3. */

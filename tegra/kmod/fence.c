@@ -162,7 +162,9 @@ static int halt_op(struct tp_dev *dev, struct tp_halt_op *op, const struct tegra
 	size = pci_resource_len(dev->pdev, u->bar);
 	if (u->offset % width || size < width || u->offset > size - width)
 		return -EINVAL;
-	if ((width == 4 && u->value > U32_MAX) || (poll ? !u->mask || u->mask > U32_MAX || u->value & ~u->mask : u->mask))
+	if (width == 4 && u->value > U32_MAX)
+		return -EINVAL;
+	if (poll ? !u->mask || u->mask > U32_MAX || u->value & ~u->mask : u->mask)
 		return -EINVAL;
 	at = pci_resource_start(dev->pdev, u->bar) + u->offset;
 	op->page = ioremap(at & PAGE_MASK, PAGE_SIZE);
@@ -212,8 +214,8 @@ long tp_set_halt(struct tp_file *file, void *arg)
 {
 	struct tegra_p2p_halt_op ops[TEGRA_P2P_HALT_OPS];
 	struct tegra_p2p_halt *a = arg;
-	struct tp_halt_list *list = NULL;
 	struct tp_dev *dev = file->dev;
+	struct tp_halt_list *list;
 	int idx, err = -ENODEV;
 
 	if (a->flags || a->pad || a->n > TEGRA_P2P_HALT_OPS)
@@ -222,9 +224,10 @@ long tp_set_halt(struct tp_file *file, void *arg)
 		return -EFAULT;
 	idx = srcu_read_lock(&dev->srcu);
 	if (!READ_ONCE(dev->gone)) {
-		if (a->n)
-			list = halt_make(dev, ops, a->n);
-		err = IS_ERR(list) ? PTR_ERR(list) : halt_swap(dev, file, list);
+		list = a->n ? halt_make(dev, ops, a->n) : NULL;
+		err = PTR_ERR_OR_ZERO(list);
+		if (!err)
+			err = halt_swap(dev, file, list);
 	}
 	srcu_read_unlock(&dev->srcu, idx);
 	return err;

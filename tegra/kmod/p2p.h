@@ -20,6 +20,7 @@
 #include <linux/mmu_notifier.h>
 #include <linux/mutex.h>
 #include <linux/scatterlist.h>
+#include <linux/sizes.h>
 #include <linux/srcu.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
@@ -28,7 +29,7 @@
 #include "tegra_p2p.h"
 
 #define TP_MAX_PINS	1024			/* of an open file, with allocations */
-#define TP_MAX_BYTES	(1ULL << 30)		/* of one: nv-p2p counts pages in an int */
+#define TP_MAX_BYTES	SZ_1G			/* of one: nv-p2p counts pages in an int */
 #define TP_MAX_VECTORS	64
 #define TP_LAST_HANDLE	((1U << 20) - 1)
 #define TP_EXPECT_ANY	U32_MAX
@@ -42,7 +43,7 @@ struct nvidia_p2p_page_table;
 struct nvidia_p2p_dma_mapping;
 
 struct tp_vector {
-	spinlock_t lock;
+	spinlock_t lock;	/* ctx, against the handler */
 	struct eventfd_ctx *ctx;
 	struct tp_file *owner;
 };
@@ -83,16 +84,16 @@ struct tp_dev {
 	struct tp_halt_list *halt;
 	struct tp_file *halt_owner;
 
-	struct mutex files_lock;
+	struct mutex files_lock;	/* files */
 	struct list_head files;
-	spinlock_t pins_lock;
+	spinlock_t pins_lock;		/* pins */
 	struct list_head pins;		/* of all files, for overlaps */
 
 	struct resource *rest[TP_BARS];	/* of the page of a BAR that is smaller, so that it can be mapped */
 
 	struct mutex control_lock;	/* one RESUME or RESET at a time */
 	struct mutex bar_lock;		/* no fault maps a BAR while it is held */
-	struct mutex irq_lock;
+	struct mutex irq_lock;		/* owners of vectors */
 	struct tp_vector vectors[TP_MAX_VECTORS];
 };
 
@@ -109,7 +110,7 @@ struct tp_file {
 	u32 count;
 	atomic64_t bytes;
 
-	spinlock_t event_lock;
+	spinlock_t event_lock;		/* the eventfds */
 	struct eventfd_ctx *revoke, *error;
 };
 

@@ -19,13 +19,18 @@ struct sg_table;
 #define NVIDIA_P2P_DMA_MAPPING_VERSION	0x00010000
 
 /* The same major version, and a minor one that is not older. */
-#define NVIDIA_P2P_COMPATIBLE(p, v) \
-	((p)->version >> 16 == (v) >> 16 && ((p)->version & 0xffff) >= ((v) & 0xffff))
-#define NVIDIA_P2P_PAGE_TABLE_VERSION_COMPATIBLE(p) NVIDIA_P2P_COMPATIBLE(p, NVIDIA_P2P_PAGE_TABLE_VERSION)
-#define NVIDIA_P2P_DMA_MAPPING_VERSION_COMPATIBLE(p) NVIDIA_P2P_COMPATIBLE(p, NVIDIA_P2P_DMA_MAPPING_VERSION)
+static inline bool nvidia_p2p_compatible(u32 version, u32 known)
+{
+	return version >> 16 == known >> 16 && (version & 0xffff) >= (known & 0xffff);
+}
+
+#define NVIDIA_P2P_PAGE_TABLE_VERSION_COMPATIBLE(p) \
+	nvidia_p2p_compatible((p)->version, NVIDIA_P2P_PAGE_TABLE_VERSION)
+#define NVIDIA_P2P_DMA_MAPPING_VERSION_COMPATIBLE(p) \
+	nvidia_p2p_compatible((p)->version, NVIDIA_P2P_DMA_MAPPING_VERSION)
 
 /* Pages of a range. The structure is the caller's to kfree when no notifier of it can run any more. */
-typedef struct nvidia_p2p_page_table {
+struct nvidia_p2p_page_table {
 	u32 version;
 	u32 page_size;		/* bytes: 4096 */
 	u64 size;		/* bytes */
@@ -38,14 +43,14 @@ typedef struct nvidia_p2p_page_table {
 	struct mutex lock;
 	void (*free_callback)(void *data);
 	void *data;
-} nvidia_p2p_page_table_t;
+};
 
 #define NVIDIA_P2P_PINNED	1
 #define NVIDIA_P2P_MAPPED	2
 #define NVIDIA_P2P_INVALID	4
 
 /* Bus addresses of a range. */
-typedef struct nvidia_p2p_dma_mapping {
+struct nvidia_p2p_dma_mapping {
 	u32 version;
 	dma_addr_t *hw_address;
 	u32 *hw_len;		/* bytes */
@@ -54,7 +59,7 @@ typedef struct nvidia_p2p_dma_mapping {
 	struct device *dev;
 	struct nvidia_p2p_page_table *page_table;
 	enum dma_data_direction direction;
-} nvidia_p2p_dma_mapping_t;
+};
 
 /*
  * Pins the pages of virtual_address, for length bytes; both must be multiples of 4 KiB. free_callback is called when

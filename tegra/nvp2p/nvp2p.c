@@ -45,11 +45,14 @@ MODULE_PARM_DESC(unaligned, "ranges that are not multiples of 4 KiB are rounded 
 
 /* Live page tables with pages, to see that none is left. */
 static atomic_t tables = ATOMIC_INIT(0);
+
 static int tables_get(char *buffer, const struct kernel_param *kp)
 {
 	return sysfs_emit(buffer, "%d\n", atomic_read(&tables));
 }
+
 static const struct kernel_param_ops tables_ops = { .get = tables_get };
+
 module_param_cb(tables, &tables_ops, NULL, 0444);
 MODULE_PARM_DESC(tables, "page tables that hold pages");
 
@@ -242,7 +245,8 @@ static struct nvidia_p2p_dma_mapping *new_mapping(struct device *dev, struct nvi
 	mapping->page_table = table;
 	mapping->direction = direction;
 	mapping->sgt = kzalloc(sizeof(*mapping->sgt), GFP_KERNEL);
-	if (!mapping->sgt || sg_alloc_table_from_pages(mapping->sgt, table->pages, table->entries, 0, table->size, GFP_KERNEL)) {
+	if (!mapping->sgt ||
+	    sg_alloc_table_from_pages(mapping->sgt, table->pages, table->entries, 0, table->size, GFP_KERNEL)) {
 		kfree(mapping->sgt);
 		kfree(mapping);
 		return NULL;

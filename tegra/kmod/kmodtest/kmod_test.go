@@ -61,11 +61,10 @@ type machine struct {
 	t *testing.T
 }
 
-func (b built) start(t *testing.T, backend string) machine {
+func (b built) start(t *testing.T, backend string, cfg vjetson.Config) machine {
 	t.Helper()
-	m := machine{vjetson.StartTest(t, vjetson.Config{
-		Kernel: b.kernel, Edu: true, Append: "slub_debug=FZPU", Files: map[string]string{"/guest.test": b.programs},
-	}), t}
+	cfg.Kernel, cfg.Append, cfg.Files = b.kernel, "slub_debug=FZPU "+cfg.Append, map[string]string{"/guest.test": b.programs}
+	m := machine{vjetson.StartTest(t, cfg), t}
 	if backend == "nvp2p" {
 		m.load(b.provider)
 	}
@@ -110,24 +109,68 @@ func (m machine) guest(t *testing.T, pattern string) {
 	}
 }
 
+// TestModule runs everything with both ways to pin, side by side: they wait for a timer of 100 ms most of the time.
 func TestModule(t *testing.T) {
 	b := build(t)
 	for _, backend := range []string{"gup", "nvp2p"} {
 		t.Run(backend, func(t *testing.T) {
-			t.Parallel() // they wait for a timer of 100 ms most of the time
-			m := b.start(t, backend)
-			m.guest(t, "^Test(Info|DMA|CacheAttribute|EveryCall|Bad.*|Limits|PutAgainstMunmap|Halt|Fuzz)$")
-			blocked, err := m.Expect(`arm-smmu-v3 .*event 0x10`) // DMA after a revocation
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := m.Expect(`Out of memory: Killed process .*guest.test`); err != nil {
-				t.Fatal(err)
-			}
-			m.guest(t, "^Test(Revocation.*|TailMunmap|Close|ProcessEnd|PassedOn|Unbind)$")
-			if _, err := blocked.Wait(t.Context()); err != nil {
-				t.Error(err)
-			}
+			t.Parallel()
+			testBackend(t, b, backend)
 		})
+	}
+	t.Run("lazy IOMMU", func(t *testing.T) {
+		t.Parallel()
+		m := b.start(t, "gup", vjetson.Config{Edu: true, Append: "iommu.strict=0"})
+		m.guest(t, "^TestLazy$")
+	})
+	t.Run("without IOMMU", func(t *testing.T) {
+		t.Parallel()
+		m := b.start(t, "gup", vjetson.Config{Card: &vjetson.Card{}})
+		m.guest(t, "^TestUnsafe$")
+	})
+}
+
+func testBackend(t *testing.T, b built, backend string) {
+	m := b.start(t, backend, vjetson.Config{Edu: true})
+	expect := func(pattern string) *vjetson.Expectation {
+		t.Helper()
+		e, err := m.Expect(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	m.guest(t, "^Test(Info|DMA|CacheAttribute|EveryCall|Bad.*|Limits|PutAgainstMunmap|Halt|Habits|Fuzz)$")
+	blocked := expect(`arm-smmu-v3 .*event 0x10`) // DMA after a revocation
+	expect(`Out of memory: Killed process .*guest.test`)
+	m.guest(t, "^Test(Revocation.*|TailMunmap|Close|ProcessEnd|PassedOn|Unbind)$")
+	if _, err := blocked.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	t.Run("hot unplug", func(t *testing.T) { testHotUnplug(t, m) })
+	t.Run("rmmod", func(t *testing.T) {
+		busy := "exec 3<>/dev/tegra_p2p0; if rmmod tegra_p2p 2>/dev/null; then exit 1; fi; exec 3>&-; "
+		m.shell("for i in $(seq 20); do " + busy + "rmmod tegra_p2p && insmod /tmp/tegra_p2p.ko && " + bind + " || exit 1; done")
+	})
+}
+
+// testHotUnplug takes the card out while a process uses it, and puts it back.
+func testHotUnplug(t *testing.T, m machine) {
+	for range 2 { // 5 s each
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			m.guest(t, "^TestHotUnplug$")
+		}()
+		m.shell("until [ -e /run/unplug ]; do usleep 10000; done; rm /run/unplug")
+		if err := m.HotUnplug(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-done
+		if err := m.HotPlug(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.shell("until [ -e /sys/bus/pci/devices/" + function + "/driver_override ]; do usleep 10000; done; " + bind)
+		m.guest(t, "^TestUsable$")
 	}
 }

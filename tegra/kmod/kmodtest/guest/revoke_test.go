@@ -286,6 +286,7 @@ type orphan struct {
 	*scene
 	m        *memory
 	p        uapi.Pin
+	iova     uint64
 	coherent []byte
 	failed   *event
 }
@@ -301,7 +302,7 @@ func newOrphan(t *testing.T) *orphan {
 	}
 	o.coherent = d.mmap(t, a.MmapOffset, a.Size)
 	o.coherent[0] = 1
-	o.p = o.inFlight(t, o.m.bytes)
+	o.p, o.iova = o.mustPin(t, o.m.bytes)
 	return o
 }
 
@@ -352,6 +353,7 @@ func TestUnbind(t *testing.T) {
 	noLeak(t)
 	for range times {
 		o := newOrphan(t)
+		o.edu.start(fromDevice, o.iova)
 		unbind(t)
 		o.gone(t)
 		bind(t)
@@ -363,7 +365,7 @@ func TestUnbind(t *testing.T) {
 	newScene(t).usable(t)
 }
 
-// TestHotUnplug waits for the host to take the card out.
+// TestHotUnplug waits for the host to take the card out, which takes 5 s: longer than any DMA of edu.
 func TestHotUnplug(t *testing.T) {
 	noLeak(t)
 	o := newOrphan(t)

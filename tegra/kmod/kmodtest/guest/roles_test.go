@@ -22,6 +22,7 @@ var roles = map[string]func(){
 	"exec":  func() { hold(); must(syscall.Exec("/guest.test", os.Args[:1], []string{"GUEST_ROLE=sleep"})) },
 	"sleep": func() { fmt.Println("executed"); time.Sleep(time.Hour) },
 	"fuzz":  fuzzChild,
+	"open":  openOnly,
 }
 
 func must(err error) {

@@ -1,0 +1,201 @@
+package guest
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/tegra/uapi"
+)
+
+const taintUser = 1 << 6
+
+// busMaster reads bit 2 of the function's command register.
+func busMaster(t *testing.T) bool {
+	t.Helper()
+	b, err := os.ReadFile(pciDevice + "config")
+	if err != nil || len(b) < 6 {
+		t.Fatal(err)
+	}
+	return binary.LittleEndian.Uint16(b[4:])&4 != 0
+}
+
+func allowUnsafe(t *testing.T, yes string) {
+	t.Helper()
+	if err := os.WriteFile("/sys/module/tegra_p2p/parameters/allow_unsafe", []byte(yes), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openAs(t *testing.T, uid uint32) error {
+	t.Helper()
+	c := exec.Command("/guest.test")
+	c.Env = []string{"GUEST_ROLE=open"}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	out, err := c.CombinedOutput()
+	if err != nil && strings.Contains(string(out), unix.EPERM.Error()) {
+		return unix.EPERM
+	}
+	return err
+}
+
+func openOnly() {
+	_, err := unix.Open(devicePath, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	must(err)
+}
+
+// permitted checks who may open a function that no IOMMU holds back: nobody, until the administrator allows it, and
+// then those with CAP_SYS_RAWIO.
+func permitted(t *testing.T) {
+	t.Helper()
+	wantErrno(t, "open by root", openAs(t, 0), unix.EPERM)
+	allowUnsafe(t, "1")
+	if err := os.Chmod(devicePath, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	wantErrno(t, "open by nobody", openAs(t, 65534), unix.EPERM)
+	wantErrno(t, "open by root with allow_unsafe", openAs(t, 0), 0)
+	b, err := os.ReadFile("/proc/sys/kernel/tainted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var taint uint64
+	for _, c := range strings.TrimSpace(string(b)) {
+		taint = taint*10 + uint64(c-'0')
+	}
+	if taint&taintUser == 0 {
+		t.Errorf("the kernel is not tainted: %d", taint)
+	}
+}
+
+// TestUnsafe runs on the card of mode B, which no IOMMU stands before: bus mastering ends with the fence, and the halt
+// list writes to the card's shared memory.
+func TestUnsafe(t *testing.T) {
+	permitted(t)
+	noLeak(t)
+	d := open(t)
+	i := d.info(t)
+	if i.Flags&(uapi.InfoUnsafe|uapi.InfoIOMMU|uapi.InfoStrict) != uapi.InfoUnsafe || i.NIRQs < 2 || i.DMABits != 64 {
+		t.Fatalf("%+v", i)
+	}
+	shared, err := uapi.GetRegion(d.fd, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shared.Flags != uapi.RegionMmap|uapi.RegionWC {
+		t.Errorf("%+v", shared)
+	}
+	words := d.mmap(t, shared.MmapOffset, shared.Size)
+	defer func() { _ = unix.Munmap(words) }()
+	last := (*uint32)(unsafe.Pointer(&words[shared.Size-4]))
+	doorbell, err := uapi.GetRegion(d.fd, 0)
+	if err != nil || doorbell.Size != 256 || doorbell.Flags != uapi.RegionMmap {
+		t.Fatalf("%+v %v", doorbell, err)
+	}
+	if regs := d.mmap(t, doorbell.MmapOffset, page); *(*uint32)(unsafe.Pointer(&regs[8])) != 0 {
+		t.Errorf("the guest is peer %d", *(*uint32)(unsafe.Pointer(&regs[8])))
+	}
+	testMSIXTable(t, d)
+	for n := range uint32(times) {
+		op := uapi.HaltOp{BAR: 2, Offset: shared.Size - 4, Value: uint64(n + 1)}
+		if err := uapi.SetHalt(d.fd, []uapi.HaltOp{op}); err != nil {
+			t.Fatal(err)
+		}
+		m := newMemory(t, pinPages*page)
+		p, segs, err := d.pin(m.bytes, bothWays)
+		if err != nil || len(segs) == 0 || !busMaster(t) {
+			t.Fatalf("%v, %d segments, bus master %v", err, len(segs), busMaster(t))
+		}
+		m.free(t)
+		if busMaster(t) || atomic.LoadUint32(last) != n+1 {
+			t.Fatalf("after the revocation: bus master %v, halt list wrote %d", busMaster(t), atomic.LoadUint32(last))
+		}
+		d.live(t)
+		d.put(t, p.Handle)
+	}
+	allowUnsafe(t, "0")
+	_, _, err = d.pin(anonymous(t, page), bothWays)
+	wantErrno(t, "PIN when it is no longer allowed", err, unix.EPERM)
+	allowUnsafe(t, "1")
+}
+
+// testMSIXTable looks for the table, which reads all ones wherever its BAR is mapped.
+func testMSIXTable(t *testing.T, d *device) {
+	t.Helper()
+	r, err := uapi.GetRegion(d.fd, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := d.mmap(t, r.MmapOffset, page)
+	if v := atomic.LoadUint32((*uint32)(unsafe.Pointer(&table[0]))); v != ^uint32(0) {
+		t.Errorf("the MSI-X table reads %#x", v)
+	}
+}
+
+// TestLazy has a domain whose unmaps come later: the function counts as unprotected, and bus mastering stops its DMA.
+func TestLazy(t *testing.T) {
+	permitted(t)
+	noLeak(t)
+	d := open(t).live(t)
+	if i := d.info(t); i.Flags&(uapi.InfoUnsafe|uapi.InfoIOMMU|uapi.InfoStrict) != uapi.InfoUnsafe|uapi.InfoIOMMU {
+		t.Fatalf("%+v", i)
+	}
+	s := &scene{d, d.edu(t), d.event(t, uapi.EventRevoke), nvp2p(t, d)}
+	for range times {
+		m := newMemory(t, pinPages*page)
+		p := s.inFlight(t, m.bytes)
+		call(t, "munmap", unix.SYS_MUNMAP, uintptr(address(m.bytes)), pinPages*page)
+		if busMaster(t) {
+			t.Fatal("bus mastering goes on")
+		}
+		s.edu.idle()
+		m.check(t)
+		m.free(t)
+		s.live(t)
+		s.put(t, p.Handle)
+	}
+	s.usable(t)
+}
+
+// TestHabits has the provider misbehave.
+func TestHabits(t *testing.T) {
+	d := open(t).live(t)
+	if !nvp2p(t, d) {
+		return // pin_user_pages has none
+	}
+	noLeak(t)
+	habit := func(name, value string) {
+		t.Helper()
+		if err := os.WriteFile("/sys/module/nvp2p/parameters/"+name, []byte(value), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := anonymous(t, 2*page)
+	for name, want := range map[string]unix.Errno{
+		"null_mapping": unix.EIO, "early_callback": unix.EAGAIN, "foreign_version": unix.EOPNOTSUPP,
+		"foreign_page_size": unix.EOPNOTSUPP, "no_notifier": 0,
+	} {
+		habit(name, "1")
+		p, _, err := d.pin(b, bothWays)
+		wantErrno(t, name, err, want)
+		if err == nil { // EINTR, and the second attempt is good
+			d.put(t, p.Handle)
+		}
+		p, _ = d.mustPin(t, b)
+		d.put(t, p.Handle)
+	}
+	habit("unaligned", "1")
+	err := uapi.DoPin(d.fd, &uapi.Pin{Flags: bothWays, VA: address(b) + 8, Size: page}, nil)
+	if !errors.Is(err, unix.EINVAL) {
+		t.Errorf("a provider that does not check alignment: %v", err)
+	}
+	habit("unaligned", "0")
+}
