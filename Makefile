@@ -1,7 +1,7 @@
 # tegracast: `make run` streams on any Linux machine, `make test` checks everything. Both install what they miss.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check build lint bench bench-peers fuzz vjetson
+.PHONY: help setup run test check build lint lint-kmod bench bench-peers fuzz vjetson
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
@@ -51,6 +51,9 @@ vjetson: setup ## boot the virtual Jetson and log in; CMD='…' runs one command
 	@bin/vjetson $(if $(CMD),--command "$$CMD") $(ARGS)
 
 export CMD
+
+lint-kmod: ## the kernel modules: W=1, sparse, checkpatch, coccinelle (fetches 140 MB once)
+	tegra/kmod/lint.sh
 
 bench: ## benchmarks: ns a frame and a packet, ratios, allocations
 	go test -run '^$$' -bench . -benchmem ./...
