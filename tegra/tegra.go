@@ -64,6 +64,9 @@ var (
 	ErrFenced     = errors.New("device is fenced after a revocation: reset its engine and resume")
 	ErrGeneration = errors.New("fence generation is not the current one: another revocation came in between")
 	ErrClosed     = errors.New("device is closed")
+	ErrNoDevice   = errors.New("cannot open the device of kernel module tegra_p2p")
+	ErrVersion    = errors.New("kernel module tegra_p2p does not fit this program")
+	ErrGone       = errors.New("the PCI Express function has gone")
 )
 
 // Pinner pins memory for one PCI Express function. *Device implements it over the kernel module, *tegrasim.Sim

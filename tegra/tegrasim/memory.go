@@ -49,8 +49,8 @@ func (s *Sim) AllocCoherent(size int) (*tegra.Coherent, error) {
 	}), nil
 }
 
-// checkMapped refuses a range that is not mapped, or that the device is to write and the process may not, as
-// get_user_pages does.
+// checkMapped refuses a range that is not mapped, made of two mappings, or that the device is to write and the process
+// may not, as the kernel module does.
 func checkMapped(addr uintptr, size int, write bool) error {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -69,9 +69,10 @@ func checkMapped(addr uintptr, size int, write bool) error {
 			return fmt.Errorf("pin %#x, %d bytes: %w: memory at %#x has protection %s",
 				addr, size, tegra.ErrRange, at, prot)
 		}
-		if at = last; at >= end {
-			return nil
+		if last < end {
+			return fmt.Errorf("pin %#x, %d bytes: %w: its mapping ends at %#x: pin one whole allocation", addr, size, tegra.ErrRange, last)
 		}
+		return nil
 	}
 	return fmt.Errorf("pin %#x, %d bytes: %w: nothing is mapped at %#x", addr, size, tegra.ErrRange, at)
 }

@@ -78,7 +78,7 @@ func TestPinErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
-	q := pin(t, s, holeAddr, 2, tegra.ToDevice) // the device only reads: allowed
+	q := pin(t, s, holeAddr+tegra.PageSize, 1, tegra.ToDevice) // the device only reads: allowed
 	_ = q.Unpin()
 	_ = p.Unpin()
 }

@@ -1,0 +1,180 @@
+package tegra
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+
+	"tegracast/tegra/uapi"
+)
+
+// Device is a PCI Express function that the kernel module tegra_p2p drives: an open /dev/tegra_p2pN. It implements
+// Pinner and Fencer; its BARs and its interrupts are what a driver of the function's engine is written on. All methods
+// may be called concurrently.
+type Device struct {
+	path string
+	drv  driver
+	what uapi.Info // as it was opened
+	bars []*Window
+
+	vectors []vector      // MSI by number
+	wakers  []*eventfd    // all eventfds that are read
+	gone    chan struct{} // closed when the function has gone
+	closing chan struct{} // closed by Close
+	readers sync.WaitGroup
+
+	// pinning is held for reading while a pin is made, so that who looks for revoked pins does not miss one of which
+	// the module knows already and the table does not.
+	pinning sync.RWMutex
+
+	mu       sync.Mutex
+	closed   bool
+	goneOnce sync.Once
+	cookie   uint64
+	pins     map[*devicePin]struct{}
+	coherent map[*deviceMemory]struct{}
+}
+
+// Open opens a device file of the module, such as /dev/tegra_p2p0: maps its BARs and enables its interrupts. Its error
+// wraps ErrNoDevice, with what is missing, or ErrVersion.
+func Open(path string) (*Device, error) {
+	f, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return newDevice(path, f)
+}
+
+// newDevice makes a device of an open driver, and closes that on an error.
+func newDevice(path string, drv driver) (*Device, error) {
+	d := &Device{
+		path: path, drv: drv, gone: make(chan struct{}), closing: make(chan struct{}),
+		pins: map[*devicePin]struct{}{}, coherent: map[*deviceMemory]struct{}{},
+	}
+	if err := d.open(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Device) open() error {
+	var err error
+	if d.what, err = d.drv.info(); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrNoDevice, d.path, err)
+	}
+	switch {
+	case d.what.APIVersion != uapi.APIVersion:
+		return fmt.Errorf("%w: the module of %s has version %d of its interface, this program has %d: install module and program of one release",
+			ErrVersion, d.path, d.what.APIVersion, uapi.APIVersion)
+	case d.what.PinAlign != PageSize:
+		return fmt.Errorf("%w: %s pins multiples of %d bytes, this program of %d: boot a kernel with 4 KiB pages", ErrVersion, d.path, d.what.PinAlign, PageSize)
+	}
+	if err := d.mapBARs(); err != nil {
+		return err
+	}
+	return d.listen()
+}
+
+// Info is what the module said of the function when it was opened.
+func (d *Device) Info() uapi.Info { return d.what }
+
+// Fenced implements Fencer. A function that has gone is fenced: Resume says why.
+func (d *Device) Fenced() (generation uint64, fenced bool) {
+	info, err := d.drv.info()
+	if err != nil {
+		return 0, true
+	}
+	return info.FenceGen, info.State != uapi.StateLive
+}
+
+// Resume implements Fencer.
+func (d *Device) Resume(generation uint64) error {
+	_, err := d.drv.control(uapi.ControlResume, generation)
+	return d.wrap(err, "resume generation %d", generation)
+}
+
+// Fence forbids new pins until Resume.
+func (d *Device) Fence() error {
+	_, err := d.drv.control(uapi.ControlFence, 0)
+	return d.wrap(err, "fence")
+}
+
+// Reset resets the function (function level reset), which is fenced then; its registers are in their reset state. The
+// error wraps EOPNOTSUPP where the function has no such reset.
+func (d *Device) Reset() error {
+	_, err := d.drv.control(uapi.ControlReset, 0)
+	return d.wrap(err, "reset")
+}
+
+// SetHalt gives the module the register accesses that stop the function's engine when memory is revoked, at most
+// uapi.HaltOps of them; none clears the list. They are a courtesy: what protects memory is that it is unmapped.
+func (d *Device) SetHalt(ops []uapi.HaltOp) error {
+	return d.wrap(d.drv.setHalt(ops), "halt list of %d accesses", len(ops))
+}
+
+// Close takes all memory from the function, ends all waiting and closes the file. Its error names the pins and the
+// coherent memory that nobody has given back, with the stack that made them; such pins are revoked, and such coherent
+// memory stays readable until its own Close.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return fmt.Errorf("%s: %w", d.path, ErrClosed)
+	}
+	d.closed = true
+	d.mu.Unlock()
+	close(d.closing)
+	for _, w := range d.wakers {
+		w.close()
+	}
+	d.readers.Wait()
+	d.pinning.Lock() // what is being pinned is in the table afterwards
+	leaks := d.leaks()
+	d.pinning.Unlock()
+	errs := []error{d.abandonCoherent()}
+	for _, w := range d.bars {
+		errs = append(errs, w.unmap())
+	}
+	errs = append(errs, d.drv.close()) // which ends every pin
+	for _, p := range d.livePins() {
+		p.revoke(ReasonUnplug)
+	}
+	return errors.Join(append(leaks, errs...)...)
+}
+
+// owned is what the leak check says of something that was given out.
+type owned struct {
+	what  string
+	size  int
+	stack []byte
+}
+
+func newOwned(what string, size int) owned { return owned{what, size, debug.Stack()} }
+
+func (o owned) leak(path string) error {
+	return fmt.Errorf("%s: leaked %s of %d bytes, made by:\n%s", path, o.what, o.size, o.stack)
+}
+
+func (d *Device) leaks() (leaks []error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for p := range d.pins {
+		leaks = append(leaks, p.leak(d.path))
+	}
+	for m := range d.coherent {
+		leaks = append(leaks, m.leak(d.path))
+	}
+	slices.SortFunc(leaks, func(a, b error) int { return len(a.Error()) - len(b.Error()) })
+	return leaks
+}
+
+func (d *Device) livePins() (list []*devicePin) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for p := range d.pins {
+		list = append(list, p)
+	}
+	return list
+}

@@ -1,0 +1,227 @@
+package tegra
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/tegra/uapi"
+)
+
+var (
+	_ Pinner = (*Device)(nil)
+	_ Fencer = (*Device)(nil)
+)
+
+func newTestDevice(t *testing.T) (*Device, *fakeModule) {
+	t.Helper()
+	m, err := newFakeModule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := newDevice("fake", m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil && !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return d, m
+}
+
+func pages(t *testing.T, n int) uintptr {
+	t.Helper()
+	b, err := unix.Mmap(-1, 0, n*PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(b) })
+	return uintptr(unsafe.Pointer(&b[0]))
+}
+
+// TestOpenErrors: whoever has no device is told what to do.
+func TestOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, says := range map[string]string{
+		filepath.Join(dir, "none"): "driverctl set-override",
+		filepath.Join(dir, "file"): "load the module of this release",
+		dir:                        "is a directory",
+	} {
+		if _, err := Open(path); !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want it to say %q", path, err, says)
+		}
+	}
+}
+
+func TestOpenRefusesOtherModules(t *testing.T) {
+	for name, change := range map[string]func(*uapi.Info){
+		"version": func(i *uapi.Info) { i.APIVersion = 2 },
+		"pages":   func(i *uapi.Info) { i.PinAlign = 64 << 10 },
+	} {
+		m, err := newFakeModule()
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&m.what)
+		if _, err := newDevice("fake", m); !errors.Is(err, ErrVersion) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !m.closed {
+			t.Errorf("%s: the file stays open", name)
+		}
+	}
+}
+
+func TestWindow(t *testing.T) {
+	d, _ := newTestDevice(t)
+	if len(d.BARs()) != 1 || d.BARs()[0].Size != fakeBAR {
+		t.Fatalf("BARs %+v", d.BARs())
+	}
+	w := d.BARs()[0]
+	w.Write32(fakeBAR-4, 0x12345678)
+	if v := w.Read32(fakeBAR - 4); v != 0x12345678 {
+		t.Errorf("read back %#x", v)
+	}
+	for _, off := range []uint32{2, fakeBAR, fakeBAR - 2, math.MaxUint32, math.MaxUint32 - 3} {
+		w.Write32(off, 1)
+		if v := w.Read32(off); v != math.MaxUint32 {
+			t.Errorf("offset %#x reads %#x", off, v)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.Write32(0, 1)
+	if v := w.Read32(0); v != math.MaxUint32 {
+		t.Errorf("a closed device's register reads %#x", v)
+	}
+}
+
+func TestSegmentsByQuery(t *testing.T) {
+	d, m := newTestDevice(t)
+	const n = firstSegments + moreSegments + 3
+	p, err := d.Pin(pages(t, n), n*PageSize, FromDevice, WriteBack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Segments) != n || m.calls["query"] != 2 {
+		t.Errorf("%d segments by %d queries", len(p.Segments), m.calls["query"])
+	}
+	for i, s := range p.Segments {
+		if want := uint64(1)<<32 + uint64(i)*2*PageSize; s.IOVA != want || s.Len != PageSize {
+			t.Fatalf("segment %d is %+v, want it at %#x", i, s, want)
+		}
+	}
+	if err := p.Unpin(); err != nil {
+		t.Error(err)
+	}
+	if len(m.pins) != 0 {
+		t.Errorf("the module still has %d pins", len(m.pins))
+	}
+}
+
+func TestWait(t *testing.T) {
+	d, m := newTestDevice(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	for range 3 {
+		m.signal(uapi.EventMSI, 1)
+	}
+	if err := d.Wait(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	m.signal(uapi.EventMSI, 2)
+	if err := d.Wait(ctx, 2); err != nil {
+		t.Fatal(err)
+	}
+	for _, vector := range []int{-1, 3} {
+		if err := d.Wait(ctx, vector); err == nil {
+			t.Errorf("vector %d was raised", vector)
+		}
+	}
+	cancel()
+	if err := d.Wait(ctx, 0); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if n := d.Raised(); n != 4 {
+		t.Errorf("%d raises counted of 4", n)
+	}
+	waited := make(chan error)
+	go func() { waited <- d.Wait(context.Background(), 0) }()
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-waited; !errors.Is(err, ErrClosed) {
+		t.Errorf("wait on a closed device: %v", err)
+	}
+}
+
+func TestUnplug(t *testing.T) {
+	d, m := newTestDevice(t)
+	p, err := d.Pin(pages(t, 1), PageSize, FromDevice, WriteBack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := d.AllocCoherent(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var why Reason
+	p.OnFree(func(r Reason) { why = r })
+	m.unplug()
+	select {
+	case <-p.Revoked():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the pin lives on")
+	}
+	if why != ReasonUnplug {
+		t.Errorf("callback said %v", why)
+	}
+	if err := d.Wait(t.Context(), 0); !errors.Is(err, ErrGone) {
+		t.Errorf("wait: %v", err)
+	}
+	if _, err := d.Pin(p.Addr, PageSize, FromDevice, WriteBack); !errors.Is(err, ErrGone) {
+		t.Errorf("pin: %v", err)
+	}
+	if generation, fenced := d.Fenced(); !fenced || !errors.Is(d.Resume(generation), ErrGone) {
+		t.Error("a function that has gone can be resumed")
+	}
+	if err := p.Unpin(); !errors.Is(err, ErrRevoked) {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHaltAndReset(t *testing.T) {
+	d, m := newTestDevice(t)
+	if err := d.SetHalt([]uapi.HaltOp{{Op: uapi.HaltW32, BAR: 1, Offset: 8, Value: 1}}); err != nil || len(m.halt) != 1 {
+		t.Error(err, m.halt)
+	}
+	if err := d.Reset(); !errors.Is(err, unix.EOPNOTSUPP) {
+		t.Errorf("reset without FLR: %v", err)
+	}
+	if err := d.Fence(); err != nil {
+		t.Fatal(err)
+	}
+	generation, fenced := d.Fenced()
+	if !fenced {
+		t.Error("not fenced")
+	}
+	if err := d.Resume(generation); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,203 @@
+package tegra
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/tegra/uapi"
+)
+
+const (
+	firstSegments = 64   // that a pin has room for at once: behind an IOMMU it has one
+	moreSegments  = 4096 // that each further question brings
+)
+
+// devicePin is the Mapping of a pin.
+type devicePin struct {
+	owned
+	d      *Device
+	handle uint32
+	cookie uint64
+	revoke func(Reason)
+	put    bool // the module has forgotten it
+}
+
+// Pin implements Pinner. Beyond Request.Check's errors it returns ErrRange (not mapped, not writable, of two mappings, or
+// device memory), ErrCacheAttr, ErrOverlap, ErrFenced, ErrGone, and system errors: ENOMEM beyond RLIMIT_MEMLOCK, ENOSPC
+// beyond the module's number of pins.
+func (d *Device) Pin(addr uintptr, size int, dir Direction, attr CacheAttr) (*Pin, error) {
+	r := Request{Addr: addr, Size: size, Direction: dir, Attr: attr}
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	d.pinning.RLock()
+	defer d.pinning.RUnlock()
+	p := &devicePin{d: d, owned: newOwned(fmt.Sprintf("pin at %#x", addr), size)}
+	if err := d.nextCookie(p); err != nil {
+		return nil, err
+	}
+	request := uapi.Pin{Flags: pinFlags(dir, attr), VA: uint64(addr), Size: uint64(size), Cookie: p.cookie}
+	segments := make([]uapi.Segment, firstSegments)
+	if err := d.drv.pin(&request, segments); err != nil {
+		return nil, d.wrap(err, "pin %#x, %d bytes, %v, %v", addr, size, dir, attr)
+	}
+	p.handle = request.Handle
+	segments, err := d.allSegments(p, segments, int(request.NSegs))
+	if err != nil {
+		_ = p.end()
+		return nil, d.wrap(err, "pin %#x, %d bytes", addr, size)
+	}
+	list := make([]Segment, len(segments))
+	for i, s := range segments {
+		list[i] = Segment{IOVA: s.IOVA, Len: int(s.Len)}
+	}
+	pin, revoke := NewPin(r, list, p)
+	p.revoke = revoke
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pins[p] = struct{}{}
+	return pin, nil
+}
+
+// nextCookie numbers a pin: the module's handles come back.
+func (d *Device) nextCookie(p *devicePin) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return fmt.Errorf("%s: %w", d.path, ErrClosed)
+	}
+	d.cookie++
+	p.cookie = d.cookie
+	return nil
+}
+
+func pinFlags(dir Direction, attr CacheAttr) uint32 {
+	flags := uint32(uapi.PinToDevice | uapi.PinExpectWB)
+	if dir == FromDevice {
+		flags = uapi.PinFromDevice | uapi.PinExpectWB
+	}
+	if attr == WriteCombined {
+		flags ^= uapi.PinExpectWB | uapi.PinExpectWC
+	}
+	return flags
+}
+
+// allSegments completes the first segments of a pin to n, and checks that they make up its size.
+func (d *Device) allSegments(p *devicePin, first []uapi.Segment, n int) ([]uapi.Segment, error) {
+	segments := first[:min(n, len(first))]
+	for len(segments) < n {
+		more := make([]uapi.Segment, min(n-len(segments), moreSegments))
+		q := uapi.Query{Handle: p.handle, SegFirst: uint32(len(segments))}
+		if err := d.drv.query(&q, more); err != nil {
+			return nil, err
+		}
+		if q.State == uapi.PinRevoked {
+			return nil, ErrRevoked
+		}
+		segments = append(segments, more...)
+	}
+	sum := uint64(0)
+	for _, s := range segments {
+		sum += s.Len
+	}
+	if sum != uint64(p.size) {
+		return nil, fmt.Errorf("%w: its %d segments have %d bytes", ErrVersion, n, sum)
+	}
+	return segments, nil
+}
+
+// Unmap implements Mapping: when PUT returns, the IOMMU has forgotten the pages.
+func (p *devicePin) Unmap() error { return p.end() }
+
+// Release implements Mapping.
+func (p *devicePin) Release() error {
+	if p.put {
+		return nil
+	}
+	return p.end()
+}
+
+// end has the module forget the pin. One that went with the function, or with the file, is forgotten already.
+func (p *devicePin) end() error {
+	err := p.d.putHandle(p.handle, p.what)
+	if err == nil {
+		p.put = true
+		p.d.mu.Lock()
+		delete(p.d.pins, p)
+		p.d.mu.Unlock()
+	}
+	return err
+}
+
+func (d *Device) putHandle(handle uint32, what string) error {
+	if err := d.drv.put(handle); err != nil && !hasGone(err) {
+		return d.wrap(err, "%s", what)
+	}
+	return nil
+}
+
+// deviceMemory is coherent memory of the module.
+type deviceMemory struct {
+	owned
+	bytes  []byte
+	handle uint32
+}
+
+// AllocCoherent implements Pinner: one segment of memory that is coherent with the function.
+func (d *Device) AllocCoherent(size int) (*Coherent, error) {
+	if size <= 0 || size > MaxPinSize {
+		return nil, fmt.Errorf("coherent memory: %w: %d bytes (want 1 to %d)", ErrSize, size, MaxPinSize)
+	}
+	size = (size + PageSize - 1) &^ (PageSize - 1)
+	d.pinning.RLock()
+	defer d.pinning.RUnlock()
+	d.mu.Lock()
+	closed := d.closed
+	d.mu.Unlock()
+	if closed {
+		return nil, fmt.Errorf("%s: %w", d.path, ErrClosed)
+	}
+	a := uapi.Alloc{Size: uint64(size)}
+	if err := d.drv.alloc(&a); err != nil {
+		return nil, d.wrap(err, "coherent memory of %d bytes", size)
+	}
+	m := &deviceMemory{owned: newOwned("coherent memory", size), handle: a.Handle}
+	var err error
+	if m.bytes, err = d.drv.mmap(a.MmapOffset, size); err != nil {
+		_ = d.putHandle(a.Handle, m.what)
+		return nil, d.wrap(err, "mapping coherent memory of %d bytes", size)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.coherent[m] = struct{}{}
+	return NewCoherent(m.bytes, []Segment{{IOVA: a.IOVA, Len: size}}, func() error { return d.freeCoherent(m) }), nil
+}
+
+// freeCoherent unmaps before it puts: the module does not let go of what is mapped.
+func (d *Device) freeCoherent(m *deviceMemory) error {
+	d.mu.Lock()
+	delete(d.coherent, m)
+	err := unix.Munmap(m.bytes)
+	d.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("%s: unmapping coherent memory: %w", d.path, err)
+	}
+	return d.putHandle(m.handle, m.what)
+}
+
+// abandonCoherent puts ordinary memory in the place of coherent memory that was not given back, as the mapping would keep
+// the file open, and taking it away would end whoever still reads it.
+func (d *Device) abandonCoherent() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for m := range d.coherent {
+		_, err := unix.MmapPtr(-1, 0, unsafe.Pointer(&m.bytes[0]), uintptr(len(m.bytes)),
+			unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED)
+		if err != nil {
+			return fmt.Errorf("%s: leaked coherent memory: %w", d.path, err)
+		}
+	}
+	return nil
+}

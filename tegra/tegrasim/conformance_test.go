@@ -1,0 +1,21 @@
+package tegrasim
+
+import (
+	"testing"
+
+	"tegracast/tegra"
+	"tegracast/tegra/tegratest"
+)
+
+func TestConformance(t *testing.T) {
+	tegratest.Run(t, tegratest.Config{
+		Open: func(t *testing.T) tegratest.Function {
+			s, err := New(Config{Seed: 3, Attr: func(uintptr) (tegra.CacheAttr, bool) { return tegra.WriteBack, true }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		Invalidate: func(f tegratest.Function, addr uintptr, size int) { f.(*Sim).Invalidate(addr, size) },
+	})
+}

@@ -1,0 +1,189 @@
+package tegratest
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/tegra"
+)
+
+func badRequests(t *testing.T, b *bench) {
+	m, hole, readOnly := b.memory(4), b.memory(4), b.memory(2)
+	if err := b.hole(hole, 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mprotect(readOnly[tegra.PageSize:], unix.PROT_READ); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		addr uintptr
+		size int
+		dir  tegra.Direction
+		attr tegra.CacheAttr
+		want error
+	}{
+		"address":         {m.page(0) + 8, tegra.PageSize, tegra.ToDevice, tegra.WriteBack, tegra.ErrAlignment},
+		"length":          {m.page(0), 5000, tegra.ToDevice, tegra.WriteBack, tegra.ErrAlignment},
+		"zero":            {m.page(0), 0, tegra.ToDevice, tegra.WriteBack, tegra.ErrSize},
+		"too large":       {m.page(0), tegra.MaxPinSize + tegra.PageSize, tegra.ToDevice, tegra.WriteBack, tegra.ErrSize},
+		"nil":             {0, tegra.PageSize, tegra.ToDevice, tegra.WriteBack, tegra.ErrRange},
+		"wrap":            {^uintptr(0) &^ (tegra.PageSize - 1), tegra.PageSize, tegra.ToDevice, tegra.WriteBack, tegra.ErrRange},
+		"direction":       {m.page(0), tegra.PageSize, 7, tegra.WriteBack, tegra.ErrDirection},
+		"attribute":       {m.page(0), tegra.PageSize, tegra.ToDevice, 7, tegra.ErrCacheAttr},
+		"write-combined":  {m.page(0), tegra.PageSize, tegra.ToDevice, tegra.WriteCombined, tegra.ErrCacheAttr},
+		"not mapped":      {tegra.PageSize, tegra.PageSize, tegra.ToDevice, tegra.WriteBack, tegra.ErrRange},
+		"hole":            {hole.page(1), 3 * tegra.PageSize, tegra.FromDevice, tegra.WriteBack, tegra.ErrRange},
+		"read-only":       {readOnly.page(1), tegra.PageSize, tegra.FromDevice, tegra.WriteBack, tegra.ErrRange},
+		"two mappings":    {readOnly.page(0), 2 * tegra.PageSize, tegra.ToDevice, tegra.WriteBack, tegra.ErrRange},
+		"of the kernel's": {1 << 63, tegra.PageSize, tegra.FromDevice, tegra.WriteBack, tegra.ErrRange},
+	} {
+		p, err := b.f.Pin(c.addr, c.size, c.dir, c.attr)
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		if p != nil {
+			t.Errorf("%s: pinned: %v", name, p.Unpin())
+		}
+	}
+	if _, fenced := b.f.Fenced(); fenced {
+		t.Error("fenced by a bad request")
+	}
+}
+
+func segments(t *testing.T, b *bench) {
+	const pages = 600
+	m := b.memory(pages)
+	in, out := b.pin(m, 0, pages/2, tegra.FromDevice), b.pin(m, pages/2, pages/2, tegra.ToDevice)
+	var all []tegra.Segment
+	for _, p := range []*tegra.Pin{in, out} {
+		sum := 0
+		for _, s := range p.Segments {
+			if s.Len <= 0 || s.Len%tegra.PageSize != 0 || s.IOVA%tegra.PageSize != 0 {
+				t.Errorf("segment of %d bytes at %#x", s.Len, s.IOVA)
+			}
+			sum += s.Len
+		}
+		if sum != p.Size {
+			t.Errorf("segments of %d bytes, the pin has %d", sum, p.Size)
+		}
+		all = append(all, p.Segments...)
+	}
+	for i, a := range all {
+		for _, c := range all[:i] {
+			if a.IOVA < c.IOVA+uint64(c.Len) && c.IOVA < a.IOVA+uint64(a.Len) {
+				t.Errorf("segments %+v and %+v overlap", a, c)
+			}
+		}
+	}
+	for _, p := range []*tegra.Pin{in, out} {
+		if err := p.Unpin(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func overlap(t *testing.T, b *bench) {
+	m := b.memory(8)
+	p := b.pin(m, 2, 4, tegra.FromDevice)
+	for _, c := range []struct{ first, pages int }{{2, 4}, {0, 3}, {5, 3}, {3, 1}, {0, 8}} {
+		for _, dir := range []tegra.Direction{tegra.FromDevice, tegra.ToDevice} {
+			if q, err := b.f.Pin(m.page(c.first), c.pages*tegra.PageSize, dir, tegra.WriteBack); !errors.Is(err, tegra.ErrOverlap) {
+				t.Errorf("pages %d to %d, %v: %v %v", c.first, c.first+c.pages, dir, q, err)
+			}
+		}
+	}
+	before, after := b.pin(m, 0, 2, tegra.ToDevice), b.pin(m, 6, 2, tegra.FromDevice)
+	for _, p := range []*tegra.Pin{before, p, after} {
+		if err := p.Unpin(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := b.pin(m, 0, 8, tegra.ToDevice).Unpin(); err != nil {
+		t.Error(err)
+	}
+}
+
+func unpin(t *testing.T, b *bench) {
+	m := b.memory(2)
+	var reasons []tegra.Reason
+	for range 100 { // handles and bus addresses come back
+		p := b.pin(m, 0, 2, tegra.FromDevice)
+		p.OnFree(func(r tegra.Reason) { reasons = append(reasons, r) })
+		if err := p.Unpin(); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Unpin(); !errors.Is(err, tegra.ErrUnpinned) {
+			t.Errorf("second unpin: %v", err)
+		}
+		select {
+		case <-p.Revoked():
+			t.Error("an unpin looks like a revocation")
+		default:
+		}
+	}
+	for _, r := range reasons {
+		if r != tegra.ReasonUnpin {
+			t.Errorf("callback said %v", r)
+		}
+	}
+	if len(reasons) != 100 {
+		t.Errorf("%d callbacks of 100 pins", len(reasons))
+	}
+	if _, fenced := b.f.Fenced(); fenced {
+		t.Error("fenced by an unpin")
+	}
+}
+
+func manyAtATime(t *testing.T, b *bench) {
+	const workers, rounds = 4, 25
+	m := b.memory(workers * 4)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for range rounds {
+				p, err := b.f.Pin(m.page(4*w), 4*tegra.PageSize, tegra.FromDevice, tegra.WriteBack)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := p.Unpin(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func coherent(t *testing.T, b *bench) {
+	for _, size := range []int{0, -1, tegra.MaxPinSize + 1} {
+		if _, err := b.f.AllocCoherent(size); !errors.Is(err, tegra.ErrSize) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+	for _, size := range []int{1, tegra.PageSize, 3*tegra.PageSize + 5} {
+		c, err := b.f.AllocCoherent(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := (size + tegra.PageSize - 1) &^ (tegra.PageSize - 1)
+		if len(c.Bytes) != want || len(c.Segments) != 1 || c.Segments[0].Len != want || c.Segments[0].IOVA%tegra.PageSize != 0 {
+			t.Errorf("%d bytes: %d of them, segments %+v", size, len(c.Bytes), c.Segments)
+		}
+		for i, v := range c.Bytes {
+			if v != 0 {
+				t.Fatalf("byte %d of fresh memory is %#x", i, v)
+			}
+			c.Bytes[i] = 0xa5
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := c.Close(); !errors.Is(err, tegra.ErrClosed) {
+			t.Errorf("second close: %v", err)
+		}
+	}
+}

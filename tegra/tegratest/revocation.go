@@ -1,0 +1,157 @@
+package tegratest
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/tegra"
+)
+
+// hole unmaps one page of m.
+func (b *bench) hole(m memory, page int) error {
+	b.invalidate(m, page, 1)
+	return unix.MunmapPtr(unsafe.Pointer(&m[page*tegra.PageSize]), tegra.PageSize)
+}
+
+// revoked checks a pin whose memory change does something to, and that everything works again after the fence.
+func revoked(t *testing.T, b *bench, change func(memory) error) {
+	m, other := b.memory(4), b.memory(4)
+	before, _ := b.f.Fenced()
+	hit, spared := b.pin(m, 0, 4, tegra.FromDevice), b.pin(other, 0, 4, tegra.FromDevice)
+	var callbacks atomic.Int32
+	hit.OnFree(func(r tegra.Reason) {
+		callbacks.Add(1)
+		if r != tegra.ReasonInvalidate {
+			t.Errorf("callback said %v", r)
+		}
+	})
+	if err := change(m); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitRevoked(hit)
+	if n := callbacks.Load(); n != 1 {
+		t.Errorf("%d callbacks", n)
+	}
+	if generation, fenced := b.f.Fenced(); !fenced || generation == before {
+		t.Errorf("fenced %t, generation %d after %d", fenced, generation, before)
+	}
+	if _, err := b.f.Pin(m.page(0), tegra.PageSize, tegra.FromDevice, tegra.WriteBack); !errors.Is(err, tegra.ErrFenced) {
+		t.Errorf("pin while fenced: %v", err)
+	}
+	if err := hit.Unpin(); !errors.Is(err, tegra.ErrRevoked) {
+		t.Errorf("unpin after the revocation: %v", err)
+	}
+	if err := hit.Unpin(); !errors.Is(err, tegra.ErrUnpinned) {
+		t.Errorf("second unpin: %v", err)
+	}
+	select {
+	case <-spared.Revoked():
+		t.Error("another pin was revoked, too")
+	default:
+	}
+	if err := spared.Unpin(); err != nil {
+		t.Error(err)
+	}
+	b.resume()
+	if err := b.pin(m, 0, 4, tegra.FromDevice).Unpin(); err != nil {
+		t.Error(err)
+	}
+}
+
+// fence checks that a stale generation does not lift a fence: more memory was revoked meanwhile.
+func fence(t *testing.T, b *bench) {
+	m := b.memory(4)
+	first, _ := b.f.Fenced()
+	for range 2 {
+		p := b.pin(m, 0, 1, tegra.ToDevice)
+		if err := b.munmap(m, 0, 1); err != nil {
+			t.Fatal(err)
+		}
+		b.awaitRevoked(p)
+		if err := p.Unpin(); !errors.Is(err, tegra.ErrRevoked) {
+			t.Error(err)
+		}
+		if err := b.f.Resume(first); !errors.Is(err, tegra.ErrGeneration) {
+			t.Errorf("resume with an old generation: %v", err)
+		}
+		if _, fenced := b.f.Fenced(); !fenced {
+			t.Error("an old generation lifted the fence")
+		}
+		b.resume()
+	}
+}
+
+// unpinAgainstMunmap ends pins from two sides at once.
+func unpinAgainstMunmap(t *testing.T, b *bench) {
+	m := b.memory(1)
+	for range 100 {
+		if _, fenced := b.f.Fenced(); fenced {
+			b.resume()
+		}
+		p := b.pin(m, 0, 1, tegra.FromDevice)
+		var callbacks atomic.Int32
+		p.OnFree(func(tegra.Reason) { callbacks.Add(1) })
+		unmapped := make(chan error, 1)
+		go func() { unmapped <- b.munmap(m, 0, 1) }()
+		if err := p.Unpin(); err != nil && !errors.Is(err, tegra.ErrRevoked) {
+			t.Fatal(err)
+		}
+		if err := <-unmapped; err != nil {
+			t.Fatal(err)
+		}
+		if n := callbacks.Load(); n != 1 {
+			t.Fatalf("%d callbacks", n)
+		}
+	}
+	if _, fenced := b.f.Fenced(); fenced {
+		b.resume()
+	}
+}
+
+func closeWithLeaks(t *testing.T, b *bench) {
+	m := b.memory(4)
+	p := b.pin(m, 0, 2, tegra.FromDevice)
+	given := b.pin(m, 2, 2, tegra.FromDevice)
+	c, err := b.f.AllocCoherent(tegra.PageSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := given.Unpin(); err != nil {
+		t.Error(err)
+	}
+	var why atomic.Int32
+	p.OnFree(func(r tegra.Reason) { why.Store(int32(r)) })
+	b.closed = true
+	err = b.f.Close()
+	if err == nil || strings.Count(err.Error(), "leaked") != 2 || !strings.Contains(err.Error(), "closeWithLeaks") {
+		t.Errorf("close with a pin and coherent memory left says %v", err)
+	}
+	b.awaitRevoked(p)
+	if r := tegra.Reason(why.Load()); r != tegra.ReasonUnplug {
+		t.Errorf("callback said %v", r)
+	}
+	if err := p.Unpin(); !errors.Is(err, tegra.ErrRevoked) {
+		t.Errorf("unpin after close: %v", err)
+	}
+	c.Bytes[len(c.Bytes)-1]++ // still there
+	if err := c.Close(); err != nil {
+		t.Errorf("closing coherent memory after close: %v", err)
+	}
+	afterClose(t, b.f, m)
+}
+
+func afterClose(t *testing.T, f Function, m memory) {
+	_, pin := f.Pin(m.page(0), tegra.PageSize, tegra.ToDevice, tegra.WriteBack)
+	_, alloc := f.AllocCoherent(tegra.PageSize)
+	generation, _ := f.Fenced()
+	for what, err := range map[string]error{"pin": pin, "coherent memory": alloc, "resume": f.Resume(generation), "close": f.Close()} {
+		if !errors.Is(err, tegra.ErrClosed) {
+			t.Errorf("%s of a closed function: %v", what, err)
+		}
+	}
+}

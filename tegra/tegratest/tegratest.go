@@ -1,0 +1,158 @@
+// Package tegratest checks that a back end of package tegra keeps the contract of tegra.Pinner and tegra.Fencer: the
+// same table for the kernel module and for what stands in for it.
+package tegratest
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/tegra"
+)
+
+// Function is an open PCI Express function.
+type Function interface {
+	tegra.Pinner
+	tegra.Fencer
+	Close() error
+}
+
+// Config is a back end.
+type Config struct {
+	// Open opens a function that is not fenced and has no pins. The suite closes it, also where that is an error.
+	Open func(t *testing.T) Function
+	// Invalidate is called before memory of the process is unmapped, remapped or protected. nil: the back end learns of
+	// it by itself.
+	Invalidate func(f Function, addr uintptr, size int)
+}
+
+// patience is how long a revocation may take to be told.
+const patience = 10 * time.Second
+
+// Run checks a back end.
+func Run(t *testing.T, cfg Config) {
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *bench)
+	}{
+		{"bad requests", badRequests},
+		{"segments", segments},
+		{"overlap", overlap},
+		{"unpin", unpin},
+		{"munmap", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.munmap(m, 0, m.pages()) }) }},
+		{"munmap of a part", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.munmap(m, 1, 1) }) }},
+		{"mprotect", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.mprotect(m) }) }},
+		{"MADV_DONTNEED", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.dontneed(m) }) }},
+		{"fence", fence},
+		{"unpin against munmap", unpinAgainstMunmap},
+		{"many at a time", manyAtATime},
+		{"coherent memory", coherent},
+		{"close with leaks", closeWithLeaks},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := &bench{t: t, cfg: cfg, f: cfg.Open(t)}
+			defer b.close()
+			c.test(t, b)
+		})
+	}
+}
+
+// bench is an open function and what a test does with it.
+type bench struct {
+	t      *testing.T
+	cfg    Config
+	f      Function
+	closed bool
+}
+
+func (b *bench) close() {
+	if b.closed {
+		return
+	}
+	if err := b.f.Close(); err != nil {
+		b.t.Errorf("close: %v", err)
+	}
+}
+
+// pin pins pages of m, to be unpinned by the test.
+func (b *bench) pin(m memory, first, pages int, dir tegra.Direction) *tegra.Pin {
+	b.t.Helper()
+	p, err := b.f.Pin(m.page(first), pages*tegra.PageSize, dir, tegra.WriteBack)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return p
+}
+
+// memory is pages of the process with a page before and after them that nothing touches: changes of neighbours may
+// revoke a pin that begins where they end.
+type memory []byte
+
+func (b *bench) memory(pages int) memory {
+	b.t.Helper()
+	whole, err := unix.Mmap(-1, 0, (pages+2)*tegra.PageSize, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = unix.Munmap(whole) })
+	return memory(whole[tegra.PageSize : (pages+1)*tegra.PageSize])
+}
+
+func (m memory) pages() int { return len(m) / tegra.PageSize }
+
+func (m memory) page(n int) uintptr {
+	return uintptr(unsafe.Pointer(&m[0])) + uintptr(n*tegra.PageSize)
+}
+
+func (b *bench) invalidate(m memory, first, pages int) {
+	if b.cfg.Invalidate != nil {
+		b.cfg.Invalidate(b.f, m.page(first), pages*tegra.PageSize)
+	}
+}
+
+// munmap unmaps pages and puts others in their place, so that the address stays the process's own.
+func (b *bench) munmap(m memory, first, pages int) error {
+	b.invalidate(m, first, pages)
+	addr, n := unsafe.Pointer(&m[first*tegra.PageSize]), uintptr(pages*tegra.PageSize)
+	_, err := unix.MmapPtr(-1, 0, addr, n, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED|unix.MAP_POPULATE)
+	return err
+}
+
+func (b *bench) mprotect(m memory) error {
+	b.invalidate(m, 0, m.pages())
+	if err := unix.Mprotect(m, unix.PROT_READ); err != nil {
+		return err
+	}
+	return unix.Mprotect(m, unix.PROT_READ|unix.PROT_WRITE)
+}
+
+func (b *bench) dontneed(m memory) error {
+	b.invalidate(m, 0, m.pages())
+	return unix.Madvise(m, unix.MADV_DONTNEED)
+}
+
+// awaitRevoked waits until the holder of a pin is told.
+func (b *bench) awaitRevoked(p *tegra.Pin) {
+	b.t.Helper()
+	select {
+	case <-p.Revoked():
+	case <-time.After(patience):
+		b.t.Fatalf("the pin at %#x is not revoked after %v", p.Addr, patience)
+	}
+}
+
+// resume lifts the fence.
+func (b *bench) resume() {
+	b.t.Helper()
+	generation, fenced := b.f.Fenced()
+	if !fenced {
+		b.t.Fatal("not fenced")
+	}
+	if err := b.f.Resume(generation); err != nil {
+		b.t.Fatal(err)
+	}
+}
