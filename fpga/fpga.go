@@ -2,12 +2,13 @@
 // what FPGA designs that talk to tegracast have in common (the camera's control registers and the frame trailer,
 // both documented in docs/fpga-interface.md).
 //
-// The drivers are in fpga/xdma (AMD's XDMA IP) and fpga/edu (QEMU's edu device); fpga/model is the FPGA in software.
+// The drivers are in fpga/xdma (AMD's XDMA IP) and fpga/edu (QEMU's edu device); fpga/mailbox reaches the registers of a
+// card by messages, and fpga/model is the FPGA in software.
 package fpga
 
 import "context"
 
-// Registers is a window of 32-bit device registers: a memory-mapped BAR, the model, or a mailbox.
+// Registers is a window of 32-bit device registers: a memory-mapped BAR, the model, or fpga/mailbox.
 // Offsets are in bytes from the start of the window and multiples of 4. An access to a device that has gone
 // reads all ones, as PCI Express does; it never fails.
 type Registers interface {
@@ -28,6 +29,13 @@ type BAR struct {
 	Index     int // 0 to 5
 	Size      int // bytes
 	Registers Registers
+}
+
+// A HaltOp is one access of a list that stops an engine without its driver: it depends on nothing that was read.
+type HaltOp struct {
+	BAR           int
+	Offset, Value uint32
+	Await         bool // wait until the register has the value, instead of writing it
 }
 
 // A Segment is a range of bus addresses (IOVAs) that are contiguous for the device.

@@ -43,6 +43,7 @@ type Config struct {
 type Device struct {
 	cfg   Config
 	regs  fpga.Registers
+	bar   int // whose registers they are
 	width int // of the data path, bytes
 	h2c   []*channel
 	c2h   []*channel
@@ -74,7 +75,7 @@ func Open(cfg Config) (*Device, error) {
 			bar.Registers.Read32(targetConfig<<12)>>16 != identifierConf {
 			continue
 		}
-		d := &Device{cfg: cfg, regs: bar.Registers}
+		d := &Device{cfg: cfg, regs: bar.Registers, bar: bar.Index}
 		if err := d.open(); err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tegracast/fpga"
+	"tegracast/fpga/mailbox"
 )
 
 // pair is a connection as the harness and a peer have it.
@@ -141,28 +142,41 @@ type file struct{ words [64]atomic.Uint32 }
 func (f *file) Read32(off uint32) uint32     { return f.words[off/4%64].Load() }
 func (f *file) Write32(off uint32, v uint32) { f.words[off/4%64].Store(v) }
 
-// guest is the other end of the mailbox, as the machine's driver has it.
+// guest is the other end of the mailbox, as the machine's driver has it: shared memory, and a doorbell that rings for
+// whatever is written.
 type guest struct {
 	m *Mailbox
 	s *Shared
 }
 
+func (g guest) Read32(off uint32) uint32 { return g.m.load(int(off)) }
+func (g guest) Write32(off, v uint32)    { g.m.store(int(off), v) }
+
+type bell struct{ s *Shared }
+
+func (b bell) Read32(uint32) uint32 { return 0 }
+func (b bell) Write32(off, v uint32) {
+	if off == mailbox.DoorbellOff && v == CardID<<16 {
+		_, _ = b.s.Doorbell.Write(binary.NativeEndian.AppendUint64(nil, 1))
+	}
+}
+
+// call does one request of the kernel's slot.
 func (g guest) call(t *testing.T, operation, off, v uint32) uint32 {
 	t.Helper()
-	sequence := g.m.load(requestOff) + 1
-	g.m.store(operationOff, operation)
-	g.m.store(offsetOff, off)
-	g.m.store(valueOff, v)
-	g.m.store(requestOff, sequence)
-	if _, err := g.s.Doorbell.Write(binary.NativeEndian.AppendUint64(nil, 1)); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(10 * time.Second); g.m.load(responseOff) != sequence; time.Sleep(10 * time.Microsecond) {
+	slot := slotAt(mailbox.Halt)
+	sequence := g.m.load(slot+mailbox.RequestOff) + 1
+	g.m.store(slot+mailbox.OperationOff, operation)
+	g.m.store(slot+mailbox.OffsetOff, off)
+	g.m.store(slot+mailbox.ValueOff, v)
+	g.m.store(slot+mailbox.RequestOff, sequence)
+	bell{g.s}.Write32(mailbox.DoorbellOff, CardID<<16)
+	for deadline := time.Now().Add(10 * time.Second); g.m.load(slot+mailbox.ResponseOff) != sequence; time.Sleep(10 * time.Microsecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no answer")
 		}
 	}
-	return g.m.load(resultOff)
+	return g.m.load(slot + mailbox.ResultOff)
 }
 
 func open(t testing.TB, s *Shared, bars ...fpga.BAR) *Mailbox {
@@ -178,7 +192,7 @@ func open(t testing.TB, s *Shared, bars ...fpga.BAR) *Mailbox {
 func TestMailbox(t *testing.T) {
 	s := shared(t)
 	regs := &file{}
-	card, g := open(t, s, fpga.BAR{Index: 1, Registers: regs}), guest{open(t, s), s}
+	card, g := open(t, s, fpga.BAR{Index: 1, Size: 256, Registers: regs}), guest{open(t, s), s}
 	server, peer := pair(t)
 	if err := s.Introduce(server, CardID); err != nil {
 		t.Fatal(err)
@@ -189,25 +203,42 @@ func TestMailbox(t *testing.T) {
 	}
 	defer joined.Close()
 
-	g.m.store(requestOff, 41) // left over from a card before
+	cfg := mailbox.Config{Shared: g, Doorbell: bell{s}, Patience: 10 * time.Second}
+	if _, err := mailbox.Open(cfg); !errors.Is(err, mailbox.ErrNotFound) {
+		t.Errorf("open before a card came: %v", err)
+	}
+	for n := range mailbox.Slots {
+		g.m.store(slotAt(n)+mailbox.RequestOff, 41) // left over from a card before
+	}
 	card.Announce()
-	if g.m.load(responseOff) != 41 || g.m.load(resultOff) != gone || g.m.load(generationOff) != 1 || g.m.load(magicOff) != Magic {
-		t.Error("what was left over was not answered with all ones")
+	for n := range mailbox.Slots {
+		if g.m.load(slotAt(n)+mailbox.ResponseOff) != 41 || g.m.load(slotAt(n)+mailbox.ResultOff) != gone {
+			t.Errorf("slot %d: what was left over was not answered with all ones", n)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- card.Serve(ctx, joined.Doorbell) }()
+	user, err := mailbox.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := user.BARs()
+	if len(list) != 1 || list[0].Index != 1 || list[0].Size != 256 {
+		t.Fatalf("BARs %+v", list)
+	}
 	for i := range uint32(1000) {
-		if r := g.call(t, OpWrite|1<<8, 8, i); r != 0 {
-			t.Fatalf("write: %#x", r)
+		list[0].Registers.Write32(8, i)
+		if r := g.call(t, mailbox.OpRead|1<<8, 8, 0); r != i {
+			t.Fatalf("the other slot reads %d, want %d", r, i)
 		}
-		if r := g.call(t, OpRead|1<<8, 8, 0); r != i {
+		if r := list[0].Registers.Read32(8); r != i {
 			t.Fatalf("read: %d, want %d", r, i)
 		}
 	}
 	for name, operation := range map[string]uint32{
-		"no BAR": OpRead | 2<<8, "BAR 6": OpRead | 6<<8, "BAR 255": OpRead | 255<<8, "no operation": 1 << 8,
-		"operation 3": 3 | 1<<8, "more bits": OpRead | 1<<8 | 1<<16,
+		"no BAR": mailbox.OpRead | 2<<8, "BAR 6": mailbox.OpRead | 6<<8, "BAR 255": mailbox.OpRead | 255<<8,
+		"no operation": 1 << 8, "operation 3": 3 | 1<<8, "more bits": mailbox.OpRead | 1<<8 | 1<<16,
 	} {
 		if r := g.call(t, operation, 8, 0); r != gone {
 			t.Errorf("%s: %#x, want all ones", name, r)
@@ -224,16 +255,17 @@ func TestMailbox(t *testing.T) {
 
 // FuzzAnswer: whatever a guest writes is answered.
 func FuzzAnswer(f *testing.F) {
-	f.Add(uint32(1), uint32(OpRead|1<<8), uint32(8), uint32(0))
+	f.Add(uint32(1), uint32(mailbox.OpRead|1<<8), uint32(8), uint32(0))
 	f.Add(uint32(7), uint32(0xffffffff), uint32(0xffffffff), uint32(0xffffffff))
 	s := shared(f)
 	m := open(f, s, fpga.BAR{Index: 1, Registers: &file{}})
+	slot := slotAt(mailbox.Halt)
 	f.Fuzz(func(t *testing.T, sequence, operation, off, v uint32) {
 		for i, w := range []uint32{sequence, operation, off, v} {
-			m.store(requestOff+4*i, w)
+			m.store(slot+mailbox.RequestOff+4*i, w)
 		}
-		m.answer()
-		if m.load(responseOff) != sequence {
+		m.answer(slot)
+		if m.load(slot+mailbox.ResponseOff) != sequence {
 			t.Errorf("request %d was not answered", sequence)
 		}
 	})

@@ -12,34 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tegracast/fpga"
+	"tegracast/fpga/mailbox"
 )
 
-// The mailbox, at the start of the shared memory: 32-bit words, little endian, one request at a time. The guest writes
-// operation, offset and value, then the sequence number, which differs from the one before, and rings the doorbell.
-// The card writes the result, then the sequence number of the request that it answers. A request that was left over
-// when the card came reads all ones and writes nothing, as with a device that was away.
-const (
-	magicOff      = 0x00 // Magic, written before the generation
-	generationOff = 0x04 // how many times a card has come; 0 is never
-	requestOff    = 0x40 // sequence number
-	operationOff  = 0x44 // bits 7:0 OpRead or OpWrite, bits 15:8 the BAR
-	offsetOff     = 0x48 // byte offset in the BAR
-	valueOff      = 0x4c // to write
-	responseOff   = 0x80 // sequence number
-	resultOff     = 0x84 // what was read
+// gone is what is read of a card that is not there.
+const gone = 0xffffffff
 
-	Magic   = 0x4d434754 // "TGCM"
-	OpRead  = 1
-	OpWrite = 2
-
-	gone = 0xffffffff
-)
-
-// Mailbox is the card's end.
+// Mailbox is the card's end of fpga/mailbox, at the start of the shared memory.
 type Mailbox struct {
 	bytes []byte
 	words []uint32
 	bars  [6]fpga.Registers
+	sizes [6]uint32
 }
 
 // Open maps the shared memory for a card with these BARs.
@@ -51,6 +35,7 @@ func Open(memory *os.File, bars []fpga.BAR) (*Mailbox, error) {
 	m := &Mailbox{bytes: b, words: unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), len(b)/4)}
 	for _, bar := range bars {
 		m.bars[bar.Index] = bar.Registers
+		m.sizes[bar.Index] = uint32(bar.Size)
 	}
 	return m, nil
 }
@@ -64,11 +49,19 @@ func (m *Mailbox) store(off int, v uint32) { atomic.StoreUint32(&m.words[off/4],
 // Announce makes the card known to the guest and answers what was left over, in this order: a guest that gets all ones
 // for its request finds the generation changed. It comes before Serve, which would do what was left over.
 func (m *Mailbox) Announce() {
-	m.store(magicOff, Magic)
-	m.store(generationOff, max(1, m.load(generationOff)+1))
-	m.store(resultOff, gone)
-	m.store(responseOff, m.load(requestOff))
+	for i, size := range m.sizes {
+		m.store(mailbox.SizesOff+4*i, size)
+	}
+	m.store(mailbox.MagicOff, mailbox.Magic)
+	m.store(mailbox.GenerationOff, max(1, m.load(mailbox.GenerationOff)+1))
+	for n := range mailbox.Slots {
+		slot := slotAt(n)
+		m.store(slot+mailbox.ResultOff, gone)
+		m.store(slot+mailbox.ResponseOff, m.load(slot+mailbox.RequestOff))
+	}
 }
+
+func slotAt(n int) int { return mailbox.SlotsOff + n*mailbox.SlotSize }
 
 // Serve answers requests whenever the doorbell rings, until ctx ends or the doorbell fails. It closes the doorbell.
 func (m *Mailbox) Serve(ctx context.Context, doorbell *os.File) error {
@@ -85,30 +78,32 @@ func (m *Mailbox) Serve(ctx context.Context, doorbell *os.File) error {
 			}
 			return fmt.Errorf("ivshmem: doorbell: %w", err)
 		}
-		m.answer()
+		for n := range mailbox.Slots {
+			m.answer(slotAt(n))
+		}
 	}
 }
 
-// answer serves the request that is there, if there is a new one. What the guest writes is not trusted: an unknown
-// operation or BAR reads all ones.
-func (m *Mailbox) answer() {
-	sequence := m.load(requestOff)
-	if sequence == m.load(responseOff) {
+// answer serves a slot's request, if there is a new one. What the guest writes is not trusted: an unknown operation or BAR
+// reads all ones.
+func (m *Mailbox) answer(slot int) {
+	sequence := m.load(slot + mailbox.RequestOff)
+	if sequence == m.load(slot+mailbox.ResponseOff) {
 		return
 	}
 	result := uint32(gone)
-	op, off := m.load(operationOff), m.load(offsetOff)
+	op, off := m.load(slot+mailbox.OperationOff), m.load(slot+mailbox.OffsetOff)
 	if bar := int(op >> 8 & 0xff); bar < len(m.bars) && m.bars[bar] != nil && op>>16 == 0 {
 		switch op & 0xff {
-		case OpRead:
+		case mailbox.OpRead:
 			result = m.bars[bar].Read32(off)
-		case OpWrite:
-			m.bars[bar].Write32(off, m.load(valueOff))
+		case mailbox.OpWrite:
+			m.bars[bar].Write32(off, m.load(slot+mailbox.ValueOff))
 			result = 0
 		}
 	}
-	m.store(resultOff, result)
-	m.store(responseOff, sequence)
+	m.store(slot+mailbox.ResultOff, result)
+	m.store(slot+mailbox.ResponseOff, sequence)
 }
 
 // Raise interrupts the guest with a vector.

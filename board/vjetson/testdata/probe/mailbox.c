@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The guest's end of the mailbox: board/vjetson/ivshmem/mailbox.go has the layout. */
+/* The guest's end of the mailbox: fpga/mailbox/layout.go has the layout. */
 #include <linux/delay.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
