@@ -21,11 +21,18 @@ import (
 // Card is the FPGA model as a process outside the machine.
 type Card struct {
 	BlockRAM int // bytes, default 1 MiB
+
+	// CameraWidth and CameraHeight are the samples and lines of a camera on C2H channel 1, which replays the upper left
+	// corner of the real test chart. 0: no camera.
+	CameraWidth, CameraHeight int
 }
 
 func (c *Card) check() error {
 	if c != nil && (c.BlockRAM < 0 || c.BlockRAM%16 != 0) {
 		return fmt.Errorf("vjetson: block RAM of %d bytes, want a multiple of 16", c.BlockRAM)
+	}
+	if c != nil && (c.CameraWidth == 0) != (c.CameraHeight == 0) {
+		return fmt.Errorf("vjetson: a camera of %dx%d: give both width and height", c.CameraWidth, c.CameraHeight)
 	}
 	return nil
 }
@@ -129,7 +136,8 @@ func (s *cardSlot) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := exec.Command("/proc/self/fd/5", "--ram-base", strconv.FormatUint(s.base, 10), "--block-ram", strconv.Itoa(s.cfg.BlockRAM))
+	c := exec.Command("/proc/self/fd/5", "--ram-base", strconv.FormatUint(s.base, 10), "--block-ram", strconv.Itoa(s.cfg.BlockRAM),
+		"--camera-width", strconv.Itoa(s.cfg.CameraWidth), "--camera-height", strconv.Itoa(s.cfg.CameraHeight))
 	c.ExtraFiles = []*os.File{theirs, s.ram, s.binary} // 3, 4, 5
 	s.said = &tailBuffer{}
 	c.Stderr, c.WaitDelay = s.said, waitDelay

@@ -184,21 +184,15 @@ func modelSensor(m *ModelConfig) (*model.Sensor, error) {
 		if m.Width > cfg.Width || m.Height > cfg.Height {
 			return nil, fmt.Errorf("the test chart has %dx%d pixels, %dx%d are wanted: name a file to replay", cfg.Width, cfg.Height, m.Width, m.Height)
 		}
-		cfg.Frames = [][]byte{crop(cfg.Frames[0], 2*cfg.Width, 2*m.Width, m.Height)}
+		var err error
+		if cfg, err = cfg.Crop(m.Width, m.Height); err != nil {
+			return nil, err
+		}
 	}
 	cfg.Width, cfg.Height, cfg.Shift = m.Width, m.Height, *m.Shift
 	cfg.Format = fpga.FourCC(pipeline.RGGB10)
 	cfg.Period, cfg.Exposure = m.Rate.V.Period(), m.Exposure.V
 	return model.NewSensor(cfg)
-}
-
-// crop cuts lines of n bytes from the upper left corner.
-func crop(b []byte, stride, n, lines int) []byte {
-	out := make([]byte, 0, n*lines)
-	for y := range lines {
-		out = append(out, b[y*stride:y*stride+n]...)
-	}
-	return out
 }
 
 func (a *appliance) addOutput(d *document, i int) error {

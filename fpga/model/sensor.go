@@ -38,6 +38,23 @@ type SensorConfig struct {
 	JitterSeed uint64
 }
 
+// Crop cuts every frame to its upper left corner.
+func (c SensorConfig) Crop(width, height int) (SensorConfig, error) {
+	if width < 1 || height < 1 || width > c.Width || height > c.Height {
+		return c, fmt.Errorf("sensor: %dx%d cannot be cut out of frames of %dx%d", width, height, c.Width, c.Height)
+	}
+	size := c.Format.SampleBytes()
+	frames := make([][]byte, len(c.Frames))
+	for i, f := range c.Frames {
+		frames[i] = make([]byte, 0, width*height*size)
+		for y := range height {
+			frames[i] = append(frames[i], f[y*c.Width*size:][:width*size]...)
+		}
+	}
+	c.Frames, c.Width, c.Height = frames, width, height
+	return c, nil
+}
+
 // Sensor makes the frames of a SensorConfig: frame n is the same bytes whenever it is asked for.
 type Sensor struct {
 	cfg   SensorConfig

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"crypto/md5"
 	"encoding/binary"
 	"encoding/hex"
@@ -111,6 +112,28 @@ func TestSensorErrors(t *testing.T) {
 		change(&cfg)
 		if _, err := NewSensor(cfg); err == nil {
 			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestCrop(t *testing.T) {
+	chart := TestChartSensor()
+	c, err := chart.Crop(320, 240)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Width != 320 || c.Height != 240 || len(c.Frames) != 1 || len(c.Frames[0]) != 2*320*240 {
+		t.Fatalf("%dx%d, %d bytes", c.Width, c.Height, len(c.Frames[0]))
+	}
+	for _, at := range []struct{ x, y int }{{0, 0}, {319, 0}, {0, 239}, {319, 239}, {160, 77}} {
+		got, want := c.Frames[0][2*(at.y*320+at.x):][:2], TestChart()[2*(at.y*TestChartWidth+at.x):][:2]
+		if !bytes.Equal(got, want) {
+			t.Errorf("sample %d,%d is %x, want %x", at.x, at.y, got, want)
+		}
+	}
+	for _, size := range [][2]int{{0, 1}, {1, 0}, {1921, 1}, {1, 1081}, {-1, 5}} {
+		if _, err := chart.Crop(size[0], size[1]); err == nil {
+			t.Errorf("%v was cut out", size)
 		}
 	}
 }

@@ -34,6 +34,8 @@ func main() {
 func run() error {
 	base := pflag.Uint64("ram-base", 0, "bus address of the first byte of the machine's RAM")
 	blockRAM := pflag.Int("block-ram", 1<<20, "bytes of the card's block RAM")
+	width := pflag.Int("camera-width", 0, "samples of a line of the camera; 0: no camera")
+	height := pflag.Int("camera-height", 0, "lines of the camera")
 	pflag.Parse()
 	f := os.NewFile(socketFD, "socket")
 	conn, err := net.FileConn(f)
@@ -58,11 +60,32 @@ func run() error {
 	defer ram.close()
 	cfg := model.Loopback(ram)
 	cfg.RAM = *blockRAM
+	if err := addCamera(&cfg, *width, *height); err != nil {
+		return err
+	}
 	card, err := model.New(cfg)
 	if err != nil {
 		return err
 	}
 	return serve(socket, shared, card)
+}
+
+// addCamera gives the card a camera on a C2H stream channel of its own. It replays a part of the real test chart.
+func addCamera(cfg *model.Config, width, height int) error {
+	if width == 0 {
+		return nil
+	}
+	chart, err := model.TestChartSensor().Crop(width, height)
+	if err != nil {
+		return err
+	}
+	sensor, err := model.NewSensor(chart)
+	if err != nil {
+		return err
+	}
+	cfg.C2H = append(cfg.C2H, model.Stream)
+	cfg.Sensors = []*model.Sensor{sensor}
+	return nil
 }
 
 // serve runs the card until the harness lets go of the socket.
