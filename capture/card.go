@@ -18,6 +18,18 @@ type Hardware struct {
 	Interrupts fpga.Interrupts
 	Pinner     tegra.Pinner
 	Memory     cudahost.Allocator
+
+	// Halt is given the accesses that stop the DMA engine, for whoever takes memory from it without its driver; may be nil.
+	Halt func([]fpga.HaltOp) error
+}
+
+// OpenXDMA finds the XDMA core, and says how it is halted.
+func (h Hardware) OpenXDMA() (*xdma.Device, error) {
+	d, err := xdma.Open(xdma.Config{BARs: h.BARs, Interrupts: h.Interrupts, Alloc: CoherentMemory(h.Pinner)})
+	if err != nil || h.Halt == nil {
+		return d, err
+	}
+	return d, h.Halt(d.HaltList())
 }
 
 // A Card is one FPGA, which several cameras and outputs may share. Each has a DMA channel of its own.
@@ -64,7 +76,7 @@ func (c *Card) dma() (*xdma.Device, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.xdma == nil {
-		d, err := xdma.Open(xdma.Config{BARs: c.BARs, Interrupts: c.Interrupts, Alloc: CoherentMemory(c.Pinner)})
+		d, err := c.OpenXDMA()
 		if err != nil {
 			return nil, err
 		}

@@ -72,11 +72,12 @@ func TestImportArrows(t *testing.T) {
 		if home == "" {
 			t.Errorf("%s is in no room of the house: add it to docs/architecture.md and to this test", from)
 		}
-		for _, list := range []any{p.Imports, p.TestImports, p.XTestImports} {
+		for i, list := range []any{p.Imports, p.TestImports, p.XTestImports} {
 			names, _ := list.([]any)
 			for _, n := range names {
 				to, ours := strings.CutPrefix(n.(string), "tegracast/")
-				if ours && !allowed(home, to) {
+				inTest := i > 0 && to == "board/vjetson" // any room's tests may boot the machine
+				if ours && !allowed(home, to) && !inTest {
 					t.Errorf("%s imports %s", from, to)
 				}
 			}

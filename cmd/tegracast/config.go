@@ -30,12 +30,24 @@ type Config struct {
 	Outputs []OutputConfig `yaml:"outputs" jsonschema:"minItems=1,description=where frames go to"`
 }
 
-// SourceConfig is a source; exactly one of Model and File is given.
+// SourceConfig is a source; exactly one of FPGA, Model and File is given.
 type SourceConfig struct {
-	Name  string       `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
-	Slots int          `yaml:"slots,omitempty" jsonschema:"minimum=3,maximum=64,description=frames of memory; default 8"`
-	Model *ModelConfig `yaml:"model,omitempty" jsonschema:"description=the FPGA camera in software"`
-	File  *FileConfig  `yaml:"file,omitempty" jsonschema:"description=replays a file"`
+	Name  string        `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
+	Slots int           `yaml:"slots,omitempty" jsonschema:"minimum=3,maximum=64,description=frames of memory; default 8"`
+	FPGA  *CameraConfig `yaml:"fpga,omitempty" jsonschema:"description=a camera of an FPGA on PCI Express"`
+	Model *ModelConfig  `yaml:"model,omitempty" jsonschema:"description=the FPGA camera in software"`
+	File  *FileConfig   `yaml:"file,omitempty" jsonschema:"description=replays a file"`
+}
+
+// CameraConfig is a camera of an FPGA that the kernel module tegra_p2p drives.
+type CameraConfig struct {
+	Device   string              `yaml:"device" jsonschema:"pattern=^/,description=device file of the kernel module such as /dev/tegra_p2p0; several cameras may share one"`
+	Camera   int                 `yaml:"camera,omitempty" jsonschema:"minimum=0,maximum=15,description=number of the camera on the FPGA; default 0"`
+	Width    int                 `yaml:"width" jsonschema:"minimum=2,maximum=32768,description=pixels"`
+	Height   int                 `yaml:"height" jsonschema:"minimum=2,maximum=32768,description=lines"`
+	Rate     word[pipeline.Rate] `yaml:"rate,omitempty" jsonschema:"description=frames a second as 30 or 30000/1001; default 30"`
+	Exposure word[time.Duration] `yaml:"exposure,omitempty" jsonschema:"description=such as 8ms; default: the sensor's"`
+	Gain     float64             `yaml:"gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256,description=of the sensor; default: as it is"`
 }
 
 // ModelConfig is the FPGA camera in software.

@@ -67,6 +67,11 @@ var kinds = [][3]string{
 // combinations are values that cannot be, or not together.
 var combinations = [][3]string{
 	{"240}", "240, rate: fast}", `rate: "fast": write frames a second as 30 or 30000/1001`},
+	{"model: {width", "fpga: {device: tegra_p2p0, width", `sources[0].fpga.device: "tegra_p2p0": name a device file such as /dev/tegra_p2p0`},
+	{"model: {width", "fpga: {width", "the key device is missing"},
+	{"model: {width", "fpga: {device: /dev/tegra_p2p0, exposure: 1s, width", "sources[0].fpga.exposure: 1s: must be from 0 to the frame period"},
+	{"{name: camera, model: {width: 320, height: 240}}", "{name: camera, fpga: {device: /dev/x, width: 320, height: 240}}, {name: two, fpga: {device: /dev//x, width: 320, height: 240}}",
+		`sources[1].fpga: camera 0 of /dev/x is source "camera" already`},
 	{"240}", "240, rate: 0}", `sources[0].model.rate: "0": write frames a second`},
 	{"240}", "240, rate: 20000}", "sources[0].model.rate: 20000: the sensor cannot: period 50µs"},
 	{"240}", "240, exposure: 8}", `exposure: "8": write a time such as 8ms`},
@@ -79,7 +84,7 @@ var combinations = [][3]string{
 	{"320", "321", "an isp needs an even width"},
 	{"320, height: 240", "322, height: 241", "no multiple of the FPGA's 16 bytes"},
 	{"width: 320", "replay: x.raw", "sources[0].model: give both width and height"},
-	{"240}", "240}, file: {path: x}", "exactly one of model and file"},
+	{"240}", "240}, file: {path: x}", "exactly one of fpga, model and file"},
 	{"model: {width: 320, height: 240}", "file: {path: x.raw}", "a headerless file needs its width and height"},
 	{"model: {width: 320, height: 240}", "file: {path: x.y4m, width: 320, height: 240}", "leave them out"},
 	{"model: {width: 320, height: 240}", "file: {path: x.y4m}", "isp takes Bayer frames"},

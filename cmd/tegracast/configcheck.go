@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,6 +30,9 @@ func (d *document) check() error {
 		if err := d.checkSource(path, &d.Sources[i]); err != nil {
 			return err
 		}
+	}
+	if err := d.checkCameras(); err != nil {
+		return err
 	}
 	for i := range d.ISP {
 		path := fmt.Sprintf("$.isp[%d]", i)
@@ -71,13 +75,54 @@ func (d *document) checkSource(path string, s *SourceConfig) error {
 	if s.Slots == 0 {
 		s.Slots = 8
 	}
+	given := 0
+	for _, is := range []bool{s.FPGA != nil, s.Model != nil, s.File != nil} {
+		if is {
+			given++
+		}
+	}
 	switch {
-	case (s.Model == nil) == (s.File == nil):
-		return d.errorAt(path, "give exactly one of model and file")
+	case given != 1:
+		return d.errorAt(path, "give exactly one of fpga, model and file")
+	case s.FPGA != nil:
+		return d.checkCamera(path+".fpga", s.FPGA)
 	case s.Model != nil:
 		return d.checkModel(path+".model", s.Model)
 	}
 	return d.checkFile(path+".file", s.File)
+}
+
+func (d *document) checkCamera(path string, c *CameraConfig) error {
+	if c.Rate.V.Num == 0 {
+		c.Rate.V = pipeline.Rate{Num: 30, Den: 1}
+	}
+	switch {
+	case !filepath.IsAbs(c.Device):
+		return d.errorAt(path+".device", "%q: name a device file such as %s", c.Device, defaultBoard)
+	case c.Exposure.V < 0 || c.Exposure.V > c.Rate.V.Period():
+		return d.errorAt(path+".exposure", "%v: must be from 0 to the frame period, %v", c.Exposure.V, c.Rate.V.Period())
+	}
+	return nil
+}
+
+// checkCameras refuses two sources of one camera.
+func (d *document) checkCameras() error {
+	type camera struct {
+		device string
+		number int
+	}
+	first := map[camera]string{}
+	for i, s := range d.Sources {
+		if s.FPGA == nil {
+			continue
+		}
+		c := camera{filepath.Clean(s.FPGA.Device), s.FPGA.Camera}
+		if other, taken := first[c]; taken {
+			return d.errorAt(fmt.Sprintf("$.sources[%d].fpga", i), "camera %d of %s is source %q already: let its outputs name that one", c.number, c.device, other)
+		}
+		first[c] = s.Name
+	}
+	return nil
 }
 
 func (d *document) checkFile(path string, f *FileConfig) error {

@@ -35,6 +35,8 @@ func (f *FileConfig) describesItself() bool { return strings.EqualFold(filepath.
 // format is what the source delivers. It is not known before a file that describes itself is opened.
 func (s *SourceConfig) format() (f pipeline.Format, known bool) {
 	switch {
+	case s.FPGA != nil:
+		f, _ = pipeline.NewFormat(pipeline.RGGB10, s.FPGA.Width, s.FPGA.Height, s.FPGA.Rate.V)
 	case s.Model != nil:
 		f, _ = pipeline.NewFormat(pipeline.RGGB10, s.Model.Width, s.Model.Height, s.Model.Rate.V)
 	case s.File.describesItself():
@@ -142,15 +144,26 @@ func (d *document) checkFPGA(path string, o *FPGAOutConfig, origin string, taken
 		o.Card = origin
 	}
 	source := d.source(o.Card)
-	if source == nil || source.Model == nil {
+	if source == nil || source.card() == "" {
 		return d.errorAt(path+".card", "%q is no source with an FPGA", o.Card)
 	}
-	key := fmt.Sprintf("fpga %s %d", o.Card, o.Channel)
+	key := fmt.Sprintf("fpga %s %d", source.card(), o.Channel)
 	if first, ok := taken[key]; ok {
 		return d.errorAt(path, "channel %d of %q is used by %s already", o.Channel, o.Card, first[2:])
 	}
 	taken[key] = path
 	return nil
+}
+
+// card names the FPGA of a source: the device file, or the source that has a model to itself; empty when it has none.
+func (s *SourceConfig) card() string {
+	switch {
+	case s.FPGA != nil:
+		return filepath.Clean(s.FPGA.Device)
+	case s.Model != nil:
+		return s.Name
+	}
+	return ""
 }
 
 // checkRTP checks what does not depend on the frames. No two streams may go to one destination.

@@ -4,15 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"time"
 
 	"tegracast/capture"
 	"tegracast/cudahost"
 	"tegracast/fpga"
+	"tegracast/fpga/edu"
 	"tegracast/fpga/model"
 	"tegracast/fpga/xdma"
 	"tegracast/pipeline"
@@ -20,18 +21,24 @@ import (
 	"tegracast/tegra/tegrasim"
 )
 
-const loopbackUsage = `Usage: tegracast loopback [--device model] [--memory host|cuda]
-         [--direction h2c|c2h|both] [--size BYTES] [--count N] [--json]
+const loopbackUsage = `Usage: tegracast loopback [--device model|/dev/tegra_p2pN]
+         [--memory host|cuda] [--direction h2c|c2h|both] [--size BYTES]
+         [--count N] [--json]
 
 The validation run: a source surface is filled, the FPGA copies it through its
 memory to a destination surface, and every byte is compared. --direction says
 which way is measured; the bytes always go both ways, or there would be nothing
-to compare. Bandwidth is checked against the engine's own counters. Status 0
-when every byte is right, 1 after a mismatch or a fault.
+to compare. Bandwidth is checked against the engine's own counters, where it has
+some. Status 0 when every byte is right, 1 after a mismatch or a fault.
+
+A device file is one of the kernel module tegra_p2p. What stands behind it is
+found by its PCI id: 10ee:* an FPGA with AMD's XDMA and 64 KiB of memory behind
+its first memory-mapped channels; 1234:11e8 QEMU's edu; 1af4:1110 the FPGA model
+outside of a virtual machine.
 `
 
-// cardWindow is how much of the card's memory one transfer uses.
-const cardWindow = model.DefaultRAM
+// modelName is the device that needs no hardware.
+const modelName = "model"
 
 type loopbackOptions struct {
 	device, memory, direction string
@@ -46,7 +53,7 @@ const copyLimit = 30 * time.Second
 func loopback(ctx context.Context, e env, args []string) error {
 	o := loopbackOptions{limit: copyLimit}
 	f := e.flags("loopback", loopbackUsage)
-	f.StringVar(&o.device, "device", "model", "the FPGA: model")
+	f.StringVar(&o.device, "device", modelName, "the FPGA: model, or a device file of the kernel module such as "+defaultBoard)
 	f.StringVar(&o.memory, "memory", "host", "memory of the surfaces: host or cuda")
 	f.StringVar(&o.direction, "direction", "both", "what is measured: h2c, c2h or both")
 	f.IntVar(&o.size, "size", 1<<20, "`BYTES` of a surface, from 1 on")
@@ -56,8 +63,8 @@ func loopback(ctx context.Context, e env, args []string) error {
 		return err
 	}
 	switch {
-	case o.device != "model":
-		return usageError{fmt.Errorf("--device %s: this version knows the model only", o.device)}
+	case o.device != modelName && !filepath.IsAbs(o.device):
+		return usageError{fmt.Errorf("--device %s: use model, or a device file such as %s", o.device, defaultBoard)}
 	case o.direction != "both" && o.direction != "h2c" && o.direction != "c2h":
 		return usageError{fmt.Errorf("--direction %s: use h2c, c2h or both", o.direction)}
 	case o.size < 1 || o.size > tegra.MaxPinSize:
@@ -65,22 +72,37 @@ func loopback(ctx context.Context, e env, args []string) error {
 	case o.count < 1:
 		return usageError{fmt.Errorf("--count %d: must be at least 1", o.count)}
 	}
-	device, err := newModelDevice(e, o.memory, 1, func(sim *tegrasim.Sim) model.Config { return model.Loopback(sim) })
+	result, err := loopbackOn(ctx, e, o)
 	if err != nil {
 		return err
 	}
-	result, err := validate(ctx, e, device, o)
-	if err := errors.Join(err, device.Close()); err != nil {
-		return err
-	}
 	return result.print(e, o)
+}
+
+// loopbackOn opens the device, does the validation run, and closes it.
+func loopbackOn(ctx context.Context, e env, o loopbackOptions) (r loopbackResult, err error) {
+	if o.device == modelName {
+		device, err := newModelDevice(e, o.memory, 1, func(sim *tegrasim.Sim) model.Config { return model.Loopback(sim) })
+		if err != nil {
+			return r, err
+		}
+		r, err = validate(ctx, e, device, o)
+		return r, errors.Join(err, device.Close())
+	}
+	board, err := openBoard(e, o.device, o.memory)
+	if err != nil {
+		return r, err
+	}
+	r, err = runLoopback(ctx, e, board.Hardware, board.open, o)
+	r.Interrupts = board.device.Raised()
+	return r, errors.Join(err, board.Close())
 }
 
 // validate is one validation run. What the SMMU refused is a fault, too: the engine does not learn of a write that went
 // astray.
 func validate(ctx context.Context, e env, device *modelDevice, o loopbackOptions) (loopbackResult, error) {
 	_, before := device.sim.Faults()
-	result, err := runLoopback(ctx, e, device.card.Hardware, o)
+	result, err := runLoopback(ctx, e, device.card.Hardware, openXDMA, o)
 	if faults, n := device.sim.Faults(); n > before {
 		err = errors.Join(err, fmt.Errorf("the SMMU refused %d accesses, first: %v", n-before, faults[0]))
 	}
@@ -89,7 +111,7 @@ func validate(ctx context.Context, e env, device *modelDevice, o loopbackOptions
 
 // A lane is one direction's prepared transfers and what they measured.
 type lane struct {
-	transfers []*xdma.Transfer
+	transfers []transfer
 	bytes     uint64
 	elapsed   time.Duration
 	counters  xdma.Counters
@@ -104,8 +126,8 @@ type copier struct {
 	width    int
 }
 
-func runLoopback(ctx context.Context, e env, hw capture.Hardware, o loopbackOptions) (r loopbackResult, err error) {
-	c, err := newCopier(hw, o.size)
+func runLoopback(ctx context.Context, e env, hw capture.Hardware, open func(capture.Hardware) (engine, error), o loopbackOptions) (r loopbackResult, err error) {
+	c, err := newCopier(hw, open, o.size)
 	if err != nil {
 		return r, err
 	}
@@ -137,29 +159,29 @@ func runLoopback(ctx context.Context, e env, hw capture.Hardware, o loopbackOpti
 	return r, nil
 }
 
-// newCopier pins the surfaces and prepares a transfer each way for every window of the card's memory.
-func newCopier(hw capture.Hardware, size int) (c *copier, err error) {
+// newCopier pins the surfaces and prepares a transfer each way for every window of the engine's memory.
+func newCopier(hw capture.Hardware, open func(capture.Hardware) (engine, error), size int) (c *copier, err error) {
 	c = &copier{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
 		}
 	}()
+	e, err := open(hw)
+	if err != nil {
+		return c, err
+	}
 	if c.src, err = capture.NewSurface(hw.Memory, hw.Pinner, size, cudahost.Default, tegra.ToDevice); err != nil {
 		return c, err
 	}
 	if c.dst, err = capture.NewSurface(hw.Memory, hw.Pinner, size, cudahost.Default, tegra.FromDevice); err != nil {
 		return c, err
 	}
-	device, err := xdma.Open(xdma.Config{BARs: hw.BARs, Interrupts: hw.Interrupts, Alloc: capture.CoherentMemory(hw.Pinner)})
-	if err != nil {
-		return c, err
-	}
-	c.width = device.DataPathWidth()
+	c.width = e.width()
 	for dir, mem := range []fpga.Memory{fpga.H2C: c.src.Memory, fpga.C2H: c.dst.Memory} {
-		for off := 0; off < size; off += cardWindow {
-			part := mem.Slice(off, min(cardWindow, size-off))
-			t, err := device.NewTransfer(fpga.Direction(dir), 0, part, 0)
+		for off := 0; off < size; off += e.window() {
+			part := mem.Slice(off, min(e.window(), size-off))
+			t, err := e.prepare(fpga.Direction(dir), part)
 			if err != nil {
 				return c, err
 			}
@@ -217,7 +239,7 @@ func (c *copier) Close() error {
 		l := &c.lanes[i]
 		for _, t := range l.transfers {
 			err := t.Close()
-			if errors.Is(err, xdma.ErrBusy) { // what it still does ends in the IOMMU
+			if errors.Is(err, xdma.ErrBusy) || errors.Is(err, edu.ErrBusy) { // what it still does ends in the IOMMU
 				err = errors.Join(err, t.Abandon())
 			}
 			errs = append(errs, err)
@@ -245,69 +267,4 @@ func invert(dst, src []byte) {
 	for i, v := range src {
 		dst[i] = ^v
 	}
-}
-
-type loopbackResult struct {
-	Copies   int          `json:"copies"`
-	Wrong    int          `json:"wrong"`
-	Mismatch string       `json:"first_mismatch,omitempty"`
-	Lanes    []laneResult `json:"directions"`
-}
-
-type laneResult struct {
-	Direction    string               `json:"direction"`
-	Bytes        uint64               `json:"bytes"`
-	EngineBytes  uint64               `json:"engine_bytes"` // beats of the data path, a partial one whole
-	Agree        bool                 `json:"counters_agree"`
-	Bandwidth    float64              `json:"bytes_per_second"`        // by this machine's clock, doorbell to completion
-	EngineCycles uint64               `json:"engine_cycles"`           // of the data path's clock
-	EngineRate   float64              `json:"engine_bytes_per_second"` // by those cycles, at 250 MHz
-	Latency      pipeline.Percentiles `json:"latency"`                 // of a transfer
-}
-
-// result compares what the host counted with what the engine counted: every descriptor may end in a partial beat.
-func (l *lane) result(dir fpga.Direction, width int) laneResult {
-	runs := l.latency.Percentiles().Count / uint64(len(l.transfers))
-	slack := l.parts * runs * uint64(2*width)
-	r := laneResult{
-		Direction: dir.String(), Bytes: l.bytes, EngineBytes: l.counters.Bytes, EngineCycles: l.counters.Cycles,
-		Bandwidth: float64(l.bytes) / l.elapsed.Seconds(), Latency: l.latency.Percentiles(),
-	}
-	if l.counters.Cycles > 0 {
-		r.EngineRate = float64(l.counters.Bytes) * model.ClockHz / float64(l.counters.Cycles)
-	}
-	// The engine is busy for a part of what the host waits for, so its own rate is never the lower one.
-	r.Agree = r.EngineBytes >= r.Bytes && r.EngineBytes <= r.Bytes+slack && r.EngineRate >= 0.99*r.Bandwidth
-	return r
-}
-
-func (r loopbackResult) print(e env, o loopbackOptions) error {
-	agree := true
-	for _, l := range r.Lanes {
-		agree = agree && l.Agree
-	}
-	if o.json {
-		out := json.NewEncoder(e.out)
-		out.SetIndent("", "  ")
-		if err := out.Encode(r); err != nil {
-			return err
-		}
-	} else {
-		fmt.Fprintf(e.out, "%d of %d copies of %d bytes right\n", r.Copies-r.Wrong, r.Copies, o.size)
-		for _, l := range r.Lanes {
-			note := "agrees"
-			if !l.Agree {
-				note = "DOES NOT AGREE"
-			}
-			fmt.Fprintf(e.out, "%s: %.3f GB/s; engine: %d bytes, %.3f GB/s, %s; transfer p50 %v p99 %v max %v\n",
-				l.Direction, l.Bandwidth/1e9, l.EngineBytes, l.EngineRate/1e9, note, l.Latency.P50, l.Latency.P99, l.Latency.Max)
-		}
-	}
-	switch {
-	case r.Wrong > 0:
-		return fmt.Errorf("%d of %d copies are wrong, first: %s", r.Wrong, r.Copies, r.Mismatch)
-	case !agree:
-		return errors.New("the engine's counters do not agree with what was transferred")
-	}
-	return nil
 }

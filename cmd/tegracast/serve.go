@@ -113,7 +113,7 @@ func (a *appliance) serve(ctx context.Context, dir string) error {
 
 // received tells what the cards in software got by the fpga outputs.
 func (a *appliance) received() {
-	for name, d := range a.devices {
+	for name, d := range a.models {
 		if r := d.device.Received(0); r.Good+r.Bad+r.OutOfOrder+r.Aborted > 0 {
 			fmt.Fprintf(a.env.out, "%s's FPGA received: %d frames right, %d bad, %d out of order, %d aborted, %d sequence numbers missing\n",
 				name, r.Good, r.Bad, r.OutOfOrder, r.Aborted, r.Missing)

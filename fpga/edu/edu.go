@@ -149,16 +149,29 @@ func (d *Device) command(ctx context.Context, dir fpga.Direction, s fpga.Segment
 	return err
 }
 
-// settle waits until no command runs, StopBound at most.
+// Settle waits until the engine is idle, StopBound at most; else the error wraps ErrBusy.
+func (d *Device) Settle() error {
+	select {
+	case <-d.idle:
+	case <-time.After(d.cfg.StopBound):
+		return fmt.Errorf("edu: %w", ErrBusy)
+	}
+	defer func() { d.idle <- struct{}{} }()
+	if err := d.settle(); err != nil {
+		return fmt.Errorf("edu: %w", err)
+	}
+	return nil
+}
+
+// settle waits until no command runs. Its caller has taken the engine.
 func (d *Device) settle() error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.cfg.StopBound)
 	defer cancel()
-	if err := d.finish(ctx); err != nil && ctx.Err() != nil {
+	err := d.finish(ctx)
+	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: not within %v", ErrBusy, d.cfg.StopBound)
-	} else if err != nil {
-		return err
 	}
-	return nil
+	return err
 }
 
 // finish waits for the end of the command. An interrupt is a hint to look, as is the watchdog's tick.

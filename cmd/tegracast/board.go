@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"tegracast/capture"
+	"tegracast/cudahost"
+	"tegracast/fpga"
+	"tegracast/fpga/edu"
+	"tegracast/fpga/mailbox"
+	"tegracast/tegra"
+	"tegracast/tegra/uapi"
+)
+
+// boardDevice is a PCI Express function that the kernel module drives, with its engine.
+type boardDevice struct {
+	capture.Hardware
+	device *tegra.Device
+	open   func(capture.Hardware) (engine, error)
+}
+
+const (
+	vendorXilinx = 0x10ee // of PCI
+	defaultBoard = "/dev/tegra_p2p0"
+)
+
+// openBoard opens a device file of the kernel module and finds out by the PCI id what stands behind it.
+func openBoard(e env, path, backend string) (*boardDevice, error) {
+	memory, err := cudahost.Open(cudahost.Config{Backend: backend, Logger: e.log})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	device, err := tegra.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	b := &boardDevice{device: device, Hardware: capture.Hardware{Interrupts: device, Pinner: device, Memory: memory}}
+	if err := b.identify(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), device.Close())
+	}
+	if b.device.Info().Flags&uapi.InfoUnsafe != 0 {
+		e.log.Warn("no IOMMU stands between the device and memory: whoever may open it owns the machine", "device", path)
+	}
+	return b, nil
+}
+
+// identify fills in the BARs and the engine.
+func (b *boardDevice) identify() error {
+	windows := map[int]fpga.Registers{}
+	for _, w := range b.device.BARs() {
+		windows[w.Index] = w
+		b.BARs = append(b.BARs, fpga.BAR{Index: w.Index, Size: w.Size, Registers: w})
+	}
+	b.open = openXDMA
+	b.Halt = func(list []fpga.HaltOp) error { return b.device.SetHalt(haltOps(list)) }
+	switch info := b.device.Info(); {
+	case info.Vendor == vendorXilinx:
+		return nil
+	case info.Vendor == edu.Vendor && info.Device == edu.DeviceID && windows[0] != nil:
+		b.open = openEdu
+		return nil
+	case info.Vendor == mailbox.Vendor && info.Device == mailbox.Device && windows[mailbox.SharedBAR] != nil && windows[mailbox.DoorbellBAR] != nil:
+		card, err := mailbox.Open(mailbox.Config{Shared: windows[mailbox.SharedBAR], Doorbell: windows[mailbox.DoorbellBAR]})
+		if err != nil {
+			return err
+		}
+		b.BARs = card.BARs()
+		direct := b.Halt
+		b.Halt = func(list []fpga.HaltOp) error { return direct(mailbox.HaltList(list)) }
+		return nil
+	default:
+		return fmt.Errorf("no engine is known for PCI id %04x:%04x: it must be an FPGA with AMD's XDMA (vendor %04x)", info.Vendor, info.Device, vendorXilinx)
+	}
+}
+
+// haltOps are accesses as the kernel module takes them.
+func haltOps(list []fpga.HaltOp) []uapi.HaltOp {
+	out := make([]uapi.HaltOp, len(list))
+	for i, op := range list {
+		out[i] = uapi.HaltOp{Op: uapi.HaltW32, BAR: uint32(op.BAR), Offset: uint64(op.Offset), Value: uint64(op.Value)}
+		if op.Await {
+			out[i].Op, out[i].Mask = uapi.HaltPoll32, 0xffffffff
+		}
+	}
+	return out
+}
+
+// Close gives the function back. What was pinned must have been unpinned.
+func (b *boardDevice) Close() error { return b.device.Close() }

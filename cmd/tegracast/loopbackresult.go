@@ -1,0 +1,90 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"tegracast/fpga"
+	"tegracast/fpga/model"
+	"tegracast/pipeline"
+)
+
+type loopbackResult struct {
+	Copies   int          `json:"copies"`
+	Wrong    int          `json:"wrong"`
+	Mismatch string       `json:"first_mismatch,omitempty"`
+	Lanes    []laneResult `json:"directions"`
+
+	Interrupts uint64 `json:"interrupts,omitempty"` // that the kernel module has passed on
+}
+
+type laneResult struct {
+	Direction    string               `json:"direction"`
+	Bytes        uint64               `json:"bytes"`
+	Bandwidth    float64              `json:"bytes_per_second"`        // by this machine's clock, doorbell to completion
+	Counted      bool                 `json:"engine_has_counters"`     // else what follows is 0
+	EngineBytes  uint64               `json:"engine_bytes"`            // beats of the data path, a partial one whole
+	EngineCycles uint64               `json:"engine_cycles"`           // of the data path's clock
+	EngineRate   float64              `json:"engine_bytes_per_second"` // by those cycles, at 250 MHz
+	Agree        bool                 `json:"counters_agree"`          // true also without counters
+	Latency      pipeline.Percentiles `json:"latency"`                 // of a transfer
+}
+
+// result compares what the host counted with what the engine counted: every descriptor may end in a partial beat.
+func (l *lane) result(dir fpga.Direction, width int) laneResult {
+	runs := l.latency.Percentiles().Count / uint64(len(l.transfers))
+	slack := l.parts * runs * uint64(2*width)
+	r := laneResult{
+		Direction: dir.String(), Bytes: l.bytes, EngineBytes: l.counters.Bytes, EngineCycles: l.counters.Cycles,
+		Bandwidth: float64(l.bytes) / l.elapsed.Seconds(), Latency: l.latency.Percentiles(), Counted: width > 0, Agree: true,
+	}
+	if !r.Counted {
+		return r
+	}
+	if l.counters.Cycles > 0 {
+		r.EngineRate = float64(l.counters.Bytes) * model.ClockHz / float64(l.counters.Cycles)
+	}
+	// The engine is busy for a part of what the host waits for, so its own rate is never the lower one.
+	r.Agree = r.EngineBytes >= r.Bytes && r.EngineBytes <= r.Bytes+slack && r.EngineRate >= 0.99*r.Bandwidth
+	return r
+}
+
+// engine is what the engine says itself.
+func (l laneResult) engine() string {
+	note := "agrees"
+	switch {
+	case !l.Counted:
+		return "no counters"
+	case !l.Agree:
+		note = "DOES NOT AGREE"
+	}
+	return fmt.Sprintf("%d bytes, %.3f GB/s, %s", l.EngineBytes, l.EngineRate/1e9, note)
+}
+
+func (r loopbackResult) print(e env, o loopbackOptions) error {
+	agree := true
+	for _, l := range r.Lanes {
+		agree = agree && l.Agree
+	}
+	if o.json {
+		out := json.NewEncoder(e.out)
+		out.SetIndent("", "  ")
+		if err := out.Encode(r); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(e.out, "%d of %d copies of %d bytes right\n", r.Copies-r.Wrong, r.Copies, o.size)
+		for _, l := range r.Lanes {
+			fmt.Fprintf(e.out, "%s: %.3f GB/s; engine: %s; transfer p50 %v p99 %v max %v\n",
+				l.Direction, l.Bandwidth/1e9, l.engine(), l.Latency.P50, l.Latency.P99, l.Latency.Max)
+		}
+	}
+	switch {
+	case r.Wrong > 0:
+		return fmt.Errorf("%d of %d copies are wrong, first: %s", r.Wrong, r.Copies, r.Mismatch)
+	case !agree:
+		return errors.New("the engine's counters do not agree with what was transferred")
+	}
+	return nil
+}

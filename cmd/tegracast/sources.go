@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"tegracast/capture"
+	"tegracast/fpga"
+	"tegracast/fpga/model"
+	"tegracast/pipeline"
+	"tegracast/tegra/tegrasim"
+)
+
+// source is one that is closed after use.
+type source interface {
+	pipeline.Source
+	Close() error
+}
+
+func (a *appliance) addSource(d *document, i int, backend string, pool slots) error {
+	c := &d.Sources[i]
+	var s source
+	var err error
+	path := fmt.Sprintf("$.sources[%d]", i)
+	switch {
+	case c.FPGA != nil:
+		if s, err = a.camera(c, backend); err != nil { // no fault of the configuration
+			return fmt.Errorf("source %s: %w", c.Name, err)
+		}
+	case c.Model != nil:
+		if c.Model.Replay != "" {
+			path += ".model.replay"
+		}
+		s, err = a.modelCamera(c, backend)
+	default:
+		path += ".file.path"
+		s, err = replay(c, pool)
+	}
+	if err != nil {
+		return usageError{d.errorAt(path, "%v", err)}
+	}
+	a.closers = append(a.closers, s.Close)
+	a.sources[c.Name] = s
+	return a.graph.AddSource(c.Name, s)
+}
+
+// camera opens a camera of an FPGA, whose device file is opened for its first one.
+func (a *appliance) camera(c *SourceConfig, backend string) (source, error) {
+	card := a.cards[c.card()]
+	if card == nil {
+		board, err := openBoard(a.env, c.card(), backend)
+		if err != nil {
+			return nil, err
+		}
+		a.closers = append(a.closers, board.Close)
+		card = capture.NewCard(board.Hardware)
+		a.cards[c.card()] = card
+	}
+	return capture.NewFPGACamera(capture.FPGAConfig{
+		Card: card, Number: c.FPGA.Camera, Name: c.Name, Recorder: a.recorder, Width: c.FPGA.Width, Height: c.FPGA.Height, Pixel: pipeline.RGGB10,
+		Rate: c.FPGA.Rate.V, Exposure: c.FPGA.Exposure.V, Gain: c.FPGA.Gain, Slots: c.Slots, Logger: a.env.log,
+	})
+}
+
+// replay opens a file source: YUV4MPEG2, or headerless Bayer frames.
+func replay(c *SourceConfig, pool slots) (source, error) {
+	cfg := capture.ReplayConfig{Path: c.File.Path, Rate: c.File.Rate.V, Loop: !c.File.Once, Slots: c.Slots, Allocator: pool}
+	if f, known := c.format(); known {
+		cfg.Format = f
+	}
+	return capture.NewReplay(cfg)
+}
+
+// modelCamera plugs in an FPGA model with a sensor and opens it as the real camera is opened.
+func (a *appliance) modelCamera(c *SourceConfig, backend string) (source, error) {
+	sensor, err := modelSensor(c.Model)
+	if err != nil {
+		return nil, err
+	}
+	device, err := newModelDevice(a.env, backend, c.Model.Seed, func(sim *tegrasim.Sim) model.Config {
+		cfg := model.Camera(sim, sensor)
+		cfg.Faults = faultPlan(c.Model, sim)
+		cfg.Sinks = map[int]model.SinkConfig{0: {}} // checks what an fpga output sends
+		return cfg
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.closers = append(a.closers, device.Close)
+	a.cards[c.card()], a.models[c.card()] = device.card, device
+	return capture.NewFPGACamera(capture.FPGAConfig{
+		Card: device.card, Name: c.Name, Recorder: a.recorder, Width: c.Model.Width, Height: c.Model.Height, Pixel: pipeline.RGGB10,
+		Rate: c.Model.Rate.V, Exposure: c.Model.Exposure.V, Slots: c.Slots, Logger: a.env.log,
+	})
+}
+
+// faultPlan is what the configuration wants to go wrong. A revocation, F11, hits one slot after the other.
+func faultPlan(m *ModelConfig, sim *tegrasim.Sim) model.FaultPlan {
+	var revoked atomic.Uint64
+	plan := model.FaultPlan{Seed: m.Seed, Rates: map[model.FaultID]float64{}, Revoke: func() { sim.InvalidateAny(revoked.Add(1)) }}
+	for name, rate := range m.Faults {
+		if id, err := model.ParseFaultID(name); err == nil { // the configuration was checked
+			plan.Rates[id] = rate
+		}
+	}
+	return plan
+}
+
+// modelSensor makes the sensor that replays the test chart, cut to the wanted size, or a raw file.
+func modelSensor(m *ModelConfig) (*model.Sensor, error) {
+	cfg := model.TestChartSensor()
+	if m.Replay != "" {
+		b, err := os.ReadFile(m.Replay)
+		if err != nil {
+			return nil, err
+		}
+		size := 2 * m.Width * m.Height
+		if len(b) == 0 || len(b)%size != 0 {
+			return nil, fmt.Errorf("%s has %d bytes, no multiple of the %d of one frame of %dx%d 16-bit words: check width and height",
+				m.Replay, len(b), size, m.Width, m.Height)
+		}
+		cfg.Frames = nil
+		for off := 0; off < len(b); off += size {
+			cfg.Frames = append(cfg.Frames, b[off:off+size])
+		}
+	} else if m.Width != cfg.Width || m.Height != cfg.Height {
+		if m.Width > cfg.Width || m.Height > cfg.Height {
+			return nil, fmt.Errorf("the test chart has %dx%d pixels, %dx%d are wanted: name a file to replay", cfg.Width, cfg.Height, m.Width, m.Height)
+		}
+		var err error
+		if cfg, err = cfg.Crop(m.Width, m.Height); err != nil {
+			return nil, err
+		}
+	}
+	cfg.Width, cfg.Height, cfg.Shift = m.Width, m.Height, *m.Shift
+	cfg.Format = fpga.FourCC(pipeline.RGGB10)
+	cfg.Period, cfg.Exposure = m.Rate.V.Period(), m.Exposure.V
+	return model.NewSensor(cfg)
+}
