@@ -23,13 +23,33 @@ type Hardware struct {
 	Halt func([]fpga.HaltOp) error
 }
 
-// OpenXDMA finds the XDMA core, and says how it is halted.
-func (h Hardware) OpenXDMA() (*xdma.Device, error) {
-	d, err := xdma.Open(xdma.Config{BARs: h.BARs, Interrupts: h.Interrupts, Alloc: CoherentMemory(h.Pinner)})
-	if err != nil || h.Halt == nil {
-		return d, err
+// OpenXDMA finds the XDMA core, which nobody in this process uses yet, and says how it is halted. A fence that another
+// process has left behind is lifted when all channels have stopped.
+func (h Hardware) OpenXDMA(ctx context.Context) (*xdma.Device, error) {
+	fencer, _ := h.Pinner.(tegra.Fencer)
+	var generation uint64
+	var fenced bool
+	if fencer != nil {
+		generation, fenced = fencer.Fenced()
 	}
-	return d, h.Halt(d.HaltList())
+	d, err := xdma.Open(xdma.Config{BARs: h.BARs, Interrupts: h.Interrupts, Alloc: CoherentMemory(h.Pinner)})
+	if err != nil {
+		return nil, err
+	}
+	if h.Halt != nil {
+		if err := h.Halt(d.HaltList()); err != nil {
+			return nil, err
+		}
+	}
+	if !fenced {
+		return d, nil
+	}
+	for _, c := range d.Channels() {
+		if err := d.Recover(ctx, c.Direction, c.Channel); err != nil {
+			return nil, fmt.Errorf("after a revocation: %w", err)
+		}
+	}
+	return d, fencer.Resume(generation)
 }
 
 // A Card is one FPGA, which several cameras and outputs may share. Each has a DMA channel of its own.
@@ -72,11 +92,11 @@ func (c *Card) mayResume(user any) bool {
 }
 
 // dma is the DMA engine. It is opened once; who fails later recovers his own channel.
-func (c *Card) dma() (*xdma.Device, error) {
+func (c *Card) dma(ctx context.Context) (*xdma.Device, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.xdma == nil {
-		d, err := c.OpenXDMA()
+		d, err := c.OpenXDMA(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +114,7 @@ func (c *Card) channel(ctx context.Context, user any, dir fpga.Direction, index 
 	if fencer != nil {
 		generation, fenced = fencer.Fenced()
 	}
-	device, err := c.dma()
+	device, err := c.dma(ctx)
 	if err != nil {
 		return nil, err
 	}

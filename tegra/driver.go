@@ -65,7 +65,7 @@ func (f file) do(call func(fd int) error) error {
 	}
 	var result error
 	if err := raw.Control(func(fd uintptr) { result = call(int(fd)) }); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", os.ErrClosed, err) // the only reason, by a name that can be told
 	}
 	return result
 }

@@ -129,8 +129,8 @@ func reasonOf(reason uint32) Reason {
 // hasGone says whether a call failed because the function, or the open file, is no more.
 func hasGone(err error) bool { return errors.Is(err, unix.ENODEV) || errors.Is(err, os.ErrClosed) }
 
-// sentinel is this package's error for an errno of the module, nil when there is none.
-func sentinel(errno unix.Errno) error {
+// sentinel is this package's error for an errno of one of the module's calls, nil when there is none.
+func sentinel(call uint, errno unix.Errno) error {
 	switch errno {
 	case unix.E2BIG:
 		return ErrSize
@@ -141,9 +141,14 @@ func sentinel(errno unix.Errno) error {
 	case unix.ESTALE:
 		return ErrFenced
 	case unix.EBUSY:
-		return ErrOverlap
+		if call == uapi.CallPin {
+			return ErrOverlap
+		}
+		return ErrInUse
 	case unix.EAGAIN:
-		return ErrGeneration
+		if call == uapi.CallControl {
+			return ErrGeneration
+		}
 	case unix.ENODEV:
 		return ErrGone
 	}
@@ -159,9 +164,9 @@ func (d *Device) wrap(err error, format string, a ...any) error {
 	if errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("%s: %w", what, ErrClosed)
 	}
-	var errno unix.Errno
-	if errors.As(err, &errno) {
-		if known := sentinel(errno); known != nil {
+	var failed *uapi.Error
+	if errors.As(err, &failed) {
+		if known := sentinel(failed.Call, failed.Errno); known != nil {
 			return fmt.Errorf("%s: %w: %w", what, known, err)
 		}
 	}

@@ -66,6 +66,7 @@ var (
 	ErrClosed     = errors.New("device is closed")
 	ErrNoDevice   = errors.New("cannot open the device of kernel module tegra_p2p")
 	ErrVersion    = errors.New("kernel module tegra_p2p does not fit this program")
+	ErrInUse      = errors.New("the PCI Express function is in use")
 	ErrGone       = errors.New("the PCI Express function has gone")
 )
 

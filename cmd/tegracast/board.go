@@ -17,7 +17,7 @@ import (
 type boardDevice struct {
 	capture.Hardware
 	device *tegra.Device
-	open   func(capture.Hardware) (engine, error)
+	open   opener
 }
 
 const (

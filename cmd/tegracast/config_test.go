@@ -70,8 +70,10 @@ var combinations = [][3]string{
 	{"model: {width", "fpga: {device: tegra_p2p0, width", `sources[0].fpga.device: "tegra_p2p0": name a device file such as /dev/tegra_p2p0`},
 	{"model: {width", "fpga: {width", "the key device is missing"},
 	{"model: {width", "fpga: {device: /dev/tegra_p2p0, exposure: 1s, width", "sources[0].fpga.exposure: 1s: must be from 0 to the frame period"},
-	{"{name: camera, model: {width: 320, height: 240}}", "{name: camera, fpga: {device: /dev/x, width: 320, height: 240}}, {name: two, fpga: {device: /dev//x, width: 320, height: 240}}",
-		`sources[1].fpga: camera 0 of /dev/x is source "camera" already`},
+	{
+		"{name: camera, model: {width: 320, height: 240}}", "{name: camera, fpga: {device: /dev/x, width: 320, height: 240}}, {name: two, fpga: {device: /dev//x, width: 320, height: 240}}",
+		`sources[1].fpga: camera 0 of /dev/x is source "camera" already`,
+	},
 	{"240}", "240, rate: 0}", `sources[0].model.rate: "0": write frames a second`},
 	{"240}", "240, rate: 20000}", "sources[0].model.rate: 20000: the sensor cannot: period 50µs"},
 	{"240}", "240, exposure: 8}", `exposure: "8": write a time such as 8ms`},

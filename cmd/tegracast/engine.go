@@ -23,6 +23,9 @@ type engine interface {
 	prepare(dir fpga.Direction, mem fpga.Memory) (transfer, error)
 }
 
+// opener finds a device's engine.
+type opener func(ctx context.Context, hw capture.Hardware) (engine, error)
+
 // transfer can be run as often as wanted. Abandon is Close when the engine does not stop.
 type transfer interface {
 	Run(ctx context.Context) (xdma.Result, error)
@@ -33,19 +36,9 @@ type transfer interface {
 // xdmaEngine is an XDMA core with block RAM.
 type xdmaEngine struct{ *xdma.Device }
 
-// openXDMA finds the core, and lifts a fence that was left by a revocation once its first channels have stopped.
-func openXDMA(hw capture.Hardware) (engine, error) {
-	generation, fenced := fence(hw.Pinner)
-	device, err := hw.OpenXDMA()
-	if err != nil || !fenced {
-		return xdmaEngine{device}, err
-	}
-	for _, c := range device.Channels() {
-		if err := device.Recover(context.Background(), c.Direction, c.Channel); err != nil {
-			return nil, err
-		}
-	}
-	return xdmaEngine{device}, resume(hw.Pinner, generation)
+func openXDMA(ctx context.Context, hw capture.Hardware) (engine, error) {
+	device, err := hw.OpenXDMA(ctx)
+	return xdmaEngine{device}, err
 }
 
 func (e xdmaEngine) window() int { return model.DefaultRAM }
@@ -58,8 +51,10 @@ func (e xdmaEngine) prepare(dir fpga.Direction, mem fpga.Memory) (transfer, erro
 // eduEngine is QEMU's edu device.
 type eduEngine struct{ *edu.Device }
 
-func openEdu(hw capture.Hardware) (engine, error) {
-	generation, fenced := fence(hw.Pinner)
+// openEdu finds the device. A fence that another process has left behind is lifted when the engine is idle.
+func openEdu(_ context.Context, hw capture.Hardware) (engine, error) {
+	fencer := hw.Pinner.(tegra.Fencer) // as every tegra.Device
+	generation, fenced := fencer.Fenced()
 	device, err := edu.Open(edu.Config{Registers: hw.BARs[0].Registers, Interrupts: hw.Interrupts})
 	if err != nil || !fenced {
 		return eduEngine{device}, err
@@ -67,7 +62,7 @@ func openEdu(hw capture.Hardware) (engine, error) {
 	if err := device.Settle(); err != nil {
 		return nil, err
 	}
-	return eduEngine{device}, resume(hw.Pinner, generation)
+	return eduEngine{device}, fencer.Resume(generation)
 }
 
 func (e eduEngine) window() int { return edu.BufferSize }
@@ -102,13 +97,3 @@ func (t *eduTransfer) Close() error {
 
 // Abandon implements transfer.
 func (t *eduTransfer) Abandon() error { return nil }
-
-// fence is the state of a pinner that may have one.
-func fence(p tegra.Pinner) (generation uint64, fenced bool) {
-	if f, ok := p.(tegra.Fencer); ok {
-		return f.Fenced()
-	}
-	return 0, false
-}
-
-func resume(p tegra.Pinner, generation uint64) error { return p.(tegra.Fencer).Resume(generation) }

@@ -126,8 +126,8 @@ type copier struct {
 	width    int
 }
 
-func runLoopback(ctx context.Context, e env, hw capture.Hardware, open func(capture.Hardware) (engine, error), o loopbackOptions) (r loopbackResult, err error) {
-	c, err := newCopier(hw, open, o.size)
+func runLoopback(ctx context.Context, e env, hw capture.Hardware, open opener, o loopbackOptions) (r loopbackResult, err error) {
+	c, err := newCopier(ctx, hw, open, o.size)
 	if err != nil {
 		return r, err
 	}
@@ -160,14 +160,14 @@ func runLoopback(ctx context.Context, e env, hw capture.Hardware, open func(capt
 }
 
 // newCopier pins the surfaces and prepares a transfer each way for every window of the engine's memory.
-func newCopier(hw capture.Hardware, open func(capture.Hardware) (engine, error), size int) (c *copier, err error) {
+func newCopier(ctx context.Context, hw capture.Hardware, open opener, size int) (c *copier, err error) {
 	c = &copier{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	e, err := open(hw)
+	e, err := open(ctx, hw)
 	if err != nil {
 		return c, err
 	}

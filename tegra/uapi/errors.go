@@ -66,6 +66,10 @@ func (e *Error) hint() string {
 		return e.handleHint()
 	case CallControl:
 		return e.controlHint()
+	case CallSetEvent, CallSetHalt:
+		if e.Errno == unix.EBUSY {
+			return "another process has opened the device: stop it (fuser -v on the device file names it)"
+		}
 	}
 	return ""
 }
@@ -86,6 +90,8 @@ func (e *Error) memoryHint() string {
 		return "the IOMMU could not map it: no bus addresses are left"
 	case unix.ESTALE:
 		return "the function is fenced after a revocation: reset its engine, then resume"
+	case unix.EAGAIN:
+		return "the mapping was changed again and again while it was being pinned: let nobody remap it meanwhile"
 	case unix.EBUSY:
 		return "the range, or a part of it, is pinned already"
 	case unix.EOPNOTSUPP:

@@ -163,6 +163,7 @@ func TestHints(t *testing.T) {
 		{CallPut, unix.ENOENT, "put already"},
 		{CallPut, unix.EBUSY, "unmap it first"},
 		{CallControl, unix.EAGAIN, "reset the engine again"},
+		{CallSetEvent, unix.EBUSY, "another process"},
 		{CallSetHalt, unix.ENODEV, "open the device again"},
 	} {
 		if text := (&Error{c.call, c.errno}).Error(); !strings.Contains(text, c.says) {

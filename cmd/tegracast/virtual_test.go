@@ -1,0 +1,233 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tegracast/board/vjetson"
+	"tegracast/fpga/edu"
+	"tegracast/pipeline/rtp"
+)
+
+// The function in the virtual Jetson's slot.
+const slotAddress = "0000:01:00.0"
+
+// guest is what runs in the machine: the program and its tests, the conformance suite and the kernel module.
+type guest struct {
+	kernel                             vjetson.Kernel
+	program, tests, suite, module, cfg string
+}
+
+// cameraConfig streams the FPGA's camera to the host.
+const cameraConfig = `
+sources:
+  - name: camera
+    fpga: {device: /dev/tegra_p2p0, width: 320, height: 240, rate: 8}
+isp:
+  - name: isp
+outputs:
+  - name: raw
+    rtp: {payload: raw, destinations: ["` + vjetson.HostAddress + `:5004"], checksum: true}
+`
+
+func buildGuest(t *testing.T) guest {
+	t.Helper()
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	g := guest{program: in("tegracast"), tests: in("tests"), suite: in("suite"), cfg: in("config.yaml")}
+	for out, args := range map[string][]string{
+		g.program: {"build", "-ldflags", "-s -w", "-o", g.program, "tegracast/cmd/tegracast"},
+		g.tests:   {"test", "-c", "-ldflags", "-s -w", "-o", g.tests, "tegracast/cmd/tegracast"},
+		g.suite:   {"test", "-c", "-ldflags", "-s -w", "-o", g.suite, "tegracast/tegra/tegratest"},
+	} {
+		c := exec.CommandContext(t.Context(), "go", args...)
+		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
+		if b, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("building %s: %v: %s", filepath.Base(out), err, b)
+		}
+	}
+	if err := os.WriteFile(g.cfg, []byte(cameraConfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if g.kernel, err = vjetson.Fetch(t.Context(), "arm64", slog.Default()); err != nil {
+		t.Fatal(err)
+	}
+	if err := vjetson.BuildModule(t.Context(), g.kernel, "../../tegra/kmod", in("kmod")); err != nil {
+		t.Fatal(err)
+	}
+	g.module = in("kmod/tegra_p2p.ko")
+	return g
+}
+
+// boot starts a machine and binds what is in its slot to the kernel module.
+func (g guest) boot(t *testing.T, cfg vjetson.Config, parameters ...string) *vjetson.Machine {
+	t.Helper()
+	cfg.Kernel, cfg.Append = g.kernel, "slub_debug=FZPU"
+	cfg.Files = map[string]string{"/bin/tegracast": g.program, "/bin/tests": g.tests, "/bin/suite": g.suite, "/etc/tegracast.yaml": g.cfg}
+	m := vjetson.StartTest(t, cfg)
+	if err := m.LoadModule(t.Context(), g.module, parameters...); err != nil {
+		t.Fatal(err)
+	}
+	bind(t, m)
+	return m
+}
+
+// bind gives what is in the slot to the kernel module.
+func bind(t *testing.T, m *vjetson.Machine) {
+	t.Helper()
+	line := "until [ -e /sys/bus/pci/devices/" + slotAddress + " ]; do usleep 20000; done; echo tegra_p2p > /sys/bus/pci/devices/" + slotAddress + "/driver_override && echo " + slotAddress + " > /sys/bus/pci/drivers_probe && " +
+		"for i in $(seq 100); do [ -c /dev/tegra_p2p0 ] && exit 0; usleep 20000; done; exit 1"
+	if out, err := m.Shell(t.Context(), line); err != nil {
+		t.Fatalf("binding: %v %s", err, out)
+	}
+}
+
+// TestVirtualJetson runs the program and the conformance suite over the real kernel module: behind an SMMU with QEMU's edu
+// device, and with the FPGA model outside of the machine. A machine's end fails the test when the kernel has reported
+// anything: an SMMU event, a slab that was written to after it was freed.
+func TestVirtualJetson(t *testing.T) {
+	g := buildGuest(t)
+	t.Run("edu behind an SMMU", func(t *testing.T) {
+		m := g.boot(t, vjetson.Config{Edu: true})
+		t.Run("conformance", func(t *testing.T) { conformance(t, m) })
+		t.Run("loopback", func(t *testing.T) { guestLoopback(t, m, 256<<10, edu.BufferSize) })
+		t.Run("hot unplug", func(t *testing.T) { unplugged(t, m) })
+	})
+	t.Run("FPGA model by mailbox", func(t *testing.T) {
+		m := g.boot(t, vjetson.Config{Card: &vjetson.Card{CameraWidth: 320, CameraHeight: 240}, Network: true}, "allow_unsafe=1")
+		t.Run("conformance", func(t *testing.T) { conformance(t, m) })
+		t.Run("loopback", func(t *testing.T) { guestLoopback(t, m, 256<<10, 64<<10) })
+		t.Run("halt list", func(t *testing.T) { haltList(t, m) })
+		t.Run("serve", func(t *testing.T) { guestServe(t, m) })
+	})
+}
+
+func conformance(t *testing.T, m *vjetson.Machine) {
+	r, err := m.Run(t.Context(), "/bin/suite", "-test.v", "-test.count=5", "-device", "/dev/tegra_p2p0")
+	if err != nil || r.Status != 0 || !strings.Contains(string(r.Stdout), "--- PASS: TestDevice/") {
+		t.Errorf("status %d, %v\n%s%s", r.Status, err, r.Stdout, r.Stderr)
+	}
+}
+
+func haltList(t *testing.T, m *vjetson.Machine) {
+	r, err := m.Run(t.Context(), "/bin/tests", "-test.run", "^TestHaltList$", "-test.v", "-device", "/dev/tegra_p2p0")
+	if err != nil || r.Status != 0 || !strings.Contains(string(r.Stdout), "--- PASS: TestHaltList") {
+		t.Errorf("status %d, %v\n%s%s", r.Status, err, r.Stdout, r.Stderr)
+	}
+}
+
+// guestLoopback copies through the engine's memory, window by window, and compares.
+func guestLoopback(t *testing.T, m *vjetson.Machine, size, window int) {
+	r, err := m.Run(t.Context(), "tegracast", "loopback", "--device", "/dev/tegra_p2p0", "--size", fmt.Sprint(size), "--count", "1", "--json")
+	if err != nil || r.Status != 0 {
+		t.Fatalf("status %d, %v\n%s%s", r.Status, err, r.Stdout, r.Stderr)
+	}
+	var result loopbackResult
+	if err := json.Unmarshal(r.Stdout, &result); err != nil {
+		t.Fatalf("%v\n%s", err, r.Stdout)
+	}
+	if result.Copies != 1 || result.Wrong != 0 || len(result.Lanes) != 2 || result.Lanes[0].Bytes != uint64(size) || result.Lanes[1].Bytes != uint64(size) {
+		t.Errorf("%+v", result)
+	}
+	// A transfer each way for each window, and each ends with an interrupt.
+	if want := uint64(2 * ((size + window - 1) / window)); result.Interrupts != want {
+		t.Errorf("%d interrupts of %d transfers", result.Interrupts, want)
+	}
+}
+
+// unplugged takes the function away under a loopback, which says so, and gives it back.
+func unplugged(t *testing.T, m *vjetson.Machine) {
+	ctx := t.Context()
+	if _, err := m.Shell(ctx, "(tegracast loopback --device /dev/tegra_p2p0 --count 1000 >/run/loopback.log 2>&1; echo $? > /run/status) & usleep 500000"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.HotUnplug(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if said := ended(t, m, "/run/loopback.log"); !strings.HasSuffix(said, "\n1\n") || !strings.Contains(said, "gone") && !strings.Contains(said, "left the bus") {
+		t.Errorf("the loopback ended with:\n%s", said)
+	}
+	if err := m.HotPlug(ctx); err != nil {
+		t.Fatal(err)
+	}
+	bind(t, m)
+	guestLoopback(t, m, 4096, edu.BufferSize)
+}
+
+// ended waits for a program in the background to end, and returns its output and then its exit status.
+func ended(t *testing.T, m *vjetson.Machine, log string) string {
+	t.Helper()
+	out, err := m.Shell(t.Context(), "for i in $(seq 400); do [ -s /run/status ] && break; usleep 50000; done; cat "+log+"; cat /run/status; rm -f /run/status")
+	if err != nil {
+		t.Errorf("it does not end: %v", err)
+	}
+	return out
+}
+
+// guestServe streams the camera of the FPGA to this host: a hundred frames; more, after all memory was taken from the FPGA
+// under the stream; and more, after the FPGA was replaced by another one.
+func guestServe(t *testing.T, m *vjetson.Machine) {
+	ctx := t.Context()
+	if out, err := m.Shell(ctx, "mkdir -p /run/sdp && (tegracast serve --config /etc/tegracast.yaml --sdp-dir /run/sdp >/run/serve.log 2>&1; echo $? > /run/status) & "+
+		"for i in $(seq 200); do [ -s /run/sdp/raw.sdp ] && exit 0; usleep 50000; done; cat /run/serve.log; exit 1"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sdp := filepath.Join(t.TempDir(), "raw.sdp")
+	if err := m.CopyOut(ctx, "/run/sdp/raw.sdp", sdp); err != nil {
+		t.Fatal(err)
+	}
+	hostProbe(t, m, sdp, 14*time.Second, 100)
+	for range 3 {
+		// A change of all mappings, as a debugger makes it: the notifier takes every pin.
+		if out, err := m.Shell(ctx, "echo 4 > /proc/$(pidof tegracast)/clear_refs && usleep 500000"); err != nil {
+			t.Errorf("clear_refs: %v %s", err, out)
+		}
+	}
+	hostProbe(t, m, sdp, 3*time.Second, 10)
+	if err := errors.Join(m.KillCard(), m.StartCard(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second) // for the watchdog of the camera
+	hostProbe(t, m, sdp, 3*time.Second, 10)
+	if _, err := m.Shell(ctx, "kill -TERM $(pidof tegracast)"); err != nil {
+		t.Error(err)
+	}
+	said := ended(t, m, "/run/serve.log")
+	if !strings.HasSuffix(said, "\n0\n") || strings.Count(said, "pin was revoked") < 3 {
+		t.Errorf("serve was to recover three times, and ended with:\n%s", said)
+	}
+}
+
+// hostProbe receives the stream for a while: so many frames at least, with nothing lost and every CRC right.
+func hostProbe(t *testing.T, m *vjetson.Machine, sdp string, d time.Duration, frames uint64) {
+	t.Helper()
+	exe, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := m.HostCommand(t.Context(), exe, "probe", "--sdp", sdp, "--duration", d.String(), "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.Output()
+	var got struct {
+		Clean bool `json:"clean"`
+		rtp.ReceiverStats
+	}
+	if err := errors.Join(err, json.Unmarshal(out, &got)); err != nil {
+		t.Fatalf("probe: %v\n%s", err, out)
+	}
+	if !got.Clean || got.Frames < frames || got.Matched != got.Frames || got.Mismatched != 0 {
+		t.Errorf("want %d frames, each with its CRC right:\n%s", frames, out)
+	}
+	t.Logf("%d frames, %d CRCs right", got.Frames, got.Matched)
+}
