@@ -67,7 +67,13 @@ func (b *boardDevice) identify() error {
 		}
 		b.BARs = card.BARs()
 		direct := b.Halt
-		b.Halt = func(list []fpga.HaltOp) error { return direct(mailbox.HaltList(list)) }
+		b.Halt = func(list []fpga.HaltOp) error {
+			posted, err := card.HaltList(list)
+			if err != nil {
+				return err
+			}
+			return direct(posted)
+		}
 		return nil
 	default:
 		return fmt.Errorf("no engine is known for PCI id %04x:%04x: it must be an FPGA with AMD's XDMA (vendor %04x)", info.Vendor, info.Device, vendorXilinx)

@@ -23,9 +23,10 @@ const (
 	SlotsOff = 0x40
 	SlotSize = 0x80
 
-	User  = 0 // slot of the driver of the card
-	Halt  = 1 // slot of who stops the card's engines when the driver cannot: the kernel
-	Slots = 2
+	User      = 0 // slot of the driver of the card
+	Halt      = 1 // first slot of who stops the card's engines when the driver cannot: the kernel
+	HaltSlots = 8
+	Slots     = Halt + HaltSlots
 )
 
 // The words of a slot.

@@ -10,8 +10,11 @@ import (
 	"tegracast/fpga"
 )
 
-// ErrNotFound is that of shared memory in which no card has announced itself.
-var ErrNotFound = errors.New("no card behind the mailbox")
+// Errors that callers tell apart.
+var (
+	ErrNotFound = errors.New("no card behind the mailbox")
+	ErrHalt     = errors.New("halt list does not fit the mailbox")
+)
 
 // gone is what is read of a card that is not there.
 const gone = math.MaxUint32
@@ -114,29 +117,24 @@ func (c *Card) answered(sequence uint32) bool {
 	return true
 }
 
-// HaltList has the card do a list of writes by way of the Halt slot: a list of writes to the shared memory and the
-// doorbell, each request waited for before the next. The list works as often as it is done: it has two requests at least,
-// so that no sequence number follows itself.
-func HaltList(writes []fpga.HaltOp) (list []fpga.HaltOp) {
-	if len(writes) == 1 {
-		writes = []fpga.HaltOp{writes[0], writes[0]}
+// HaltList makes the list by which the card does writes, HaltSlots at most, for somebody who can do nothing but write: each
+// write waits in a slot of its own as a request that is answered, and the list takes the answers back and rings. It works as
+// often as it is done. The card answers in the order of the slots.
+func (c *Card) HaltList(writes []fpga.HaltOp) ([]fpga.HaltOp, error) {
+	if len(writes) < 1 || len(writes) > HaltSlots {
+		return nil, fmt.Errorf("%w: %d writes to halt the card, the mailbox has room for 1 to %d", ErrHalt, len(writes), HaltSlots)
 	}
-	const base = SlotsOff + Halt*SlotSize
-	last := map[uint32]uint32{} // words of the slot that need no second write
-	put := func(off, v uint32) {
-		if old, ok := last[off]; !ok || old != v {
-			last[off] = v
-			list = append(list, fpga.HaltOp{BAR: SharedBAR, Offset: base + off, Value: v})
-		}
-	}
+	const answered, pending = 0, 1 // the sequence number of these slots stays 0
+	var list []fpga.HaltOp
+	var response uint32
 	for i, w := range writes {
-		sequence := uint32(i + 1)
-		put(OperationOff, OpWrite|uint32(w.BAR)<<8)
-		put(OffsetOff, w.Offset)
-		put(ValueOff, w.Value)
-		put(RequestOff, sequence)
-		list = append(list, fpga.HaltOp{BAR: DoorbellBAR, Offset: DoorbellOff, Value: ring},
-			fpga.HaltOp{BAR: SharedBAR, Offset: base + ResponseOff, Value: sequence, Await: true})
+		slot := uint32(SlotsOff + (Halt+i)*SlotSize)
+		c.cfg.Shared.Write32(slot+OperationOff, OpWrite|uint32(w.BAR)<<8)
+		c.cfg.Shared.Write32(slot+OffsetOff, w.Offset)
+		c.cfg.Shared.Write32(slot+ValueOff, w.Value)
+		response = slot + ResponseOff
+		list = append(list, fpga.HaltOp{BAR: SharedBAR, Offset: response, Value: pending})
 	}
-	return list
+	return append(list, fpga.HaltOp{BAR: DoorbellBAR, Offset: DoorbellOff, Value: ring},
+		fpga.HaltOp{BAR: SharedBAR, Offset: response, Value: answered, Await: true}), nil
 }

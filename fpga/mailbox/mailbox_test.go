@@ -1,7 +1,9 @@
 package mailbox
 
 import (
+	"errors"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -95,7 +97,7 @@ func TestGone(t *testing.T) {
 
 // TestHaltList does the list as the kernel does, twice, while a driver uses its slot.
 func TestHaltList(t *testing.T) {
-	for n := 1; n <= 3; n++ {
+	for n := 1; n <= HaltSlots; n++ {
 		c := newCard()
 		m, err := Open(Config{Shared: c, Doorbell: bell{c}})
 		if err != nil {
@@ -105,13 +107,15 @@ func TestHaltList(t *testing.T) {
 		for i := range n {
 			want = append(want, fpga.HaltOp{BAR: 1, Offset: uint32(0x100 * i), Value: 1})
 		}
-		list := HaltList(want)
-		if len(list) > 16 {
-			t.Errorf("%d accesses for %d writes", len(list), n)
+		list, err := m.HaltList(want)
+		if err != nil || len(list) > 16 {
+			t.Fatalf("%d accesses for %d writes, %v", len(list), n, err)
 		}
 		for round := range 2 {
 			m.BARs()[0].Registers.Read32(4)
-			c.log = nil
+			if len(c.log) != 0 {
+				t.Errorf("round %d: %+v was done before the list", round, c.log)
+			}
 			for _, op := range list {
 				var regs fpga.Registers = c
 				if op.BAR == DoorbellBAR {
@@ -123,15 +127,20 @@ func TestHaltList(t *testing.T) {
 					t.Fatalf("round %d: %+v reads %d", round, op, v)
 				}
 			}
-			for _, w := range want {
-				found := false
-				for _, got := range c.log {
-					found = found || got == w
-				}
-				if !found {
-					t.Errorf("round %d: %+v was not done: %+v", round, w, c.log)
-				}
+			if !slices.Equal(c.log, want) {
+				t.Errorf("round %d: %+v was done, want %+v", round, c.log, want)
 			}
+			c.log = nil
+		}
+	}
+	c := newCard()
+	m, err := Open(Config{Shared: c, Doorbell: bell{c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{0, HaltSlots + 1} {
+		if _, err := m.HaltList(make([]fpga.HaltOp, n)); !errors.Is(err, ErrHalt) {
+			t.Errorf("%d writes: %v", n, err)
 		}
 	}
 }
