@@ -20,10 +20,10 @@ import (
 // The function in the virtual Jetson's slot.
 const slotAddress = "0000:01:00.0"
 
-// guest is what runs in the machine: the program and its tests, the conformance suite and the kernel module.
+// guest is what runs in the machine: the program and its tests, the conformance suite, the kernel module, and nv-p2p.
 type guest struct {
-	kernel                             vjetson.Kernel
-	program, tests, suite, module, cfg string
+	kernel                                       vjetson.Kernel
+	program, tests, suite, module, provider, cfg string
 }
 
 // cameraConfig streams the FPGA's camera to the host.
@@ -61,10 +61,12 @@ func buildGuest(t *testing.T) guest {
 	if g.kernel, err = vjetson.Fetch(t.Context(), "arm64", slog.Default()); err != nil {
 		t.Fatal(err)
 	}
-	if err := vjetson.BuildModule(t.Context(), g.kernel, "../../tegra/kmod", in("kmod")); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"nvp2p", "kmod"} { // kmod finds the header beside it
+		if err := vjetson.BuildModule(t.Context(), g.kernel, "../../tegra/"+name, in(name)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	g.module = in("kmod/tegra_p2p.ko")
+	g.module, g.provider = in("kmod/tegra_p2p.ko"), in("nvp2p/nvp2p.ko")
 	return g
 }
 
@@ -98,21 +100,32 @@ func TestVirtualJetson(t *testing.T) {
 	g := buildGuest(t)
 	t.Run("edu behind an SMMU", func(t *testing.T) {
 		m := g.boot(t, vjetson.Config{Edu: true})
-		t.Run("conformance", func(t *testing.T) { conformance(t, m) })
+		t.Run("conformance", func(t *testing.T) { conformance(t, m, 5) })
 		t.Run("loopback", func(t *testing.T) { guestLoopback(t, m, 256<<10, edu.BufferSize) })
 		t.Run("hot unplug", func(t *testing.T) { unplugged(t, m) })
+		t.Run("nv-p2p", func(t *testing.T) {
+			if out, err := m.Shell(t.Context(), "rmmod tegra_p2p"); err != nil {
+				t.Fatalf("%v %s", err, out)
+			}
+			if err := errors.Join(m.LoadModule(t.Context(), g.provider), m.LoadModule(t.Context(), g.module, "backend=nvp2p")); err != nil {
+				t.Fatal(err)
+			}
+			bind(t, m)
+			conformance(t, m, 1) // its notifiers take a while to end
+			guestLoopback(t, m, 4096, edu.BufferSize)
+		})
 	})
 	t.Run("FPGA model by mailbox", func(t *testing.T) {
 		m := g.boot(t, vjetson.Config{Card: &vjetson.Card{CameraWidth: 320, CameraHeight: 240}, Network: true}, "allow_unsafe=1")
-		t.Run("conformance", func(t *testing.T) { conformance(t, m) })
+		t.Run("conformance", func(t *testing.T) { conformance(t, m, 5) })
 		t.Run("loopback", func(t *testing.T) { guestLoopback(t, m, 256<<10, 64<<10) })
 		t.Run("halt list", func(t *testing.T) { haltList(t, m) })
 		t.Run("serve", func(t *testing.T) { guestServe(t, m) })
 	})
 }
 
-func conformance(t *testing.T, m *vjetson.Machine) {
-	r, err := m.Run(t.Context(), "/bin/suite", "-test.v", "-test.count=5", "-device", "/dev/tegra_p2p0")
+func conformance(t *testing.T, m *vjetson.Machine, count int) {
+	r, err := m.Run(t.Context(), "/bin/suite", "-test.v", "-test.count", fmt.Sprint(count), "-device", "/dev/tegra_p2p0")
 	if err != nil || r.Status != 0 || !strings.Contains(string(r.Stdout), "--- PASS: TestDevice/") {
 		t.Errorf("status %d, %v\n%s%s", r.Status, err, r.Stdout, r.Stderr)
 	}

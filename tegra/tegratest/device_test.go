@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"tegracast/tegra"
+	"tegracast/tegra/uapi"
 )
 
 // TestDevice needs a function that the kernel module drives. The test of cmd/tegracast runs this one in the virtual Jetson.
@@ -13,7 +14,16 @@ func TestDevice(t *testing.T) {
 	if path == "" {
 		t.Skip("NEEDS a device of the kernel module tegra_p2p: go test ./tegra/tegratest -args -device /dev/tegra_p2p0")
 	}
-	Run(t, Config{Open: func(t *testing.T) Function {
+	d, err := tegra.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nvp2p := d.Info().Flags&uapi.InfoNVP2P != 0
+	t.Logf("%+v", d.Info())
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	Run(t, Config{FirstPage: nvp2p, Open: func(t *testing.T) Function {
 		d, err := tegra.Open(path)
 		if err != nil {
 			t.Fatal(err)

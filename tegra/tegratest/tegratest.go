@@ -26,6 +26,8 @@ type Config struct {
 	// Invalidate is called before memory of the process is unmapped, remapped or protected. nil: the back end learns of
 	// it by itself.
 	Invalidate func(f Function, addr uintptr, size int)
+	// FirstPage says that a change of a part is noticed only when it is a pin's first page, as nv-p2p does.
+	FirstPage bool
 }
 
 // patience is how long a revocation may take to be told.
@@ -42,7 +44,7 @@ func Run(t *testing.T, cfg Config) {
 		{"overlap", overlap},
 		{"unpin", unpin},
 		{"munmap", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.munmap(m, 0, m.pages()) }) }},
-		{"munmap of a part", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.munmap(m, 1, 1) }) }},
+		{"munmap of a part", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.munmap(m, b.part(), 1) }) }},
 		{"mprotect", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.mprotect(m) }) }},
 		{"MADV_DONTNEED", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.dontneed(m) }) }},
 		{"fence", fence},
@@ -74,6 +76,14 @@ func (b *bench) close() {
 	if err := b.f.Close(); err != nil {
 		b.t.Errorf("close: %v", err)
 	}
+}
+
+// part is a page of a pin whose change revokes it.
+func (b *bench) part() int {
+	if b.cfg.FirstPage {
+		return 0
+	}
+	return 1
 }
 
 // pin pins pages of m, to be unpinned by the test.
