@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"tegracast/tegra/uapi"
 )
 
 // commit is set by the linker (Makefile).
@@ -13,7 +15,7 @@ var commit string
 const releaseVersion = "0.1.0"
 
 func version(_ context.Context, e env, args []string) error {
-	f := e.flags("version", "Usage: tegracast version\n\nPrints the version, the commit it was built from, the Go release and the platform.\n")
+	f := e.flags("version", "Usage: tegracast version\n\nPrints the version, the commit it was built from, the Go release, the platform, and the\nversion of the kernel module's interface.\n")
 	if err := parse(f, args); err != nil {
 		return err
 	}
@@ -28,7 +30,7 @@ func version(_ context.Context, e env, args []string) error {
 	if c == "" {
 		c = "unknown"
 	}
-	fmt.Fprintf(e.out, "tegracast %s\ncommit %s\n%s %s/%s\nkernel ABI none (this version has no kernel module)\n",
-		releaseVersion, c, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	fmt.Fprintf(e.out, "tegracast %s\ncommit %s\n%s %s/%s\nkernel ABI %d\n",
+		releaseVersion, c, runtime.Version(), runtime.GOOS, runtime.GOARCH, uapi.APIVersion)
 	return nil
 }
