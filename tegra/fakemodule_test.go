@@ -181,6 +181,9 @@ func (m *fakeModule) alloc(a *uapi.Alloc) error {
 	if err := m.enter("alloc"); err != nil {
 		return err
 	}
+	if m.what.State == uapi.StateFenced {
+		return &uapi.Error{Call: uapi.CallAlloc, Errno: unix.ESTALE}
+	}
 	a.Handle, a.MmapOffset = m.handle(), uint64(m.size)
 	a.IOVA = uint64(m.size) << 20
 	m.pins[a.Handle] = &fakePin{alloc: true}

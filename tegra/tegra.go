@@ -81,8 +81,8 @@ type Pinner interface {
 	AllocCoherent(size int) (*Coherent, error)
 }
 
-// Fencer is implemented by pinners whose function is fenced after a revocation: nothing can be pinned until its
-// engine has been reset and Resume was called with the generation of the fence.
+// Fencer is implemented by pinners whose function is fenced after a revocation: nothing can be pinned or allocated until
+// its engine has been reset and Resume was called with the generation of the fence.
 type Fencer interface {
 	Fenced() (generation uint64, fenced bool)
 	Resume(generation uint64) error

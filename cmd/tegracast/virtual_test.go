@@ -121,6 +121,13 @@ func TestVirtualJetson(t *testing.T) {
 		t.Run("loopback", func(t *testing.T) { guestLoopback(t, m, 256<<10, 64<<10) })
 		t.Run("halt list", func(t *testing.T) { haltList(t, m) })
 		t.Run("serve", func(t *testing.T) { guestServe(t, m) })
+		t.Run("killed", func(t *testing.T) { killed(t, m) })
+		t.Run("no IOMMU", func(t *testing.T) {
+			if _, err := m.Shell(t.Context(), "echo 0 > /sys/module/tegra_p2p/parameters/allow_unsafe"); err != nil {
+				t.Fatal(err)
+			}
+			refuses(t, m, "allow_unsafe=1")
+		})
 	})
 }
 
@@ -176,6 +183,15 @@ func unplugged(t *testing.T, m *vjetson.Machine) {
 	guestLoopback(t, m, 4096, edu.BufferSize)
 }
 
+// refuses has loopback refuse the device with a reason.
+func refuses(t *testing.T, m *vjetson.Machine, why string) {
+	t.Helper()
+	r, err := m.Run(t.Context(), "tegracast", "loopback", "--device", "/dev/tegra_p2p0")
+	if err != nil || r.Status != 1 || !strings.Contains(string(r.Stderr), why) {
+		t.Errorf("%v, status %d: %s, want it to say %q", err, r.Status, r.Stderr, why)
+	}
+}
+
 // ended waits for a program in the background to end, and returns its output and then its exit status.
 func ended(t *testing.T, m *vjetson.Machine, log string) string {
 	t.Helper()
@@ -215,6 +231,7 @@ func guestServe(t *testing.T, m *vjetson.Machine) {
 	hostProbe(t, m, sdp, 3*time.Second)
 	recovers(t, m, func() error { return errors.Join(m.KillCard(), m.StartCard(ctx)) })
 	hostProbe(t, m, sdp, 3*time.Second)
+	refuses(t, m, "another process has opened the device")
 	if _, err := m.Shell(ctx, "kill -TERM $(pidof tegracast)"); err != nil {
 		t.Error(err)
 	}
@@ -222,6 +239,15 @@ func guestServe(t *testing.T, m *vjetson.Machine) {
 	if !strings.HasSuffix(said, "\n0\n") {
 		t.Errorf("serve ended with:\n%s", said)
 	}
+}
+
+// killed kills a stream. The next one who opens the device finds it fenced, and lifts that.
+func killed(t *testing.T, m *vjetson.Machine) {
+	if out, err := m.Shell(t.Context(), "mkdir -p /run/sdp; tegracast serve --config /etc/tegracast.yaml --sdp-dir /run/sdp >/run/serve.log 2>&1 & "+
+		"for i in $(seq 200); do grep -q 'source streaming' /run/serve.log && kill -9 $! && exit 0; usleep 50000; done; cat /run/serve.log; exit 1"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	guestLoopback(t, m, 256<<10, 64<<10)
 }
 
 // recovers disturbs the stream, and waits until its source has begun anew.

@@ -2,6 +2,7 @@ package tegrasim
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -34,9 +35,11 @@ func (s *Sim) AllocCoherent(size int) (*tegra.Coherent, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		_ = unix.Munmap(b)
-		return nil, fmt.Errorf("coherent memory: %w", tegra.ErrClosed)
+	switch {
+	case s.closed:
+		return nil, errors.Join(fmt.Errorf("coherent memory: %w", tegra.ErrClosed), unix.Munmap(b))
+	case s.fenced:
+		return nil, errors.Join(fmt.Errorf("coherent memory: %w (generation %d)", tegra.ErrFenced, s.fence), unix.Munmap(b))
 	}
 	segments := s.mapSegments(o, true, true, []int{size})
 	s.owners[o] = struct{}{}

@@ -43,6 +43,9 @@ func revoked(t *testing.T, b *bench, change func(memory) error) {
 	if _, err := b.f.Pin(m.page(0), tegra.PageSize, tegra.FromDevice, tegra.WriteBack); !errors.Is(err, tegra.ErrFenced) {
 		t.Errorf("pin while fenced: %v", err)
 	}
+	if _, err := b.f.AllocCoherent(tegra.PageSize); !errors.Is(err, tegra.ErrFenced) {
+		t.Errorf("coherent memory while fenced: %v", err)
+	}
 	if err := hit.Unpin(); !errors.Is(err, tegra.ErrRevoked) {
 		t.Errorf("unpin after the revocation: %v", err)
 	}

@@ -1,0 +1,60 @@
+package capture
+
+import (
+	"errors"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/fpga"
+	"tegracast/pipeline"
+	"tegracast/tegra"
+)
+
+// A fence that somebody else has left is lifted by who opens the engine first, after its channels have stopped, and the
+// kernel is told how to stop them.
+func TestOpenXDMAAfterARevocation(t *testing.T) {
+	b := newBench(t, 64, 4, pipeline.Rate{Num: 30, Den: 1})
+	mem, err := unix.Mmap(-1, 0, tegra.PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := uintptr(unsafe.Pointer(&mem[0]))
+	pin, err := b.sim.Pin(addr, tegra.PageSize, tegra.FromDevice, tegra.WriteBack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.sim.Invalidate(addr, tegra.PageSize)
+	if err := errors.Join(except(pin.Unpin(), tegra.ErrRevoked), unix.Munmap(mem)); err != nil {
+		t.Fatal(err)
+	}
+	var halt []fpga.HaltOp
+	hw := b.card.Hardware
+	hw.Halt = func(list []fpga.HaltOp) error { halt = list; return nil }
+	dma := hw.BARs[1].Registers
+	const control, setRun = 0x1004, 0x1008 // of C2H channel 0 (PG195)
+	dma.Write32(setRun, 1)
+	device, err := hw.OpenXDMA(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, fenced := b.sim.Fenced(); fenced || dma.Read32(control)&1 != 0 {
+		t.Errorf("fenced %t, control %#x", fenced, dma.Read32(control))
+	}
+	if len(halt) != len(device.Channels()) || halt[0].BAR != 1 {
+		t.Fatalf("halt list %+v", halt)
+	}
+	dma.Write32(setRun, 1)
+	for _, op := range halt {
+		hw.BARs[op.BAR].Registers.Write32(op.Offset, op.Value)
+	}
+	if v := dma.Read32(control); v&1 != 0 {
+		t.Errorf("halted, control reads %#x", v)
+	}
+	refused := errors.New("refused")
+	hw.Halt = func([]fpga.HaltOp) error { return refused }
+	if _, err := hw.OpenXDMA(t.Context()); !errors.Is(err, refused) {
+		t.Errorf("a halt list that is refused: %v", err)
+	}
+}
