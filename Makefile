@@ -32,7 +32,7 @@ run: build ## stream the test chart to this machine; prints how to watch (stop w
 	$(BIN) serve --sdp-dir run
 
 check: setup build lint ## the quick round: build, lint, tests without race detector and virtual machine
-	go test -p 1 $$(go list ./... | grep -v /vjetson)
+	go test -short -p 1 $$(go list ./... | grep -v -e /vjetson -e /kmodtest)
 
 test: setup lint ## everything: lint, tests with the race detector, the long runs in virtual time without it
 	go test -race -p 1 -timeout 15m $(UNITS)

@@ -97,6 +97,9 @@ func bind(t *testing.T, m *vjetson.Machine) {
 // device, and with the FPGA model outside of the machine. A machine's end fails the test when the kernel has reported
 // anything: an SMMU event, a slab that was written to after it was freed.
 func TestVirtualJetson(t *testing.T) {
+	if testing.Short() {
+		t.Skip("NEEDS a virtual machine, which -short leaves out")
+	}
 	g := buildGuest(t)
 	t.Run("edu behind an SMMU", func(t *testing.T) {
 		m := g.boot(t, vjetson.Config{Edu: true})
