@@ -25,6 +25,8 @@ type fakeModule struct {
 	size   int64
 	closed bool
 	calls  map[string]int
+	fail   map[string]unix.Errno // by call
+	before map[string]func()     // runs before the call, without mu
 }
 
 type fakePin struct {
@@ -44,6 +46,7 @@ func newFakeModule() (*fakeModule, error) {
 	m := &fakeModule{
 		what:   uapi.Info{APIVersion: uapi.APIVersion, PinAlign: PageSize, NIRQs: 3, Flags: uapi.InfoIOMMU | uapi.InfoStrict, Vendor: 0x10ee},
 		memory: os.NewFile(uintptr(fd), "fake"), pins: map[uint32]*fakePin{}, events: map[[2]uint32]int{}, calls: map[string]int{},
+		fail: map[string]unix.Errno{}, before: map[string]func(){},
 	}
 	return m, m.grow(fakeBAR)
 }
@@ -61,6 +64,9 @@ func (m *fakeModule) enter(call string) error {
 	}
 	if m.what.State == uapi.StateGone {
 		return &uapi.Error{Errno: unix.ENODEV}
+	}
+	if errno := m.fail[call]; errno != 0 {
+		return &uapi.Error{Errno: errno}
 	}
 	return nil
 }
@@ -146,6 +152,10 @@ func fakeSegments(handle uint32, size uint64, first int, segments []uapi.Segment
 }
 
 func (m *fakeModule) query(q *uapi.Query, segments []uapi.Segment) error {
+	if f := m.before["query"]; f != nil {
+		delete(m.before, "query")
+		f()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.enter("query"); err != nil {
