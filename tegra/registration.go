@@ -76,10 +76,10 @@ func (c *Cache) reserve(r *Registration) (wait chan struct{}, victims []*Registr
 		case other.Addr+uintptr(other.Size) <= r.Addr:
 		case other.state == regPinning || other.state == regDying:
 			return other.settled, victims, nil
+		case other.state == regLive && other.Direction == r.Direction && other.Addr <= r.Addr && other.Addr+uintptr(other.Size) >= end:
+			return closed(), victims, nil // pinned by somebody else just now, and perhaps released again
 		case other.refs == 0:
 			victims = append(victims, c.kill(other))
-		case other.state == regLive && other.Direction == r.Direction && other.Addr <= r.Addr && other.Addr+uintptr(other.Size) >= end:
-			return closed(), victims, nil // pinned by somebody else just now
 		default:
 			return nil, victims, fmt.Errorf("registration of %d bytes at %#x, %v: %w: %d bytes at %#x, %v, %d users",
 				r.Size, r.Addr, r.Direction, ErrOverlap, other.Size, other.Addr, other.Direction, other.refs)
