@@ -113,6 +113,7 @@ type Config struct {
 	MTU          int          // of the path, IP packet in bytes; 0: 1500
 	Pacing       Pacing       // over the frame period in trains of several lengths, or none
 	Burst        int          // most packets sent to a destination without a pause; 0: as Pacing says, without it 16
+	CaptureTime  bool         // abs-capture-time in every RTP header, 16 bytes each
 	Checksum     bool         // an RTCP APP packet with each frame's CRC-32C (docs/rtp.md)
 	Quality      int          // of JPEG, 1 to 100; 0: 90
 	Encoder      JPEGEncoder  // nil: image/jpeg at Quality
@@ -224,11 +225,11 @@ func (c Config) PacketReady(f pipeline.Format) (ready pipeline.Format, ok bool) 
 	if c.Payload != Raw || !ok {
 		return f, false
 	}
-	line := raw.line(f.Width)
-	for packets, _ := raw.cut(line, c.MTU-ipUDPHeader-rawHeader); packets <= line/raw.bytes; packets++ {
+	line, head := raw.line(f.Width), c.rtpHeader()+rawPayloadHeader
+	for packets, _ := raw.cut(line, c.MTU-ipUDPHeader-head); packets <= line/raw.bytes; packets++ {
 		if size := line / packets; line%packets == 0 && size%raw.bytes == 0 {
-			f.Stride, f.HeaderGap, f.PacketPitch = line, rawHeader, rawHeader+size
-			return f, 2*size > c.MTU-ipUDPHeader-rawHeader // not with packets much smaller than need be
+			f.Stride, f.HeaderGap, f.PacketPitch = line, head, head+size
+			return f, 2*size > c.MTU-ipUDPHeader-head // not with packets much smaller than need be
 		}
 	}
 	return f, false
@@ -254,7 +255,7 @@ func (c Config) CheckFormat(f pipeline.Format) error {
 		return bad("colours are %s: let a stage give them", f.Color)
 	case f.Memory != pipeline.MemoryHost:
 		return bad("memory is %s, but packets are copied by the CPU: use host memory", f.Memory)
-	case f.PacketPitch != 0 && (c.Payload == JPEG || f.HeaderGap != rawHeader || f.PacketPitch > c.MTU-ipUDPHeader):
+	case f.PacketPitch != 0 && (c.Payload == JPEG || f.HeaderGap != c.rtpHeader()+rawPayloadHeader || f.PacketPitch > c.MTU-ipUDPHeader):
 		return bad("packet-ready memory has packets of %d bytes with %d of headers: Config.PacketReady gives the right ones",
 			f.PacketPitch, f.HeaderGap)
 	case c.Payload == JPEG && (f.Width > maxJPEG || f.Height > maxJPEG):

@@ -28,6 +28,8 @@ type destination struct {
 	clock  *departure // by which the kernel paces; nil: it does not
 	ahead  int        // bursts that the kernel may keep until their time
 
+	link    string     // name of the interface; "": not known
+	head    uint64     // bytes of an RTP header
 	next    int        // packet of the train being sent
 	clogged bool       // for want of buffers below the socket
 	stale   bool       // a refusal before the train's first packet has been seen
@@ -48,12 +50,15 @@ func newDestination(name string, c Config, buffer int, ready bool) (*destination
 	if err != nil {
 		return nil, err
 	}
-	d := &destination{name: name, addr: addr, rtcp: netip.AddrPortFrom(addr.Addr(), addr.Port()+1), log: c.Logger}
+	d := &destination{name: name, addr: addr, head: uint64(c.rtpHeader()), rtcp: netip.AddrPortFrom(addr.Addr(), addr.Port()+1), log: c.Logger}
 	for range 16 { // the port after a free one may be taken
 		if d.fd, d.buffer, err = dial(addr, c, buffer); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", ErrDestination, name, err)
 		}
 		if d.conn, err = listenAfter(d.fd, c, addr.Addr()); err == nil {
+			if d.link = c.Interface; d.link == "" || !addr.Addr().IsMulticast() {
+				d.link = interfaceOf(d.local())
+			}
 			d.choose(c.Engine, ready)
 			return d, nil
 		}
@@ -187,7 +192,7 @@ func (d *destination) report(b []byte) {
 }
 
 // octets is the payload sent, as sender reports count it (RFC 3550 §6.4.1).
-func (d *destination) octets() uint64 { return d.bytes.Load() - rtpHeader*d.packets.Load() }
+func (d *destination) octets() uint64 { return d.bytes.Load() - d.head*d.packets.Load() }
 
 // local is the address that packets come from.
 func (d *destination) local() netip.Addr {

@@ -37,7 +37,7 @@ func (d *destination) choose(want Engine, ready bool) {
 		if d.engine = Segments; ready {
 			d.engine = ZeroCopy
 		}
-		if err := probeSegments(); err != nil {
+		if err := probeSegments(); errors.Is(err, errNoSegments) {
 			d.log.Info("rtp: this kernel does not cut datagrams into packets", "destination", d.name, "error", err)
 			d.engine = Messages
 		}
@@ -51,7 +51,7 @@ func (d *destination) leaveOnTime(c Config, b []byte) {
 	if d.engine > Segments {
 		return
 	}
-	clock, err := findDeparture(d.addr, c, b)
+	clock, err := findDeparture(d.link, d.addr, c, b)
 	if err == nil {
 		err = clock.set(d.fd)
 	}
@@ -217,7 +217,11 @@ func (s *segments) prepare(t *Train, from, to int) (packets int) {
 	return n
 }
 
-// probeSegments says whether this kernel cuts datagrams: it sends one of two and a half segments to itself.
+// errNoSegments is a kernel that does not cut datagrams, or cuts them wrongly.
+var errNoSegments = errors.New("no UDP_SEGMENT")
+
+// probeSegments sends a datagram of two and a half segments to itself. An error other than errNoSegments says nothing
+// about the kernel: its loopback may be down.
 func probeSegments() (err error) {
 	fds := [2]int{-1, -1}
 	defer func() {
@@ -243,7 +247,7 @@ func probeSegments() (err error) {
 		return os.NewSyscallError("connect", err)
 	}
 	if err := unix.SetsockoptInt(fds[0], unix.SOL_UDP, unix.UDP_SEGMENT, 100); err != nil {
-		return os.NewSyscallError("setsockopt UDP_SEGMENT", err)
+		return fmt.Errorf("%w: %w", errNoSegments, err)
 	}
 	if _, err := unix.Write(fds[0], make([]byte, 250)); err != nil {
 		return os.NewSyscallError("send", err)
@@ -252,7 +256,7 @@ func probeSegments() (err error) {
 	for _, want := range []int{100, 100, 50} { // the loopback delivers within the call, or soon
 		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fds[1]), Events: unix.POLLIN}}, 500)
 		if n, err := unix.Read(fds[1], b); err != nil || n != want {
-			return errors.Join(err, fmt.Errorf("a segment of %d bytes arrived with %d", want, n))
+			return fmt.Errorf("%w: a segment of %d bytes arrived with %d: %v", errNoSegments, want, n, err)
 		}
 	}
 	return nil

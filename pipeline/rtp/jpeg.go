@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	maxJPEG     = 2040          // pixels: width and height are sent in units of 8, in 8 bits (RFC 2435 §3.1.5)
-	maxFragment = 1 << 24       // the fragment offset has 24 bits (RFC 2435 §3.1.2)
-	jpegHeader  = rtpHeader + 8 // RFC 2435 §3.1
-	tableHeader = 4 + 2*64      // RFC 2435 §3.1.8
-	jpegType    = 1             // 4:2:0, no restart markers (RFC 2435 §4.1)
-	jpegQ       = 255           // quantization tables in every frame (RFC 2435 §4.2)
+	maxJPEG     = 2040     // pixels: width and height are sent in units of 8, in 8 bits (RFC 2435 §3.1.5)
+	maxFragment = 1 << 24  // the fragment offset has 24 bits (RFC 2435 §3.1.2)
+	jpegHeader  = 8        // RFC 2435 §3.1
+	tableHeader = 4 + 2*64 // RFC 2435 §3.1.8
+	jpegType    = 1        // 4:2:0, no restart markers (RFC 2435 §4.1)
+	jpegQ       = 255      // quantization tables in every frame (RFC 2435 §4.2)
 )
 
 // jpegPacketizer makes RFC 2435 packets of I420 frames. All packets of a frame but the last have one size.
@@ -26,15 +26,17 @@ type jpegPacketizer struct {
 	checksum bool
 	encoder  JPEGEncoder
 	parser   *jpegParser
+	headers  int // bytes of a packet
 	size     int // of a packet without the RTP header's and JPEG header's bytes
 }
 
 func newJPEGPacketizer(c Config, f pipeline.Format, s Start) *jpegPacketizer {
-	p := &jpegPacketizer{stream: newStream(JPEG, s), format: f, checksum: c.Checksum, encoder: c.Encoder, parser: newJPEGParser()}
+	p := &jpegPacketizer{stream: newStream(c, s), format: f, checksum: c.Checksum, encoder: c.Encoder, parser: newJPEGParser()}
 	if p.encoder == nil {
 		p.encoder = newGoEncoder(c.Quality)
 	}
-	p.size = c.MTU - ipUDPHeader - jpegHeader
+	p.headers = p.head + jpegHeader
+	p.size = c.MTU - ipUDPHeader - p.headers
 	return p
 }
 
@@ -43,21 +45,20 @@ func newJPEGPacketizer(c Config, f pipeline.Format, s Start) *jpegPacketizer {
 func (p *jpegPacketizer) NewTrain() (*Train, error) {
 	room := min(4*p.format.Size(), maxFragment)
 	n := (room+tableHeader)/p.size + 1
-	t, err := newTrain(n, 2, tableHeader+n*jpegHeader, room)
+	t, err := newTrain(n, 2, tableHeader+n*p.headers, room)
 	if err != nil {
 		return nil, err
 	}
 	for i := range n {
-		h := t.headers[i*jpegHeader:][:jpegHeader]
+		h := t.headers[i*p.headers:][:p.headers]
 		if i > 0 {
-			h = t.headers[tableHeader+i*jpegHeader:][:jpegHeader]
+			h = t.headers[tableHeader+i*p.headers:][:p.headers]
 		}
 		p.header(h, false)
-		h[16], h[17] = jpegType, jpegQ
-		h[18], h[19] = byte((p.format.Width+7)/8), byte((p.format.Height+7)/8)
-		t.iov[2*i] = iovec{address(h), jpegHeader}
+		copy(h[p.head+4:], []byte{jpegType, jpegQ, byte((p.format.Width + 7) / 8), byte((p.format.Height + 7) / 8)})
+		t.iov[2*i] = iovec{address(h), uint64(p.headers)}
 	}
-	first := t.headers[jpegHeader:]
+	first := t.headers[p.headers:]
 	be.PutUint32(first, 2*64) // reserved, precision 0: 8 bits, length
 	t.iov[0].len += tableHeader
 	return t, nil
@@ -80,8 +81,8 @@ func (p *jpegPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 		return fmt.Errorf("%w: frame %d: the encoder made %dx%d pixels of %dx%d", ErrJPEG, f.Sequence,
 			img.width, img.height, p.format.Width, p.format.Height)
 	}
-	copy(t.headers[jpegHeader+4:], img.quant[0])
-	copy(t.headers[jpegHeader+4+64:], img.quant[1])
+	copy(t.headers[p.headers+4:], img.quant[0])
+	copy(t.headers[p.headers+4+64:], img.quant[1])
 	t.payload, t.info = img.scan, p.info(f)
 	t.info.pixels = len(img.scan)
 	if p.checksum {
@@ -97,9 +98,8 @@ func (p *jpegPacketizer) cut(t *Train, scan []byte) {
 	h := t.headers
 	for off := 0; off < len(scan); i++ {
 		n := min(room, len(scan)-off)
-		be.PutUint16(h[2:], uint16(p.next))
-		be.PutUint32(h[4:], t.info.timestamp)
-		be.PutUint32(h[12:], uint32(off)) // type-specific 0, fragment offset in 24 bits
+		p.times(h, uint16(p.next), &t.info)
+		be.PutUint32(h[p.head:], uint32(off)) // type-specific 0, fragment offset in 24 bits
 		h[1] = p.pt
 		if off += n; off == len(scan) {
 			h[1] |= 1 << 7
@@ -107,7 +107,7 @@ func (p *jpegPacketizer) cut(t *Train, scan []byte) {
 		t.iov[2*i+1] = iovec{base, uint64(n)}
 		base += uintptr(n)
 		p.next, room = p.next+1, p.size
-		h = t.headers[tableHeader+(i+1)*jpegHeader:]
+		h = t.headers[tableHeader+(i+1)*p.headers:]
 	}
-	t.count, t.bytes = i, len(scan)+i*jpegHeader+tableHeader
+	t.count, t.bytes = i, len(scan)+i*p.headers+tableHeader
 }

@@ -26,10 +26,27 @@ type stream struct {
 	offset uint32 // of the timestamps
 	next   uint32 // extended sequence number
 	pt     uint8
+	head   int // bytes of the RTP header, with the extension
 }
 
-func newStream(p Payload, s Start) stream {
-	return stream{ssrc: s.SSRC, offset: s.Timestamp, next: s.Sequence, pt: p.payloadType()}
+func newStream(c Config, s Start) stream {
+	return stream{ssrc: s.SSRC, offset: s.Timestamp, next: s.Sequence, pt: c.Payload.payloadType(), head: c.rtpHeader()}
+}
+
+// The header extension abs-capture-time in the one-byte form of RFC 8285 §4.2: its profile and length in words, its
+// head, an NTP timestamp and padding.
+const (
+	captureTimeURI  = "http://www.webrtc.org/experiments/rtp-hdrext/abs-capture-time"
+	captureTimeID   = 1
+	captureTimeSize = 4 + 1 + 8 + 3
+)
+
+// rtpHeader is the length of the RTP header of all packets.
+func (c Config) rtpHeader() int {
+	if c.CaptureTime {
+		return rtpHeader + captureTimeSize
+	}
+	return rtpHeader
 }
 
 // header writes what stays the same in an RTP header (RFC 3550 §5.1).
@@ -39,12 +56,26 @@ func (s *stream) header(h []byte, marker bool) {
 		h[1] |= 1 << 7
 	}
 	be.PutUint32(h[8:], s.ssrc)
+	if s.head > rtpHeader {
+		h[0] |= 1 << 4
+		be.PutUint32(h[12:], 0xbede0003)
+		h[16] = captureTimeID<<4 | 8 - 1
+	}
+}
+
+// times writes what changes in an RTP header from frame to frame.
+func (s *stream) times(h []byte, seq uint16, info *trainInfo) {
+	be.PutUint16(h[2:], seq)
+	be.PutUint32(h[4:], info.timestamp)
+	if s.head > rtpHeader {
+		be.PutUint64(h[17:], info.ntp)
+	}
 }
 
 // info says what RTCP needs to know of f, but for the pixels.
 func (s *stream) info(f *pipeline.Frame) trainInfo {
 	at := captureTime(f)
-	return trainInfo{ssrc: s.ssrc, timestamp: mediaClock(at) + s.offset, sequence: f.Sequence, captured: at}
+	return trainInfo{ssrc: s.ssrc, timestamp: mediaClock(at) + s.offset, sequence: f.Sequence, captured: at, ntp: ntpTime(at), done: f.Times.Captured}
 }
 
 // captureTime is the moment that f shows.

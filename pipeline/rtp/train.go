@@ -47,6 +47,8 @@ type trainInfo struct {
 	timestamp uint32
 	sequence  uint64    // the frame's
 	captured  time.Time // what timestamp was made from
+	ntp       uint64    // the same as an NTP timestamp
+	done      time.Time // when the frame's DMA was done
 	pixels    int       // bytes that the checksum covers
 	crc       uint32    // CRC-32C; 0 without checksum
 }
@@ -87,7 +89,8 @@ func (t *Train) size(i int) int {
 func (t *Train) Packet(i int) (header, payload []byte) {
 	if t.vectors == 1 {
 		at := t.iov[i].base - address(t.payload)
-		return t.payload[at : at+rawHeader], t.payload[at+rawHeader : at+uintptr(t.iov[i].len)]
+		head := uintptr(len(t.headers) / len(t.iov))
+		return t.payload[at : at+head], t.payload[at+head : at+uintptr(t.iov[i].len)]
 	}
 	h, p := t.iov[2*i], t.iov[2*i+1]
 	from := h.base - address(t.headers)

@@ -112,11 +112,7 @@ func (x *Transmitter) warn(d *destination) {
 			"destination", d.name, "bytes", d.buffer, "wanted", x.buffer,
 			"remedy", fmt.Sprintf("sysctl -w net.core.wmem_max=%d", x.buffer))
 	}
-	name := x.config.Interface
-	if name == "" || !d.addr.Addr().IsMulticast() {
-		name = interfaceOf(d.local())
-	}
-	if w := checkLink("/sys", name, x.bits); w != "" {
+	if w := checkLink("/sys", d.link, x.bits); w != "" {
 		x.config.Logger.Warn("rtp: "+w, "destination", d.name)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -25,12 +26,19 @@ var departures = []departure{
 	{clock: unix.CLOCK_TAI, name: "etf", lead: 5 * time.Millisecond},
 }
 
-// findDeparture tries on a socket of its own whether the way to a destination keeps packets until their time. What it
-// sends is b, an RTCP compound, to the destination's RTP port, where receivers know it for RTCP (RFC 5761 §4): to
+// findDeparture looks for a discipline that keeps packets until their time on the interface of that name, and then tries,
+// on a socket of its own, whether the way to a destination goes through it. What it sends is b, an RTCP compound, to the destination's RTP port, where receivers know it for RTCP (RFC 5761 §4): to
 // another port it might take another way.
-func findDeparture(dest netip.AddrPort, c Config, b []byte) (departure, error) {
-	var errs []error
+func findDeparture(name string, dest netip.AddrPort, c Config, b []byte) (departure, error) {
+	kinds, err := disciplines(name)
+	if err != nil {
+		return departure{}, err
+	}
+	errs := []error{fmt.Errorf("%s has %v", name, kinds)}
 	for _, d := range departures {
+		if !slices.Contains(kinds, d.name) {
+			continue
+		}
 		err := d.probe(dest, c, b)
 		if err == nil {
 			return d.tuned(), nil
