@@ -220,6 +220,6 @@ func (d *document) checkISP(path string, c *ISPConfig) error {
 func (r *RTPConfig) config(name string) rtp.Config {
 	return rtp.Config{
 		Payload: r.Payload.V, Destinations: r.Destinations, Interface: r.Interface, TTL: r.TTL, DSCP: r.DSCP, MTU: r.MTU,
-		Pacing: r.Pacing.V, Checksum: r.Checksum, Quality: r.Quality, Name: "tegracast " + name,
+		Pacing: r.Pacing.V, Clock: r.Clock, CaptureTime: r.CaptureTime, Checksum: r.Checksum, Quality: r.Quality, Name: "tegracast " + name,
 	}
 }

@@ -111,7 +111,10 @@ func summary(w io.Writer, st pipeline.Stats) {
 // destinations prints what each receiver was sent, and what it reports itself.
 func destinations(w io.Writer, streams []*stream) {
 	for _, s := range streams {
-		for _, d := range s.sink.Stats().Destinations {
+		st := s.sink.Stats()
+		fmt.Fprintf(w, "%s: DMA done to first packet p50 %s p99 %s p99.9 %s, to last p50 %s p99 %s p99.9 %s; bucket p50 %d p99 %d max %d packets\n", s.name,
+			ms(st.First.P50), ms(st.First.P99), ms(st.First.P999), ms(st.Last.P50), ms(st.Last.P99), ms(st.Last.P999), st.Bucket.P50, st.Bucket.P99, st.Bucket.Max)
+		for _, d := range st.Destinations {
 			fmt.Fprintf(w, "%s to %v\n", s.name, d)
 		}
 	}

@@ -113,6 +113,7 @@ type Config struct {
 	MTU          int          // of the path, IP packet in bytes; 0: 1500
 	Pacing       Pacing       // over the frame period in trains of several lengths, or none
 	Burst        int          // most packets sent to a destination without a pause; 0: as Pacing says, without it 16
+	Clock        string       // that the machine's is disciplined by, for the SDP: "ptp=IEEE1588-2008:GRANDMASTER:DOMAIN" (RFC 7273 §4.3); "": its own
 	CaptureTime  bool         // abs-capture-time in every RTP header, 16 bytes each
 	Checksum     bool         // an RTCP APP packet with each frame's CRC-32C (docs/rtp.md)
 	Quality      int          // of JPEG, 1 to 100; 0: 90
@@ -174,6 +175,8 @@ func (c Config) Validate() error {
 		return bad("dscp %d: must be from 0 to 63 (46 is expedited forwarding)", c.DSCP)
 	case c.MTU < minMTU || c.MTU > maxMTU:
 		return bad("mtu %d: must be from %d to %d", c.MTU, minMTU, maxMTU)
+	case c.Clock != "" && !clockPattern.MatchString(c.Clock):
+		return bad("clock %q: must be ptp=IEEE1588-2008:GRANDMASTER:DOMAIN as in ptp=IEEE1588-2008:00-11-22-FF-FE-33-44-55:0", c.Clock)
 	case c.Engine > Single:
 		return bad("engine %d: there is none", uint8(c.Engine))
 	case c.Burst < 1 || c.Burst > maxBurst:

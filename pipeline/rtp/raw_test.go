@@ -175,6 +175,8 @@ func TestRefusedConfigurations(t *testing.T) {
 		"burst":     {Burst: -1},
 		"payload":   {Payload: 2},
 		"pacing":    {Pacing: 9},
+		"engine":    {Engine: 9},
+		"clock":     {Clock: "ntp=pool"},
 	} {
 		if err := c.Validate(); !errors.Is(err, ErrConfig) {
 			t.Errorf("%s: %v", name, err)

@@ -43,6 +43,10 @@ func Describe(c Config, f pipeline.Format, dest netip.AddrPort, origin netip.Add
 	} else {
 		describeRaw(m, f)
 	}
+	if c.CaptureTime {
+		m.WithValueAttribute("extmap", fmt.Sprintf("%d %s", captureTimeID, captureTimeURI)) // RFC 8285 §5
+	}
+	describeClock(m, c, origin)
 	if c.Checksum {
 		m.WithValueAttribute(checksumAttribute, checksumKind)
 	}

@@ -2,7 +2,9 @@ package rtp
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -32,6 +34,7 @@ m=video 5004 RTP/AVP 96
 c=IN IP4 239.1.2.3/4
 a=rtpmap:96 raw/90000
 a=fmtp:96 sampling=YCbCr-4:2:2; width=1920; height=1080; exactframerate=30000/1001; depth=8; TCS=SDR; colorimetry=BT709; PM=2110GPM; SSN=ST2110-20:2017; RANGE=NARROW
+a=mediaclk:sender
 a=recvonly
 `},
 		"jpeg": {describe(t, Config{Start: start, Payload: JPEG, Name: "half", Checksum: true}, half, "127.0.0.1:5006", "127.0.0.1"), `v=0
@@ -43,6 +46,7 @@ c=IN IP4 127.0.0.1
 a=rtpmap:26 JPEG/90000
 a=framesize:26 960-540
 a=framerate:10
+a=mediaclk:sender
 a=x-tegracast-checksum:crc32c
 a=recvonly
 `},
@@ -56,6 +60,7 @@ a=source-filter: incl IN IP6 ff35::8000:1 2001:db8::1
 a=rtpmap:26 JPEG/90000
 a=framesize:26 960-540
 a=framerate:10
+a=mediaclk:sender
 a=recvonly
 `},
 	} {
@@ -63,6 +68,36 @@ a=recvonly
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, tt.want)
 		}
 	}
+}
+
+// TestClocks: a clock of this machine's own is known by an address of its interfaces, a PTP clock only when the kernel's
+// is synchronised.
+func TestClocks(t *testing.T) {
+	f := testFormat(t, pipeline.UYVY, 320, 240, 30)
+	const ptp = "ptp=IEEE1588-2008:00-11-22-FF-FE-33-44-55:0"
+	inNamespace(t, func() {
+		transmitOnly(t)
+		link, err := exec.Command("ip", "-o", "link", "show", "x").Output()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, address, _ := strings.Cut(string(link), "link/ether ")
+		address, _, _ = strings.Cut(address, " ")
+		mac := strings.ToUpper(strings.ReplaceAll(address, ":", "-"))
+		own := describe(t, Config{Start: &Start{Timestamp: 77}, CaptureTime: true}, f, "10.9.0.2:5004", "10.9.0.1")
+		for _, want := range []string{"a=ts-refclk:localmac=" + mac, "a=mediaclk:direct=77", "a=extmap:1 " + captureTimeURI} {
+			if !strings.Contains(own, want+"\r\n") {
+				t.Errorf("no %q in\n%s", want, own)
+			}
+		}
+		tai, synchronised := kernelClock()
+		text := describe(t, Config{Start: &Start{Timestamp: 77}, Clock: ptp}, f, "10.9.0.2:5004", "10.9.0.1")
+		want := fmt.Sprintf("a=ts-refclk:%s\r\na=mediaclk:direct=%d\r\n", ptp, uint32(77)-uint32(tai)*90000)
+		if strings.Contains(text, want) != synchronised {
+			t.Errorf("the kernel's clock is synchronised: %v\n%s", synchronised, text)
+		}
+	})
 }
 
 func TestParseWhatWeDescribe(t *testing.T) {

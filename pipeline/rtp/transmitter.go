@@ -29,6 +29,8 @@ type Transmitter struct {
 	polls    []unix.PollFd
 	pacer    pacer
 	bucket   bucket
+	first    pipeline.Histogram // from the end of the frame's DMA to its first packet
+	last     pipeline.Histogram // and to its last
 	reported time.Time
 	hearing  sync.WaitGroup
 }
@@ -148,8 +150,14 @@ func (x *Transmitter) Send(t *Train) (failed bool) {
 		for _, d := range dests {
 			d.push(t, to, burst)
 		}
+		if k == 0 && !t.info.done.IsZero() {
+			x.first.Observe(time.Since(t.info.done))
+		}
 	}
 	x.finish(t, dests)
+	if !t.info.done.IsZero() {
+		x.last.Observe(time.Since(t.info.done) + max(0, t.departure-monotonic()))
+	}
 	failed = true
 	for _, d := range dests {
 		if !d.end() {

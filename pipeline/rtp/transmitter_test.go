@@ -108,7 +108,7 @@ func stall(t *testing.T, d *destination) (peer int) {
 func TestAStalledDestinationDisturbsNobody(t *testing.T) {
 	a, addrA := listener(t)
 	_, addrB := listener(t)
-	f := testFormat(t, pipeline.UYVY, 320, 240, 100)
+	f := testFormat(t, pipeline.UYVY, 320, 240, 20)
 	s := testSink(t, Config{Destinations: []string{addrB, addrA}}, f)
 	peer := stall(t, (*s.sender.dests.Load())[0])
 	for n := range 3 {
