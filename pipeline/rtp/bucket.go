@@ -22,6 +22,7 @@ type bucket struct {
 	level float64
 	at    time.Duration
 	seen  pipeline.Histogram // of packets
+	gaps  pipeline.Histogram // between bursts
 }
 
 // drainFactor is β of ST 2110-21.
@@ -29,6 +30,9 @@ const drainFactor = 1.1
 
 // add takes n packets at t of the monotonic clock.
 func (b *bucket) add(n int, t time.Duration) {
+	if b.at > 0 {
+		b.gaps.Observe(t - b.at)
+	}
 	if t > b.at {
 		b.level = max(0, b.level-(t-b.at).Seconds()*b.drain)
 		b.at = t

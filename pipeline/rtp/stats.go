@@ -14,6 +14,7 @@ type Stats struct {
 	Packets      uint64               `json:"packets"`      // to the destinations of now
 	Bytes        uint64               `json:"bytes"`        // UDP payload of these packets
 	Bucket       Occupancy            `json:"bucket"`       // of a receiver's buffer in packets, as reckoned here
+	Gap          pipeline.Percentiles `json:"gap"`          // between bursts
 	First        pipeline.Percentiles `json:"first_packet"` // from the end of the frame's DMA until it is handed to the kernel
 	Last         pipeline.Percentiles `json:"last_packet"`  // the same, or until the kernel is to send it
 	Destinations []DestinationStats   `json:"destinations"`

@@ -23,6 +23,7 @@ const (
 
 type options struct {
 	rounds, frames int
+	seconds        int // of each pacing profile
 	paths          []string
 	out            string
 	work           string // folder for the frame and the C program
@@ -35,13 +36,16 @@ func main() {
 			exit(send(os.Args[2:]))
 		case "drain":
 			exit(drain())
+		case "receive":
+			exit(receive())
 		}
 	}
 	var o options
 	f := pflag.NewFlagSet("benchpeers", pflag.ContinueOnError)
 	f.IntVar(&o.rounds, "rounds", 5, "how often everything is measured, in turn")
 	f.IntVar(&o.frames, "frames", 400, "frames a measurement")
-	f.StringSliceVar(&o.paths, "paths", []string{"S", "U", "D", "60"}, "S: cut in software; U: cut by the (model of a) card; D: to a receiver on this machine; 60: D at 60 frames a second")
+	f.IntVar(&o.seconds, "seconds", 60, "how long each pacing profile is watched")
+	f.StringSliceVar(&o.paths, "paths", []string{"S", "U", "D", "60", "pace"}, "S: cut in software; U: cut by the (model of a) card; D: to a receiver on this machine; 60: D at 60 frames a second; pace: what each pacing profile does in a minute of that")
 	f.StringVar(&o.out, "out", "", "put the tables into this file, between its lines for them")
 	if err := f.Parse(os.Args[1:]); err != nil {
 		if err == pflag.ErrHelp {
@@ -75,9 +79,18 @@ func run(ctx context.Context, o options) error {
 	var report strings.Builder
 	fmt.Fprintf(&report, "%s\n", machine())
 	for _, name := range o.paths {
+		if name == "pace" {
+			t, err := measurePacing(ctx, o.seconds)
+			if err != nil {
+				return fmt.Errorf("pacing: %w", err)
+			}
+			fmt.Println(t)
+			report.WriteString("\n" + t)
+			continue
+		}
 		i := slices.IndexFunc(paths, func(p path) bool { return p.name == name })
 		if i < 0 {
-			return fmt.Errorf("path %q: want S, U, D or 60", name)
+			return fmt.Errorf("path %q: want S, U, D, 60 or pace", name)
 		}
 		t, err := measurePath(ctx, o, paths[i])
 		if err != nil {

@@ -28,8 +28,11 @@ func send(args []string) error {
 		}
 	}
 	segments, frames, rate := numbers[0], numbers[1], numbers[2]
-	if args[0] == "pion" {
+	switch args[0] {
+	case "pion":
 		return sendPion(frames, rate)
+	case "pace":
+		return sendPaced(segments, frames, rate)
 	}
 	c := rtp.Config{Engine: rtp.Segments, Burst: segments, Pacing: rtp.PaceBurst, Logger: slog.New(slog.DiscardHandler), Destinations: []string{to(there, 0)}}
 	if rate > 0 {
@@ -54,13 +57,13 @@ func send(args []string) error {
 	case "group":
 		c.Destinations, c.Interface = []string{to("239.1.2.3", 0)}, "x"
 	}
-	return stream(c, ready, streams, frames, rate)
+	return stream(c, ready, streams, frames, rate, nil)
 }
 
 func to(host string, n int) string { return fmt.Sprintf("%s:%d", host, port+2*n) }
 
 // stream sends through the graph, as the appliance does.
-func stream(c rtp.Config, ready bool, streams, frames, rate int) error {
+func stream(c rtp.Config, ready bool, streams, frames, rate int, after func(rtp.Stats)) error {
 	f, err := pipeline.NewFormat(pipeline.UYVY, width, height, pipeline.Rate{Num: 60, Den: 1})
 	if err != nil {
 		return err
@@ -76,9 +79,11 @@ func stream(c rtp.Config, ready bool, streams, frames, rate int) error {
 	if err := g.AddSource("frames", src); err != nil {
 		return err
 	}
+	var sinks []*rtp.Sink
 	for i := range streams {
 		c.Destinations[0] = to(there, i)
 		sink, err := rtp.NewSink(c, f)
+		sinks = append(sinks, sink)
 		if err != nil {
 			return err
 		}
@@ -86,7 +91,11 @@ func stream(c rtp.Config, ready bool, streams, frames, rate int) error {
 			return err
 		}
 	}
-	return errors.Join(g.Run(context.Background()), src.pool.Close())
+	err = errors.Join(g.Run(context.Background()), src.pool.Close())
+	if after != nil {
+		after(sinks[0].Stats())
+	}
+	return err
 }
 
 // sendPion is the obvious program: a packet is marshalled and written.
