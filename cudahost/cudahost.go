@@ -6,6 +6,7 @@
 package cudahost
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -51,6 +52,8 @@ type Config struct {
 	Backend     string      // "auto" (also ""), "cuda" or "host"
 	Invalidator Invalidator // may be nil
 	Logger      *slog.Logger
+
+	library string // instead of libcuda
 }
 
 // Open returns the back end that cfg names. "auto" takes CUDA where it works and says why where it does not.
@@ -62,17 +65,21 @@ func Open(cfg Config) (Allocator, error) {
 	switch cfg.Backend {
 	case "host":
 		return host, nil
-	case "auto", "":
-		cfg.Logger.Info("memory back end is host", "reason", errNoCUDA)
-		return host, nil
-	case "cuda":
-		return nil, fmt.Errorf("%w: cuda: %w: use host or auto", ErrBackend, errNoCUDA)
+	case "auto", "", "cuda":
+	default:
+		return nil, fmt.Errorf("%w: %q: use auto, cuda or host", ErrBackend, cfg.Backend)
 	}
-	return nil, fmt.Errorf("%w: %q: use auto, cuda or host", ErrBackend, cfg.Backend)
+	device, err := openDevice(cmp.Or(cfg.library, libcuda))
+	switch {
+	case err == nil:
+		cfg.Logger.Info("memory back end is cuda", "device", device.String())
+		return &CUDA{Device: device, invalidator: cfg.Invalidator}, nil
+	case cfg.Backend == "cuda":
+		return nil, fmt.Errorf("%w: cuda: %w: use host or auto", ErrBackend, err)
+	}
+	cfg.Logger.Info("memory back end is host", "reason", err)
+	return host, nil
 }
-
-// errNoCUDA is why the cuda back end cannot be had.
-var errNoCUDA = errors.New("this version of tegracast has no CUDA back end yet")
 
 // A Buffer is memory that CPU and devices share.
 type Buffer struct {
@@ -84,6 +91,7 @@ type Buffer struct {
 	mu    sync.Mutex
 	bytes []byte
 	addr  uintptr
+	dev   uintptr // 0: addr
 }
 
 // Bytes is the CPU's view, as long as was asked for; nil after Close.
@@ -97,7 +105,12 @@ func (b *Buffer) Bytes() []byte {
 func (b *Buffer) Addr() uintptr { return b.addr }
 
 // DevicePointer is the address of the same memory for kernels. On the host back end it is the CPU's.
-func (b *Buffer) DevicePointer() uintptr { return b.addr }
+func (b *Buffer) DevicePointer() uintptr {
+	if b.dev != 0 {
+		return b.dev
+	}
+	return b.addr
+}
 
 // ID never repeats while the allocator lives: the same address with another ID is other memory
 // (GPUDirect RDMA 12.9 §12.5).

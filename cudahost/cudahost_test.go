@@ -77,6 +77,14 @@ func TestLeadingPage(t *testing.T) {
 	t.Error("the buffer is not mapped")
 }
 
+// rerun runs one test of this program again, in a process of its own.
+func rerun(t *testing.T, test string, env ...string) ([]byte, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.v")
+	cmd.Env = append(os.Environ(), env...)
+	return cmd.CombinedOutput()
+}
+
 type order struct {
 	addr uintptr
 	size int

@@ -26,12 +26,8 @@ func (a *hostAllocator) Backend() string { return "host" }
 // AllocHost maps one page more than asked, in front of the buffer: nv-p2p's notifier takes a change of the mapping
 // that ends where a pin begins for a change of the pin, so no foreign mapping may end there.
 func (a *hostAllocator) AllocHost(size int, flags Flags) (*Buffer, error) {
-	const most = 1 << 40
-	switch {
-	case size <= 0 || size > most:
-		return nil, fmt.Errorf("%w: %d bytes, want 1 to %d", ErrSize, size, most)
-	case flags&^knownFlags != 0:
-		return nil, fmt.Errorf("%w: %#x, known are %#x", ErrFlags, uint(flags), uint(knownFlags))
+	if err := checkRequest(size, flags); err != nil {
+		return nil, err
 	}
 	length := pageSize + (size+pageSize-1)&^(pageSize-1)
 	mem, err := unix.Mmap(-1, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
@@ -51,6 +47,18 @@ func (a *hostAllocator) AllocHost(size int, flags Flags) (*Buffer, error) {
 		bytes: bytes, addr: uintptr(unsafe.Pointer(&bytes[0])),
 		free: func() error { return unix.Munmap(mem) },
 	}, nil
+}
+
+// checkRequest checks what is asked of any back end.
+func checkRequest(size int, flags Flags) error {
+	const most = 1 << 40
+	switch {
+	case size <= 0 || size > most:
+		return fmt.Errorf("%w: %d bytes, want 1 to %d", ErrSize, size, most)
+	case flags&^knownFlags != 0:
+		return fmt.Errorf("%w: %#x, known are %#x", ErrFlags, uint(flags), uint(knownFlags))
+	}
+	return nil
 }
 
 // warnLimit says once that memory is not locked, and what to do.

@@ -1,0 +1,168 @@
+package cudahost
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// ErrCompile is wrapped by the errors of Compile; the message has the compiler's log.
+var ErrCompile = errors.New("CUDA source does not compile")
+
+// nvrtcNames are the compiler's library across releases: the toolkit's 13, 12 and 11.2 to 11.8 (NVRTC's own numbers).
+var nvrtcNames = []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so.11"}
+
+// nvrtcFolders are where the toolkit lies when the linker does not know.
+var nvrtcFolders = []string{"", "/usr/local/cuda/lib64/", "/usr/local/cuda/targets/aarch64-linux/lib/", "/usr/local/cuda/targets/x86_64-linux/lib/"}
+
+// A Compiler is NVRTC: it compiles CUDA C++ for the device's own capability.
+type Compiler struct {
+	device  *Device
+	cache   string
+	version int // 13000 is 13.0
+	create, compile, destroy, sizeOf, code,
+	logSize, log, errorString uintptr
+}
+
+// NewCompiler opens NVRTC. What it compiles is kept in the folder cache, by source, options, capability, driver and
+// compiler; "" keeps nothing. Errors wrap ErrNoCUDA.
+func (g *Device) NewCompiler(cache string) (*Compiler, error) {
+	return g.newCompiler(cache, nvrtcNames)
+}
+
+func (g *Device) newCompiler(cache string, names []string) (*Compiler, error) {
+	var handle uintptr
+	var errs []error
+	for _, folder := range nvrtcFolders {
+		for _, name := range names {
+			h, err := purego.Dlopen(folder+name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+			if err == nil {
+				handle = h
+				break
+			}
+			errs = append(errs, err)
+		}
+		if handle != 0 {
+			break
+		}
+	}
+	if handle == 0 {
+		return nil, fmt.Errorf("%w: the run-time compiler is not installed (libnvrtc of the CUDA toolkit or of JetPack): %w", ErrNoCUDA, errs[0])
+	}
+	c := &Compiler{device: g, cache: cache}
+	var version uintptr
+	for name, to := range map[string]*uintptr{
+		"nvrtcCreateProgram": &c.create, "nvrtcCompileProgram": &c.compile, "nvrtcDestroyProgram": &c.destroy,
+		"nvrtcGetCUBINSize": &c.sizeOf, "nvrtcGetCUBIN": &c.code, "nvrtcGetProgramLogSize": &c.logSize,
+		"nvrtcGetProgramLog": &c.log, "nvrtcGetErrorString": &c.errorString, "nvrtcVersion": &version,
+	} {
+		var err error
+		if *to, err = purego.Dlsym(handle, name); err != nil {
+			return nil, errors.Join(fmt.Errorf("%w: libnvrtc is too old: %w", ErrNoCUDA, err), purego.Dlclose(handle))
+		}
+	}
+	var major, minor int32
+	if err := c.check(call(version, uintptr(unsafe.Pointer(&major)), uintptr(unsafe.Pointer(&minor)))); err != nil {
+		return nil, err
+	}
+	c.version = int(1000*major + 10*minor)
+	return c, nil
+}
+
+//go:uintptrescapes
+func call(f uintptr, args ...uintptr) int32 {
+	r, _, _ := purego.SyscallN(f, args...)
+	return int32(r)
+}
+
+func (c *Compiler) check(code int32) error {
+	if code == 0 {
+		return nil
+	}
+	text := "unknown error"
+	if r, _, _ := purego.SyscallN(c.errorString, uintptr(code)); r != 0 {
+		text = goString(*(**byte)(unsafe.Pointer(&r)))
+	}
+	return fmt.Errorf("nvrtc: %s (%d)", text, code)
+}
+
+// Compile compiles source, which errors call name. cached says that it was done before.
+func (c *Compiler) Compile(name, source string, options ...string) (code []byte, cached bool, err error) {
+	options = append([]string{fmt.Sprintf("--gpu-architecture=sm_%d", c.device.Capability), "--std=c++14"}, options...)
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %d %d", source, options, c.device.DriverVersion, c.version)
+	file := filepath.Join(c.cache, hex.EncodeToString(h.Sum(nil))+".cubin")
+	if c.cache != "" {
+		if code, err := os.ReadFile(file); err == nil && len(code) > 0 {
+			return code, true, nil
+		}
+	}
+	if code, err = c.build(name, source, options); err != nil || c.cache == "" {
+		return code, false, err
+	}
+	return code, false, c.keep(file, code)
+}
+
+// keep writes the file as a whole or not at all.
+func (c *Compiler) keep(file string, code []byte) error {
+	if err := os.MkdirAll(c.cache, 0o755); err != nil {
+		return fmt.Errorf("cache of compiled kernels: %w", err)
+	}
+	f, err := os.CreateTemp(c.cache, ".compiled-")
+	if err != nil {
+		return fmt.Errorf("cache of compiled kernels: %w", err)
+	}
+	_, err = f.Write(code)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return fmt.Errorf("cache of compiled kernels: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
+}
+
+func (c *Compiler) build(name, source string, options []string) (code []byte, err error) {
+	text, file := append([]byte(source), 0), append([]byte(name), 0)
+	list := make([]*byte, len(options))
+	for i, o := range options {
+		list[i] = &append([]byte(o), 0)[0]
+	}
+	var program uintptr
+	if err := c.check(call(c.create, uintptr(unsafe.Pointer(&program)), uintptr(unsafe.Pointer(&text[0])),
+		uintptr(unsafe.Pointer(&file[0])), 0, 0, 0)); err != nil {
+		return nil, err
+	}
+	defer func() { call(c.destroy, uintptr(unsafe.Pointer(&program))) }()
+	if err := c.check(call(c.compile, program, uintptr(len(list)), uintptr(unsafe.Pointer(&list[0])))); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w\n%s", ErrCompile, name, err, c.readLog(program))
+	}
+	var n uintptr
+	if err := c.check(call(c.sizeOf, program, uintptr(unsafe.Pointer(&n)))); err != nil {
+		return nil, err
+	}
+	if n == 0 {
+		return nil, fmt.Errorf("%w: %s: no code came out", ErrCompile, name)
+	}
+	code = make([]byte, n)
+	return code, c.check(call(c.code, program, uintptr(unsafe.Pointer(&code[0]))))
+}
+
+func (c *Compiler) readLog(program uintptr) string {
+	var n uintptr
+	if call(c.logSize, program, uintptr(unsafe.Pointer(&n))) != 0 || n == 0 {
+		return ""
+	}
+	b := make([]byte, n)
+	if call(c.log, program, uintptr(unsafe.Pointer(&b[0]))) != 0 {
+		return ""
+	}
+	return strings.TrimRight(string(b), "\x00\n")
+}

@@ -1,0 +1,272 @@
+package cudahost
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// gpu opens CUDA, or skips: CI has no GPU. `make gpu-test` runs these tests on a machine that has one.
+func gpu(t testing.TB) *CUDA {
+	t.Helper()
+	a, err := Open(Config{Backend: "cuda", Logger: slog.New(slog.DiscardHandler)})
+	if errors.Is(err, ErrNoCUDA) && os.Getenv("TEGRACAST_GPU") == "" {
+		t.Skipf("NEEDS A GPU with NVIDIA's driver: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	c := a.(*CUDA)
+	t.Cleanup(func() {
+		if err := c.Device.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func TestGPUBuffers(t *testing.T) {
+	c := gpu(t)
+	t.Log(c.Device)
+	free, total, err := c.Device.FreeMemory()
+	if err != nil || free <= 0 || free > total {
+		t.Errorf("%d of %d bytes free, %v", free, total, err)
+	}
+	ids := map[uint64]bool{}
+	for _, size := range []int{1, 4096, 4097, 1920 * 1080 * 2} {
+		for _, flags := range []Flags{Default, Mapped, Portable | Mapped, WriteCombined | Mapped} {
+			b, err := c.AllocHost(size, flags)
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := c.Inspect(b.Addr())
+			if err != nil || !info.Host || info.Managed || info.BufferID != b.ID() || info.Start > b.Addr()-pageSize || ids[b.ID()] {
+				t.Errorf("%d bytes, flags %d: %+v, id %d, %v", size, flags, info, b.ID(), err)
+			}
+			ids[b.ID()] = true
+			if len(b.Bytes()) != size || b.Addr()%pageSize != 0 || b.DevicePointer() == 0 {
+				t.Errorf("%d bytes at %#x, device %#x", len(b.Bytes()), b.Addr(), b.DevicePointer())
+			}
+			if flags&WriteCombined == 0 && strings.Trim(string(b.Bytes()), "\x00") != "" {
+				t.Error("memory is not zeroed")
+			}
+			if err := errors.Join(b.Close()); err != nil {
+				t.Error(err)
+			}
+			if err := b.Close(); !errors.Is(err, ErrFreed) {
+				t.Errorf("second Close: %v", err)
+			}
+		}
+	}
+	if _, err := c.AllocHost(1<<39, Default); err == nil {
+		t.Error("half a terabyte was allocated")
+	} else if e := (*Error)(nil); !errors.As(err, &e) || e.Name != "CUDA_ERROR_OUT_OF_MEMORY" || e.Sticky() {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestGPURegister(t *testing.T) {
+	c := gpu(t)
+	host, err := Open(Config{Backend: "host"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := host.AllocHost(1<<20, Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, unregister, err := c.Register(b.Bytes())
+	if err != nil || device == 0 {
+		t.Fatalf("%#x, %v", device, err)
+	}
+	if _, _, err := c.Register(b.Bytes()); err == nil {
+		t.Error("registered twice")
+	}
+	if _, _, err := c.Register(b.Bytes()[1:]); !errors.Is(err, ErrSize) {
+		t.Errorf("unaligned: %v", err)
+	}
+	if err := errors.Join(unregister(), b.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+const doubling = `
+extern "C" __global__ void twice(const unsigned *in, unsigned *out, int n) {
+	int i = blockIdx.x * blockDim.x + threadIdx.x;
+	if (i < n) out[i] = 2 * in[i] + 1;
+}`
+
+func TestGPUKernel(t *testing.T) {
+	c := gpu(t)
+	cache := t.TempDir()
+	compiler, err := c.Device.NewCompiler(cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, cached, err := compiler.Compile("twice.cu", doubling)
+	if err != nil || cached {
+		t.Fatalf("cached %v, %v", cached, err)
+	}
+	if again, cached, err := compiler.Compile("twice.cu", doubling); err != nil || !cached || string(again) != string(code) {
+		t.Errorf("the second time: cached %v, %v", cached, err)
+	}
+	if _, cached, err := compiler.Compile("twice.cu", doubling, "--use_fast_math"); err != nil || cached {
+		t.Errorf("with other options: cached %v, %v", cached, err)
+	}
+	_, _, err = compiler.Compile("broken.cu", "__global__ void k() {\n  int x = nonsense;\n}")
+	if !errors.Is(err, ErrCompile) || !strings.Contains(err.Error(), "broken.cu(2)") || !strings.Contains(err.Error(), "nonsense") {
+		t.Errorf("a mistake in line 2: %v", err)
+	}
+	m, err := c.Device.Load(code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Kernel("thrice"); err == nil || !strings.Contains(err.Error(), "thrice") {
+		t.Errorf("a kernel that is not there: %v", err)
+	}
+	k, err := m.Kernel("twice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Device.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range []Flags{Mapped, Mapped | WriteCombined} {
+		runTwice(t, c, k, s, flags)
+	}
+	if err := errors.Join(s.Close(), m.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// runTwice has the kernel read one host buffer and write another, in place.
+func runTwice(t *testing.T, c *CUDA, k *Kernel, s *Stream, flags Flags) {
+	t.Helper()
+	const n = 1 << 20
+	in, err := c.AllocHost(4*n, flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.AllocHost(4*n, Mapped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := unsafe.Slice((*uint32)(unsafe.Pointer(&in.Bytes()[0])), n)
+	for i := range words {
+		words[i] = uint32(i) * 2654435761
+	}
+	from, to, count := in.DevicePointer(), out.DevicePointer(), int32(n)
+	if err := k.Launch(s, Dim{X: n / 256}, Dim{X: 256}, unsafe.Pointer(&from), unsafe.Pointer(&to), unsafe.Pointer(&count)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := s.Fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := f.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range unsafe.Slice((*uint32)(unsafe.Pointer(&out.Bytes()[0])), n) {
+		if want := 2*uint32(i)*2654435761 + 1; v != want {
+			t.Fatalf("flags %d: word %d is %#x, want %#x", flags, i, v, want)
+		}
+	}
+	if err := errors.Join(in.Close(), out.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGPUNoLeak: what is made and freed again and again leaves the memory as it was.
+func TestGPUNoLeak(t *testing.T) {
+	c := gpu(t)
+	cycle := func() {
+		b, err := c.AllocHost(1<<20, Mapped)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := c.Device.NewStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := s.Fence()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(f.Wait(t.Context()), s.Close(), b.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 {
+		cycle()
+	}
+	before, _, err := c.Device.FreeMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 500 {
+		cycle()
+	}
+	after, _, err := c.Device.FreeMemory()
+	if err != nil || before-after > 4<<20 {
+		t.Errorf("%d bytes of device memory are gone, %v", before-after, err)
+	}
+}
+
+// TestGPUSticky ends the process's CUDA: it runs in a process of its own.
+func TestGPUSticky(t *testing.T) {
+	if os.Getenv("TEGRACAST_STICKY") == "" {
+		gpu(t) // or skip
+		out, err := rerun(t, "TestGPUSticky", "TEGRACAST_STICKY=1")
+		if err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	a, err := Open(Config{Backend: "cuda"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := a.(*CUDA)
+	compiler, err := c.Device.NewCompiler("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, _, err := compiler.Compile("wild.cu", `extern "C" __global__ void wild(int *p) { *p = 1; }`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.Device.Load(code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := m.Kernel("wild")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Device.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := uintptr(0x10)
+	if err := k.Launch(s, Dim{X: 1}, Dim{X: 1}, unsafe.Pointer(&address)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := s.Fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e *Error
+	if err := f.Wait(t.Context()); !errors.As(err, &e) || e.Name != "CUDA_ERROR_ILLEGAL_ADDRESS" || !e.Sticky() {
+		t.Errorf("a wild store: %v", err)
+	}
+	if _, err := c.AllocHost(4096, Mapped); !errors.As(err, &e) || !e.Sticky() {
+		t.Errorf("what comes after: %v", err)
+	}
+}

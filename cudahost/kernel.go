@@ -1,0 +1,75 @@
+package cudahost
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+)
+
+// A Module is compiled code on the GPU.
+type Module struct {
+	device *Device
+	handle uintptr
+}
+
+// Load loads code that Compile has made.
+func (g *Device) Load(code []byte) (*Module, error) {
+	m := &Module{device: g}
+	image := append(code[:len(code):len(code)], 0) // PTX is a C string
+	err := g.do(func(d *driver) error {
+		return d.call(cuModuleLoadData, uintptr(unsafe.Pointer(&m.handle)), uintptr(unsafe.Pointer(&image[0])))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("loading %d bytes of code: %w", len(code), err)
+	}
+	return m, nil
+}
+
+// Close unloads the code, which must not be running.
+func (m *Module) Close() error {
+	return m.device.do(func(d *driver) error { return d.call(cuModuleUnload, m.handle) })
+}
+
+// A Kernel is a function of a module.
+type Kernel struct {
+	device *Device
+	handle uintptr
+	name   string
+}
+
+// Kernel finds an extern "C" function.
+func (m *Module) Kernel(name string) (*Kernel, error) {
+	k := &Kernel{device: m.device, name: name}
+	text := append([]byte(name), 0)
+	err := m.device.do(func(d *driver) error {
+		return d.call(cuModuleGetFunction, uintptr(unsafe.Pointer(&k.handle)), m.handle, uintptr(unsafe.Pointer(&text[0])))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("kernel %s: %w", name, err)
+	}
+	return k, nil
+}
+
+// Dim is the size of a grid in blocks or of a block in threads.
+type Dim struct{ X, Y, Z int }
+
+// Launch puts a run of the kernel on the stream. args are pointers to the parameters, as cuLaunchKernel takes them.
+func (k *Kernel) Launch(s *Stream, grid, block Dim, args ...unsafe.Pointer) error {
+	var params unsafe.Pointer
+	if len(args) > 0 {
+		params = unsafe.Pointer(&args[0])
+	}
+	var pin runtime.Pinner // args holds Go pointers for the call
+	defer pin.Unpin()
+	for _, a := range args {
+		pin.Pin(a)
+	}
+	err := k.device.do(func(d *driver) error {
+		return d.call(cuLaunchKernel, k.handle, uintptr(grid.X), uintptr(max(1, grid.Y)), uintptr(max(1, grid.Z)),
+			uintptr(block.X), uintptr(max(1, block.Y)), uintptr(max(1, block.Z)), 0, s.handle, uintptr(params), 0)
+	})
+	if err != nil {
+		return fmt.Errorf("kernel %s: %w", k.name, err)
+	}
+	return nil
+}

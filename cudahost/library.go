@@ -1,0 +1,152 @@
+package cudahost
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// ErrNoCUDA is wrapped by all that says why CUDA cannot be had on this machine.
+var ErrNoCUDA = errors.New("no CUDA")
+
+// The driver's library, by the name of its interface and not of a file that a development package brings.
+const libcuda = "libcuda.so.1"
+
+// driver has the functions of libcuda that are used, under their newest names (CUDA Driver API).
+type driver struct {
+	handle  uintptr
+	symbols [symbolCount]uintptr
+}
+
+// symbol is a function of libcuda.
+type symbol int
+
+const (
+	cuInit symbol = iota
+	cuDriverGetVersion
+	cuDeviceGetCount
+	cuDeviceGet
+	cuDeviceGetName
+	cuDeviceGetAttribute
+	cuDevicePrimaryCtxRetain
+	cuDevicePrimaryCtxRelease
+	cuCtxSetCurrent
+	cuCtxSynchronize
+	cuGetErrorName
+	cuGetErrorString
+	cuMemGetInfo
+	cuMemAlloc
+	cuMemFree
+	cuMemcpyHtoDAsync
+	cuMemcpyDtoHAsync
+	cuMemcpyDtoDAsync
+	cuMemHostAlloc
+	cuMemFreeHost
+	cuMemHostGetDevicePointer
+	cuMemHostRegister
+	cuMemHostUnregister
+	cuPointerGetAttributes
+	cuPointerSetAttribute
+	cuStreamCreate
+	cuStreamDestroy
+	cuStreamSynchronize
+	cuEventCreate
+	cuEventDestroy
+	cuEventRecord
+	cuEventQuery
+	cuEventSynchronize
+	cuEventElapsedTime
+	cuModuleLoadData
+	cuModuleUnload
+	cuModuleGetFunction
+	cuLaunchKernel
+	symbolCount
+)
+
+var symbolNames = [symbolCount]string{
+	"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute",
+	"cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent", "cuCtxSynchronize", "cuGetErrorName",
+	"cuGetErrorString", "cuMemGetInfo_v2", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+	"cuMemcpyDtoDAsync_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuMemHostGetDevicePointer_v2", "cuMemHostRegister_v2",
+	"cuMemHostUnregister", "cuPointerGetAttributes", "cuPointerSetAttribute", "cuStreamCreate", "cuStreamDestroy_v2",
+	"cuStreamSynchronize", "cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventQuery", "cuEventSynchronize",
+	"cuEventElapsedTime", "cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction", "cuLaunchKernel",
+}
+
+// openDriver opens the library of that name or path and finds all functions.
+func openDriver(name string) (*driver, error) {
+	handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: NVIDIA's driver is not installed: %w", ErrNoCUDA, err)
+	}
+	d := &driver{handle: handle}
+	for i, name := range symbolNames {
+		if d.symbols[i], err = purego.Dlsym(handle, name); err != nil {
+			return nil, errors.Join(fmt.Errorf("%w: the driver is too old or broken: %w", ErrNoCUDA, err), purego.Dlclose(handle))
+		}
+	}
+	return d, nil
+}
+
+// call calls a function; a result other than CUDA_SUCCESS is an *Error. Pointers may be converted in the argument list.
+//
+//go:uintptrescapes
+func (d *driver) call(f symbol, args ...uintptr) error {
+	r, _, _ := purego.SyscallN(d.symbols[f], args...)
+	if code := int32(r); code != 0 {
+		return d.failure(f, code)
+	}
+	return nil
+}
+
+// An Error is a CUresult other than CUDA_SUCCESS.
+type Error struct {
+	Call    string // the function
+	Code    int    // CUresult
+	Name    string // such as CUDA_ERROR_OUT_OF_MEMORY
+	Meaning string // in the driver's words
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s: %s (%d): %s", e.Call, e.Name, e.Code, e.Meaning)
+}
+
+// Results that are told apart (cuda.h).
+const (
+	resultOutOfMemory = 2
+	resultNotReady    = 600
+)
+
+// Sticky says whether the process cannot go on with CUDA: after a fault of a kernel every further call fails, and not
+// even a new context heals it. The process must end, and its service manager start it anew.
+func (e *Error) Sticky() bool {
+	return slices.Contains(sticky, e.Code)
+}
+
+// sticky are ECC_UNCORRECTABLE, NVLINK_UNCORRECTABLE, ILLEGAL_ADDRESS, LAUNCH_TIMEOUT, ASSERT, HARDWARE_STACK_ERROR,
+// ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, INVALID_ADDRESS_SPACE, INVALID_PC and LAUNCH_FAILED (cuda.h: "the process
+// must be terminated and relaunched").
+var sticky = []int{214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719}
+
+func (d *driver) failure(f symbol, code int32) error {
+	e := &Error{Call: symbolNames[f], Code: int(code), Name: "CUresult", Meaning: "unknown to this driver"}
+	for to, s := range map[*string]symbol{&e.Name: cuGetErrorName, &e.Meaning: cuGetErrorString} {
+		var text *byte
+		if r, _, _ := purego.SyscallN(d.symbols[s], uintptr(code), uintptr(unsafe.Pointer(&text))); int32(r) == 0 && text != nil {
+			*to = goString(text)
+		}
+	}
+	return e
+}
+
+// goString copies a C string.
+func goString(p *byte) string {
+	n := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice(p, n))
+}

@@ -1,0 +1,134 @@
+package cudahost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unsafe"
+)
+
+// A Stream is a queue of work for the GPU: what is launched on it is done in order.
+type Stream struct {
+	device  *Device
+	handle  uintptr
+	waiting chan *Fence
+	waiter  sync.WaitGroup
+	once    sync.Once
+	closed  error
+}
+
+const (
+	streamNonBlocking = 1 // does not wait for the default stream
+	eventBlockingSync = 1 // who waits sleeps
+	eventNoTiming     = 2
+)
+
+// maxFences is how much work may be waited for on one stream.
+const maxFences = 256
+
+// NewStream makes a stream. Close gives it back.
+func (g *Device) NewStream() (*Stream, error) {
+	s := &Stream{device: g, waiting: make(chan *Fence, maxFences)}
+	if err := g.do(func(d *driver) error {
+		return d.call(cuStreamCreate, uintptr(unsafe.Pointer(&s.handle)), streamNonBlocking)
+	}); err != nil {
+		return nil, err
+	}
+	s.waiter.Go(s.wait)
+	return s, nil
+}
+
+// Close waits for the stream's work and frees it.
+func (s *Stream) Close() error {
+	s.once.Do(func() {
+		close(s.waiting)
+		s.waiter.Wait()
+		s.closed = s.device.do(func(d *driver) error {
+			return errors.Join(d.call(cuStreamSynchronize, s.handle), d.call(cuStreamDestroy, s.handle))
+		})
+	})
+	return s.closed
+}
+
+// Synchronize waits until the stream's work is done.
+func (s *Stream) Synchronize() error {
+	return s.device.do(func(d *driver) error { return d.call(cuStreamSynchronize, s.handle) })
+}
+
+// A Fence tells when the work that was on a stream before it is done. It implements pipeline.Fence.
+type Fence struct {
+	event uintptr
+	done  chan struct{}
+	err   error // read after done
+}
+
+// Fence marks the present end of the stream's work. It must be waited for by nobody in particular: the stream frees it.
+func (s *Stream) Fence() (*Fence, error) {
+	f := &Fence{done: make(chan struct{})}
+	if err := s.device.do(func(d *driver) error {
+		if err := d.call(cuEventCreate, uintptr(unsafe.Pointer(&f.event)), eventBlockingSync|eventNoTiming); err != nil {
+			return err
+		}
+		return d.call(cuEventRecord, f.event, s.handle)
+	}); err != nil {
+		return nil, err
+	}
+	s.waiting <- f
+	return f, nil
+}
+
+// wait waits for the fences in their order, which is that of the stream.
+func (s *Stream) wait() {
+	for f := range s.waiting {
+		f.err = s.device.do(func(d *driver) error {
+			return errors.Join(d.call(cuEventSynchronize, f.event), d.call(cuEventDestroy, f.event))
+		})
+		close(f.done)
+	}
+}
+
+// Wait returns nil when the work is done, its error when it failed, or the context's.
+func (f *Fence) Wait(ctx context.Context) error {
+	select {
+	case <-f.done:
+		return f.err
+	default:
+	}
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Elapsed runs work on the stream and returns how long the GPU took for it.
+func (s *Stream) Elapsed(work func() error) (time.Duration, error) {
+	var begin, end uintptr
+	var ms float32
+	err := s.device.do(func(d *driver) error {
+		for _, e := range []*uintptr{&begin, &end} {
+			if err := d.call(cuEventCreate, uintptr(unsafe.Pointer(e)), 0); err != nil {
+				return err
+			}
+		}
+		return d.call(cuEventRecord, begin, s.handle)
+	})
+	if err == nil {
+		err = work()
+	}
+	if err != nil {
+		return 0, err
+	}
+	err = s.device.do(func(d *driver) error {
+		return errors.Join(d.call(cuEventRecord, end, s.handle), d.call(cuEventSynchronize, end),
+			d.call(cuEventElapsedTime, uintptr(unsafe.Pointer(&ms)), begin, end),
+			d.call(cuEventDestroy, begin), d.call(cuEventDestroy, end))
+	})
+	if err != nil {
+		return 0, fmt.Errorf("timing: %w", err)
+	}
+	return time.Duration(float64(ms) * 1e6), nil
+}
