@@ -12,6 +12,9 @@ type CUDA struct {
 	invalidator Invalidator
 }
 
+// Close releases the device; the buffers must have been closed.
+func (c *CUDA) Close() error { return c.Device.Close() }
+
 // Backend implements Allocator.
 func (c *CUDA) Backend() string { return "cuda" }
 

@@ -39,6 +39,8 @@ type Allocator interface {
 	AllocHost(size int, flags Flags) (*Buffer, error)
 	// Backend is "cuda" or "host".
 	Backend() string
+	// Close gives back what the back end holds; its buffers must have been closed.
+	Close() error
 }
 
 // An Invalidator is told before memory goes away, as the kernel's MMU notifier tells nv-p2p: when it returns, no

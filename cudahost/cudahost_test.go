@@ -111,7 +111,7 @@ func TestCloseCutsDevicesOffFirst(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	var log bytes.Buffer
-	a := open(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	a := open(t, Config{library: "libno-such-cuda.so", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if a.Backend() != "host" || !strings.Contains(log.String(), "reason=") {
 		t.Errorf("auto chose %s and said %q", a.Backend(), log.String())
 	}
@@ -124,7 +124,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("flags: %v", err)
 	}
 	for _, name := range []string{"cuda", "opencl"} {
-		if _, err := Open(Config{Backend: name}); !errors.Is(err, ErrBackend) {
+		if _, err := Open(Config{Backend: name, library: "libno-such-cuda.so"}); !errors.Is(err, ErrBackend) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -23,6 +23,9 @@ type hostAllocator struct {
 
 func (a *hostAllocator) Backend() string { return "host" }
 
+// Close implements Allocator: it holds nothing.
+func (a *hostAllocator) Close() error { return nil }
+
 // AllocHost maps one page more than asked, in front of the buffer: nv-p2p's notifier takes a change of the mapping
 // that ends where a pin begins for a change of the pin, so no foreign mapping may end there.
 func (a *hostAllocator) AllocHost(size int, flags Flags) (*Buffer, error) {

@@ -33,11 +33,11 @@ func openBoard(e env, path, backend string) (*boardDevice, error) {
 	}
 	device, err := tegra.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, memory.Close())
 	}
 	b := &boardDevice{device: device, Hardware: capture.Hardware{Interrupts: device, Pinner: device, Memory: memory}}
 	if err := b.identify(); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), device.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), device.Close(), memory.Close())
 	}
 	if b.device.Info().Flags&uapi.InfoUnsafe != 0 {
 		e.log.Warn("no IOMMU stands between the device and memory: whoever may open it owns the machine", "device", path)
@@ -93,4 +93,4 @@ func haltOps(list []fpga.HaltOp) []uapi.HaltOp {
 }
 
 // Close gives the function back. What was pinned must have been unpinned.
-func (b *boardDevice) Close() error { return b.device.Close() }
+func (b *boardDevice) Close() error { return errors.Join(b.device.Close(), b.Memory.Close()) }

@@ -55,6 +55,7 @@ func (a *appliance) open(d *document) error {
 	if err != nil {
 		return usageError{d.errorAt("$.memory", "%v", err)}
 	}
+	a.closers = append(a.closers, memory.Close)
 	pool := slots{memory}
 	a.graph = pipeline.NewGraph(pipeline.GraphConfig{Allocator: pool, Recorder: a.recorder, Logger: a.env.log})
 	for i := range d.Sources {

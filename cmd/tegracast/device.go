@@ -31,7 +31,7 @@ func newModelDevice(e env, backend string, seed uint64, configure func(*tegrasim
 	}
 	m, err := model.New(configure(sim))
 	if err != nil {
-		return nil, errors.Join(err, sim.Close())
+		return nil, errors.Join(err, memory.Close(), sim.Close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &modelDevice{
@@ -45,5 +45,5 @@ func newModelDevice(e env, backend string, seed uint64, configure func(*tegrasim
 // Close unplugs the model. What was pinned must have been unpinned.
 func (d *modelDevice) Close() error {
 	d.cancel()
-	return errors.Join(<-d.ended, d.sim.Close())
+	return errors.Join(<-d.ended, d.card.Memory.Close(), d.sim.Close())
 }

@@ -28,6 +28,7 @@ type Transmitter struct {
 	dests    atomic.Pointer[[]*destination]
 	polls    []unix.PollFd
 	pacer    pacer
+	period   time.Duration // of frames; 0: not known
 	bucket   bucket
 	first    pipeline.Histogram // from the end of the frame's DMA to its first packet
 	last     pipeline.Histogram // and to its last
@@ -52,7 +53,7 @@ func newTransmitter(c Config, f pipeline.Format, s Start, t *Train) *Transmitter
 	if f.Rate.Num > 0 {
 		period := time.Duration(float64(time.Second) * float64(f.Rate.Den) / float64(f.Rate.Num))
 		x.patience = time.Duration((1 - reserve) * float64(period))
-		x.bucket.drain = drainFactor * float64(t.count) / period.Seconds()
+		x.period = period
 		x.bits = 8 * float64(t.bytes+t.count*wireOverhead) / period.Seconds()
 		if c.Pacing != PaceBurst {
 			x.span = time.Duration(paced * float64(period))
@@ -134,6 +135,9 @@ func (x *Transmitter) Send(t *Train) (failed bool) {
 	}
 	burst := x.config.Burst
 	x.pacer.begin(x.span, (t.count+burst-1)/burst)
+	if x.period > 0 {
+		x.bucket.drain = drainFactor * float64(t.count) / x.period.Seconds()
+	}
 	most := maxAhead
 	for _, d := range dests {
 		most = min(most, d.ahead)

@@ -1,0 +1,92 @@
+/* A stand-in for libcuda: it has the functions' names and shapes and gives host memory. It tests how the library is
+ * opened, called and refused; nothing that was only called through it counts as tested with CUDA. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef VERSION
+#define VERSION 12020
+#endif
+#ifndef DEVICES
+#define DEVICES 1
+#endif
+#ifndef MAPS
+#define MAPS 1
+#endif
+#ifndef UNIFIED
+#define UNIFIED 1
+#endif
+
+static uint64_t last_id;
+static int fail_next;
+
+#define OK(name) int name(void) { return 0; }
+
+int cuInit(unsigned flags) { return flags == 0 && !getenv("STANDIN_NO_INIT") ? 0 : 100; }
+int cuDriverGetVersion(int *v) { return *v = VERSION, 0; }
+int cuDeviceGetCount(int *n) { return *n = DEVICES, 0; }
+int cuDeviceGet(int *d, int i) { return *d = i, 0; }
+int cuDeviceGetName(char *s, int n, int d) { return strncpy(s, "stand-in", n), d; }
+int cuDeviceGetAttribute(int *v, int attribute, int d)
+{
+	switch (attribute) {
+	case 19: *v = MAPS; break;
+	case 41: case 91: *v = UNIFIED; break;
+	case 75: *v = 8; break;
+	case 76: *v = 7; break;
+	case 116: return 1; /* not known to this one */
+	default: *v = 0;
+	}
+	return d;
+}
+int cuDevicePrimaryCtxRetain(void **c, int d) { return *c = &last_id, d; }
+OK(cuDevicePrimaryCtxRelease_v2)
+int cuCtxSetCurrent(void *c) { return c == &last_id ? 0 : 201; }
+OK(cuCtxSynchronize)
+int cuGetErrorName(int e, const char **s) { return *s = e == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_STANDIN", 0; }
+int cuGetErrorString(int e, const char **s) { return *s = e == 2 ? "out of memory" : "as the stand-in says", 0; }
+int cuMemGetInfo_v2(size_t *f, size_t *t) { return *f = 1 << 20, *t = 2 << 20, 0; }
+OK(cuMemAlloc_v2)
+OK(cuMemFree_v2)
+OK(cuMemcpyHtoDAsync_v2)
+OK(cuMemcpyDtoHAsync_v2)
+OK(cuMemcpyDtoDAsync_v2)
+int cuMemHostAlloc(void **p, size_t n, unsigned flags)
+{
+	if (n > 1 << 30 || flags > 7)
+		return 2;
+	fail_next = n == 3 * 4096; /* SYNC_MEMOPS of a buffer of two pages fails */
+	return posix_memalign(p, 4096, n);
+}
+int cuMemFreeHost(void *p) { return free(p), 0; }
+int cuMemHostGetDevicePointer_v2(uintptr_t *d, void *p, unsigned f) { return *d = (uintptr_t)p + (1ul << 40), f; }
+OK(cuMemHostRegister_v2)
+OK(cuMemHostUnregister)
+int cuPointerGetAttributes(unsigned n, int *attributes, void **data, uintptr_t p)
+{
+	*(unsigned *)data[0] = 1;
+	*(uint64_t *)data[1] = ++last_id;
+	*(unsigned *)data[2] = (p >> 12 & 1) && getenv("STANDIN_MANAGED");
+	*(uintptr_t *)data[3] = p;
+	return n != 5 || attributes[4] != 12;
+}
+int cuPointerSetAttribute(const void *v, int a, uintptr_t p) { return fail_next ? 1 : a != 6 || *(unsigned *)v != 1 || !p; }
+OK(cuStreamCreate)
+OK(cuStreamDestroy_v2)
+OK(cuStreamSynchronize)
+OK(cuEventCreate)
+OK(cuEventDestroy_v2)
+OK(cuEventRecord)
+OK(cuEventQuery)
+int cuEventSynchronize(void) { return getenv("STANDIN_FAULT") ? 700 : 0; }
+OK(cuEventElapsedTime)
+OK(cuModuleLoadData)
+OK(cuModuleUnload)
+int cuModuleGetFunction(void **f, void *m, const char *name) { return *f = m, strcmp(name, "there") ? 500 : 0; }
+#ifndef INCOMPLETE
+int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+		   void *stream, void **params, void **extra)
+{
+	return gx == 4 && gy == 3 && gz == 1 && bx == 32 && by == 1 && bz == 1 && !shared && !extra && *(int *)params[1] == 77 ? 0 : 1;
+}
+#endif
