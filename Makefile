@@ -1,7 +1,7 @@
 # tegracast: `make run` streams on any Linux machine, `make test` checks everything. Both install what they miss.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check build lint lint-kmod bench bench-peers fuzz vjetson
+.PHONY: help setup run test check build lint lint-kmod bench bench-peers gpu-test fuzz vjetson
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
@@ -51,6 +51,12 @@ vjetson: setup ## boot the virtual Jetson and log in; CMD='…' runs one command
 	@bin/vjetson $(if $(CMD),--command "$$CMD") $(ARGS)
 
 export CMD
+
+gpu-test: ## the tests that need a GPU: builds bin/gpu-test, which is one file, and runs it where there is a GPU
+	@mkdir -p bin
+	CGO_ENABLED=0 go test -c -o bin/gpu-test ./cudahost
+	@if [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/nvgpu ]; then TEGRACAST_GPU=1 bin/gpu-test -test.v -test.run GPU; \
+	else echo "no GPU here: copy bin/gpu-test to a machine that has one, and run TEGRACAST_GPU=1 ./gpu-test -test.v -test.run GPU"; fi
 
 lint-kmod: ## the kernel modules: W=1, sparse, checkpatch, coccinelle (fetches 140 MB once)
 	tegra/kmod/lint.sh
