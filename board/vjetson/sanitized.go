@@ -1,0 +1,138 @@
+package vjetson
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+//go:embed sanitized.config
+var sanitizedConfig []byte
+
+// buildKernelTimeout is for a machine with two slow cores.
+const buildKernelTimeout = 90 * time.Minute
+
+// Sanitized returns a kernel of Debian's source that finds mistakes: KASAN, lockdep, the DMA API's debugging, kmemleak,
+// sleeping in the wrong place. It is built once, by the cross compiler, which takes a quarter of an hour on two cores
+// and 4 GB; progress goes to log. It has what the small root, edu and the card need: no network, no disk.
+func Sanitized(ctx context.Context, log *slog.Logger) (Kernel, error) {
+	stock, err := Fetch(ctx, "arm64", log)
+	if err != nil {
+		return Kernel{}, err
+	}
+	digest := sha256.Sum256(sanitizedConfig)
+	cache := filepath.Dir(stock.Dir)
+	root := filepath.Join(cache, "sanitized-"+hex.EncodeToString(digest[:4]))
+	if k, err := sanitizedIn(root); err == nil {
+		return k, nil
+	}
+	a := &arches[0]
+	gcc, pkg := a.compiler()
+	if err := needTools(map[string]string{
+		"make": "make", gcc: pkg, "flex": "flex", "bison": "bison", "bc": "bc", "xz": "xz-utils", "gcc": "gcc",
+		"/usr/include/openssl/opensslv.h": "libssl-dev",
+	}); err != nil {
+		return Kernel{}, err
+	}
+	unlock, err := lock(ctx, filepath.Join(cache, "lock-sanitized"))
+	if err != nil {
+		return Kernel{}, err
+	}
+	defer unlock()
+	if k, err := sanitizedIn(root); err == nil {
+		return k, nil // another process was quicker
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, buildKernelTimeout, fmt.Errorf("building the kernel took more than %v", buildKernelTimeout))
+	defer cancel()
+	if err := buildSanitized(ctx, stock, root, log); err != nil {
+		return Kernel{}, errors.Join(err, os.RemoveAll(root))
+	}
+	return sanitizedIn(root)
+}
+
+// sanitizedIn reads what buildSanitized left.
+func sanitizedIn(root string) (Kernel, error) {
+	release, err := os.ReadFile(filepath.Join(root, completeMark))
+	return Kernel{Arch: "arm64", Release: string(release), Dir: root}, err
+}
+
+func buildSanitized(ctx context.Context, stock Kernel, root string, log *slog.Logger) error {
+	if err := errors.Join(os.RemoveAll(root), os.MkdirAll(root, 0o755)); err != nil {
+		return fmt.Errorf("vjetson: cache: %w", err)
+	}
+	source, err := fetchSource(ctx, stock, root, log)
+	if err != nil {
+		return err
+	}
+	config := filepath.Join(root, "sanitized.config")
+	if err := os.WriteFile(config, sanitizedConfig, 0o644); err != nil {
+		return fmt.Errorf("vjetson: cache: %w", err)
+	}
+	build := func(args ...string) error {
+		return command(ctx, slices.Concat([]string{"make", "-s", "-j2", "-C", source}, arches[0].makeArguments(), args)...)
+	}
+	if err := build("allnoconfig", "KCONFIG_ALLCONFIG="+config); err != nil {
+		return err
+	}
+	log.Info("building the instrumented kernel, once: a quarter of an hour on two cores")
+	if err := build("Image", "modules"); err != nil {
+		return err
+	}
+	if err := build("modules_install", "INSTALL_MOD_PATH="+root, "DEPMOD=true"); err != nil {
+		return err
+	}
+	b, err := os.ReadFile(filepath.Join(source, "include/config/kernel.release"))
+	if err != nil {
+		return fmt.Errorf("vjetson: kernel: %w", err)
+	}
+	return placeSanitized(ctx, stock, root, source, strings.TrimSpace(string(b)))
+}
+
+// fetchSource unpacks Debian's linux-source into root.
+func fetchSource(ctx context.Context, stock Kernel, root string, log *slog.Logger) (string, error) {
+	a := apt{state: filepath.Join(filepath.Dir(stock.Dir), "apt-arm64"), arch: "arm64", log: log}
+	if err := a.prepare(); err != nil {
+		return "", err
+	}
+	if err := a.get(ctx, a.state, "update", "-o", "APT::Update::Error-Mode=any"); err != nil {
+		return "", err
+	}
+	series := strings.Join(strings.SplitN(stock.Release, ".", 3)[:2], ".")
+	if err := a.get(ctx, root, "download", "linux-source-"+series); err != nil {
+		return "", err
+	}
+	log.Info("unpacking the kernel's source")
+	line := `set -eo pipefail; cd "$1"; dpkg-deb --fsys-tarfile linux-source-*.deb | tar -xO --wildcards './usr/src/linux-source-*.tar.xz' | tar -xJ; rm linux-source-*.deb`
+	if err := command(ctx, "bash", "-c", line, "unpack", root); err != nil {
+		return "", err
+	}
+	return filepath.Join(root, "linux-source-"+series), nil
+}
+
+// placeSanitized lays everything out as Debian's packages do, with the programs of the stock kernel's root, and marks
+// the folder as complete.
+func placeSanitized(ctx context.Context, stock Kernel, root, source, release string) error {
+	headers := filepath.Join(root, "usr/src/linux-headers-"+release)
+	for _, d := range []string{"boot", "usr/src", "bin", "lib"} {
+		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
+			return fmt.Errorf("vjetson: cache: %w", err)
+		}
+	}
+	line := `set -e; cp "$1/arch/arm64/boot/Image" "$2/boot/vmlinuz-$3"; mv "$1" "$4"; cp "$5/bin/busybox" "$2/bin/"
+		cd "$5/lib"; for f in ld-linux* */ld-linux* */lib[cm].so.6 */libdl.so.2 */libpthread.so.0; do
+			[ -e "$f" ] || continue; mkdir -p "$2/lib/$(dirname "$f")"; cp -a "$f" "$2/lib/$f"; done
+		find "$4" -name '*.o' -not -path '*/scripts/*' -not -path '*/tools/*' -delete; rm -f "$4/vmlinux"`
+	if err := command(ctx, "sh", "-c", line, "place", source, root, release, headers, stock.Dir); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(root, completeMark), []byte(release), 0o644)
+}
