@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compiles both modules against every kernel header package that Debian 11, 12 (with backports) and 13 offer for arm64
-# and amd64, warnings being errors. Packages (about 150 MB) stay in the cache; nothing is installed on this machine.
+# Compiles both modules against every kernel header package that Debian 11 and 12 (with backports) offer for
+# arm64 and amd64, warnings being errors; those of Debian 13 come with programs that need its C library. Packages (about 150 MB) stay in the cache; nothing is installed on this machine.
 #
 #   tegra/kmod/kernels.sh [pattern of releases, as of grep -E]
 set -eu
@@ -11,10 +11,10 @@ sign=signed-by=/usr/share/keyrings/debian-archive-keyring.gpg
 mkdir -p "$cache/lists/partial" "$cache/archives/partial" "$cache/debs"
 cd "$cache"
 {
-	for suite in bullseye bookworm bookworm-backports trixie; do
+	for suite in bullseye bookworm bookworm-backports; do
 		echo "deb [$sign] http://deb.debian.org/debian $suite main"
 	done
-	for suite in bullseye bookworm trixie; do
+	for suite in bullseye bookworm; do
 		echo "deb [$sign] http://deb.debian.org/debian-security $suite-security main"
 	done
 } > sources.list

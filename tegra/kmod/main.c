@@ -11,9 +11,7 @@
  */
 #include <linux/idr.h>
 #include <linux/module.h>
-#include <linux/nospec.h>
 #include <linux/slab.h>
-#include <linux/uaccess.h>
 
 #include "p2p.h"
 
@@ -37,121 +35,6 @@ static const struct pci_device_id tp_dma_bits[] = {
 	{ }
 };
 
-bool tp_has_flr(struct tp_dev *dev)
-{
-	u32 cap;
-	u8 af;
-	int pos = pci_find_capability(dev->pdev, PCI_CAP_ID_AF);
-
-	if (!pcie_capability_read_dword(dev->pdev, PCI_EXP_DEVCAP, &cap) && cap & PCI_EXP_DEVCAP_FLR)
-		return true;
-	return pos && !pci_read_config_byte(dev->pdev, pos + PCI_AF_CAP, &af) && af & PCI_AF_CAP_FLR;
-}
-
-static long tp_get_info(struct tp_file *file, void *arg)
-{
-	struct tegra_p2p_info *a = arg;
-	struct tp_dev *dev = file->dev;
-	int idx;
-
-	if (a->flags)
-		return -EINVAL;
-	a->api_version = TEGRA_P2P_API_VERSION;
-	a->vendor = dev->pdev->vendor;
-	a->device = dev->pdev->device;
-	a->subvendor = dev->pdev->subsystem_vendor;
-	a->subdevice = dev->pdev->subsystem_device;
-	a->dma_bits = dev->dma_bits;
-	a->n_irqs = dev->n_irqs;
-	a->pin_align = PAGE_SIZE;
-	a->max_pins = TP_MAX_PINS;
-	a->max_pin_bytes = TP_MAX_BYTES;
-	a->pinned_bytes = atomic64_read(&file->bytes);
-	mutex_lock(&dev->fence_lock);
-	a->state = dev->state;
-	a->fence_gen = dev->fence_gen;
-	mutex_unlock(&dev->fence_lock);
-	a->flags = tp_backend->info;
-	idx = srcu_read_lock(&dev->srcu);
-	if (READ_ONCE(dev->gone))
-		a->state = TEGRA_P2P_STATE_GONE;
-	else
-		a->flags |= tp_protection(dev) | (tp_has_flr(dev) ? TEGRA_P2P_INFO_FLR : 0);
-	srcu_read_unlock(&dev->srcu, idx);
-	return 0;
-}
-
-/* What a call takes. present: only while the function is there, which it then stays until the call has ended. */
-static const struct tp_call {
-	u32 size;
-	bool present;
-	long (*call)(struct tp_file *file, void *arg);
-} tp_calls[] = {
-	[_IOC_NR(TEGRA_P2P_GET_INFO)] = { sizeof(struct tegra_p2p_info), false, tp_get_info },
-	[_IOC_NR(TEGRA_P2P_GET_REGION)] = { sizeof(struct tegra_p2p_region), true, tp_get_region },
-	[_IOC_NR(TEGRA_P2P_PIN)] = { sizeof(struct tegra_p2p_pin), false, tp_pin },
-	[_IOC_NR(TEGRA_P2P_QUERY)] = { sizeof(struct tegra_p2p_query), false, tp_query },
-	[_IOC_NR(TEGRA_P2P_PUT)] = { sizeof(struct tegra_p2p_put), true, tp_put },
-	[_IOC_NR(TEGRA_P2P_ALLOC)] = { sizeof(struct tegra_p2p_alloc), true, tp_alloc },
-	[_IOC_NR(TEGRA_P2P_SET_EVENT)] = { sizeof(struct tegra_p2p_event), true, tp_set_event },
-	[_IOC_NR(TEGRA_P2P_SET_HALT)] = { sizeof(struct tegra_p2p_halt), false, tp_set_halt },
-	[_IOC_NR(TEGRA_P2P_CONTROL)] = { sizeof(struct tegra_p2p_control), true, tp_control },
-};
-
-static long tp_call(struct tp_file *file, const struct tp_call *call, void *arg)
-{
-	long err = -ENODEV;
-	int idx;
-
-	if (!call->present)
-		return call->call(file, arg);
-	idx = srcu_read_lock(&file->dev->srcu);
-	if (!READ_ONCE(file->dev->gone))
-		err = call->call(file, arg);
-	srcu_read_unlock(&file->dev->srcu, idx);
-	return err;
-}
-
-static long tp_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
-{
-	union {
-		u32 argsz;
-		struct tegra_p2p_info info;
-		struct tegra_p2p_region region;
-		struct tegra_p2p_pin pin;
-		struct tegra_p2p_query query;
-		struct tegra_p2p_put put;
-		struct tegra_p2p_alloc alloc;
-		struct tegra_p2p_event event;
-		struct tegra_p2p_halt halt;
-		struct tegra_p2p_control control;
-	} u;
-	void __user *user = (void __user *)arg;
-	const struct tp_call *call;
-	u32 argsz;
-	long err;
-
-	if (_IOC_TYPE(cmd) != TEGRA_P2P_IOC || _IOC_NR(cmd) >= ARRAY_SIZE(tp_calls) || _IOC_SIZE(cmd) || _IOC_DIR(cmd))
-		return -ENOTTY;
-	call = &tp_calls[array_index_nospec(_IOC_NR(cmd), ARRAY_SIZE(tp_calls))];
-	if (get_user(argsz, (u32 __user *)user))
-		return -EFAULT;
-	if (argsz < call->size)
-		return -EINVAL;
-	if (argsz > PAGE_SIZE)
-		return -E2BIG;
-	memset(&u, 0, sizeof(u));
-	err = copy_struct_from_user(&u, call->size, user, argsz);
-	if (err)
-		return err;
-	u.argsz = argsz;
-	err = tp_call(filp->private_data, call, &u);
-	/* A refused RESUME tells the generation. */
-	if (err && !(err == -EAGAIN && cmd == TEGRA_P2P_CONTROL))
-		return err;
-	return copy_to_user(user, &u, call->size) ? -EFAULT : err;
-}
-
 static void tp_dev_free(struct kref *ref)
 {
 	struct tp_dev *dev = container_of(ref, struct tp_dev, ref);
@@ -161,86 +44,10 @@ static void tp_dev_free(struct kref *ref)
 	kfree(dev);
 }
 
-static int tp_open(struct inode *inode, struct file *filp)
+void tp_dev_put(struct tp_dev *dev)
 {
-	struct tp_dev *dev = container_of(filp->private_data, struct tp_dev, misc);
-	struct tp_file *file;
-	int err;
-
-	/* The misc device is there as long as this runs, and with it the function. */
-	err = tp_may_use(dev, false);
-	if (err)
-		return err;
-	file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
-	if (!file)
-		return -ENOMEM;
-	file->dummy = alloc_page(GFP_KERNEL_ACCOUNT);
-	if (!file->dummy) {
-		kfree(file);
-		return -ENOMEM;
-	}
-	memset(page_address(file->dummy), 0xff, PAGE_SIZE);
-	kref_get(&dev->ref);
-	file->dev = dev;
-	file->unsafe = !tp_protected(dev);
-	file->mapping = filp->f_mapping;
-	mutex_init(&file->lock);
-	spin_lock_init(&file->event_lock);
-	xa_init_flags(&file->objects, XA_FLAGS_ALLOC1);
-	mutex_lock(&dev->files_lock);
-	list_add(&file->entry, &dev->files);
-	mutex_unlock(&dev->files_lock);
-	mutex_lock(&dev->fence_lock);
-	if (!dev->opens++ && (dev->state == TEGRA_P2P_STATE_LIVE || tp_protected(dev)))
-		tp_master_on(dev);
-	mutex_unlock(&dev->fence_lock);
-	filp->private_data = file;
-	return 0;
+	kref_put(&dev->ref, tp_dev_free);
 }
-
-/* What the file has of the function goes back, if the function is there. */
-static void tp_file_leave(struct tp_file *file)
-{
-	struct tp_dev *dev = file->dev;
-	int idx = srcu_read_lock(&dev->srcu);
-
-	tp_file_end(file);
-	if (!READ_ONCE(dev->gone)) {
-		tp_halt_release(dev, file);
-		mutex_lock(&dev->fence_lock);
-		if (!--dev->opens)
-			tp_master_off(dev);
-		mutex_unlock(&dev->fence_lock);
-	}
-	srcu_read_unlock(&dev->srcu, idx);
-	mutex_lock(&dev->files_lock);
-	list_del(&file->entry);
-	mutex_unlock(&dev->files_lock);
-}
-
-static int tp_release(struct inode *inode, struct file *filp)
-{
-	struct tp_file *file = filp->private_data;
-
-	tp_file_leave(file);
-	tp_file_finish(file);
-	tp_vectors_release(file);
-	tp_events_release(file);
-	__free_page(file->dummy);
-	kref_put(&file->dev->ref, tp_dev_free);
-	mutex_destroy(&file->lock);
-	kfree(file);
-	return 0;
-}
-
-static const struct file_operations tp_fops = {
-	.owner = THIS_MODULE,
-	.open = tp_open,
-	.release = tp_release,
-	.unlocked_ioctl = tp_ioctl,
-	.compat_ioctl = compat_ptr_ioctl,
-	.mmap = tp_mmap,
-};
 
 static struct tp_dev *tp_dev_new(struct pci_dev *pdev)
 {
@@ -354,7 +161,7 @@ release:
 disable:
 	pci_disable_device(pdev);
 put:
-	kref_put(&dev->ref, tp_dev_free);
+	tp_dev_put(dev);
 	return err;
 }
 
@@ -382,7 +189,7 @@ static void tp_remove(struct pci_dev *pdev)
 	pci_release_regions(pdev);
 	pci_disable_device(pdev);
 	ida_free(&tp_ids, dev->id);
-	kref_put(&dev->ref, tp_dev_free);
+	tp_dev_put(dev);
 }
 
 /* The link has reported an error: user space resets its engine, or finds the function gone. */

@@ -211,6 +211,10 @@ extern struct kmem_cache *tp_pin_cache;
 extern bool tp_allow_unsafe;
 
 /* main.c */
+void tp_dev_put(struct tp_dev *dev);
+
+/* file.c */
+extern const struct file_operations tp_fops;
 bool tp_has_flr(struct tp_dev *dev);
 
 /* protection.c */
