@@ -135,7 +135,7 @@ static int mem_alloc(struct tp_mem *mem)
 	mutex_unlock(&dev->fence_lock);
 	if (err)
 		return err;
-	/* Too much to ask for is refused: nobody is killed to make room for it. */
+	/* Refused when there is no room: nobody is killed for it. */
 	mem->cpu = dma_alloc_coherent(&dev->pdev->dev, mem->obj.size, &mem->iova,
 				      GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
 	if (!mem->cpu)
@@ -157,7 +157,7 @@ long tp_alloc(struct tp_file *file, void *arg)
 
 	if (a->flags || a->pad || !a->size || !PAGE_ALIGNED(a->size))
 		return -EINVAL;
-	if (a->size > TP_MAX_BYTES)
+	if (a->size > TP_MAX_ALLOC)
 		return -E2BIG;
 	mem = kzalloc(sizeof(*mem), GFP_KERNEL_ACCOUNT);
 	if (!mem)

@@ -30,6 +30,7 @@
 
 #define TP_MAX_PINS	1024			/* of an open file, with allocations */
 #define TP_MAX_BYTES	SZ_1G			/* of one: nv-p2p counts pages in an int */
+#define TP_MAX_ALLOC	SZ_64M			/* of one allocation: descriptors, not frames */
 #define TP_MAX_VECTORS	64
 #define TP_LAST_HANDLE	((1U << 20) - 1)
 #define TP_EXPECT_ANY	U32_MAX

@@ -144,7 +144,9 @@ func testBackend(t *testing.T, b built, backend string) {
 	blocked := expect(`arm-smmu-v3 .*event 0x10`) // DMA after a revocation
 	expect(`Out of memory: Killed process .*guest.test`)
 	m.guest(t, "^Test(Revocation.*|TailMunmap|Close|ProcessEnd|PassedOn|Unbind)$")
-	if _, err := blocked.Wait(t.Context()); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := blocked.Wait(ctx); err != nil {
 		t.Error(err)
 	}
 	t.Run("hot unplug", func(t *testing.T) { testHotUnplug(t, m) })
