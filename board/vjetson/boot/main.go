@@ -18,8 +18,8 @@ import (
 	"tegracast/board/vjetson"
 )
 
-const usage = `Boots a virtual Jetson: Debian with systemd on %s, tegracast inside, the FPGA model on PCI Express,
-and a network between it (%s) and a namespace of this host (%s).
+const usage = `Boots a virtual Jetson: Debian with systemd on %s, tegracast inside, the FPGA model on PCI Express
+as /dev/tegra_p2p0, and a network between it (%s) and a namespace of this host (%s).
 
   boot                     log in on the console; ctrl-] takes the power away, "poweroff" shuts down
   boot -c 'uname -a'       run one command with sh, exit with its status
@@ -72,7 +72,7 @@ func run(o options) (status int, err error) {
 	}
 	defer clean()
 	if o.command == "" {
-		return 0, console(ctx, cfg)
+		return 0, console(ctx, cfg, o)
 	}
 	if o.verbose {
 		cfg.Console = os.Stderr
@@ -82,12 +82,46 @@ func run(o options) (status int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	if err := bind(ctx, m, o); err != nil {
+		return 0, err
+	}
 	long, cancel := context.WithTimeout(ctx, 24*time.Hour)
 	defer cancel()
 	if status, err = m.RunTo(long, os.Stdout, os.Stderr, "sh", "-c", o.command); err != nil {
 		return 0, err
 	}
 	return status, m.PowerOff(ctx)
+}
+
+// bind builds the kernel module, loads it and gives it the device: /dev/tegra_p2p0.
+func bind(ctx context.Context, m *vjetson.Machine, o options) error {
+	if o.device == "none" {
+		return nil
+	}
+	gomod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return fmt.Errorf("go env GOMOD: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "vjetson-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	source, built := filepath.Join(filepath.Dir(string(gomod)), "tegra/kmod"), filepath.Join(dir, "kmod")
+	if err := vjetson.BuildModule(ctx, m.Kernel(), source, built); err != nil {
+		return err
+	}
+	var parameters []string
+	if o.device == "card" { // without IOMMU
+		parameters = append(parameters, "allow_unsafe=1")
+	}
+	if err := m.LoadModule(ctx, filepath.Join(built, "tegra_p2p.ko"), parameters...); err != nil {
+		return err
+	}
+	const pci = "/sys/bus/pci"
+	_, err = m.Shell(ctx, "echo tegra_p2p > "+pci+"/devices/0000:01:00.0/driver_override && echo 0000:01:00.0 > "+pci+"/drivers_probe && "+
+		"for i in $(seq 100); do [ -c /dev/tegra_p2p0 ] && exit 0; sleep .05; done; exit 1")
+	return err
 }
 
 // configure builds tegracast for the machine; clean removes what it made.
@@ -109,7 +143,7 @@ func configure(ctx context.Context, o options) (cfg vjetson.Config, clean func()
 	}
 	switch o.device {
 	case "card":
-		cfg.Card = &vjetson.Card{}
+		cfg.Card = &vjetson.Card{CameraWidth: 320, CameraHeight: 240}
 	case "edu":
 		cfg.Edu = true
 	case "none":
@@ -121,7 +155,7 @@ func configure(ctx context.Context, o options) (cfg vjetson.Config, clean func()
 }
 
 // console boots with the terminal as the machine's console, until the machine has ended or ctrl-] is pressed.
-func console(ctx context.Context, cfg vjetson.Config) (err error) {
+func console(ctx context.Context, cfg vjetson.Config, o options) (err error) {
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
 	r, w, err := os.Pipe()
@@ -146,6 +180,9 @@ func console(ctx context.Context, cfg vjetson.Config) (err error) {
 		return ignoreCut(ctx, err)
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	if err := bind(ctx, m, o); err != nil {
+		return ignoreCut(ctx, err)
+	}
 	if rows, columns := t.size(); rows > 0 {
 		line := fmt.Sprintf("for t in /dev/ttyAMA0 /dev/ttyS0; do [ -c $t ] && stty -F $t rows %d columns %d; done 2>/dev/null; true", rows, columns)
 		if _, err := m.Shell(ctx, line); err != nil {
