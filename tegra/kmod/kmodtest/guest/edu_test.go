@@ -22,6 +22,7 @@ const (
 	eduCount     = 0x90
 	eduCommand   = 0x98
 	eduBuffer    = 0x40000
+	eduTime      = 100 * time.Millisecond
 	eduTransfer  = 512 // bytes; a fault of the SMMU is reported every few bytes
 
 	toDevice   = 1 | 4
@@ -30,8 +31,9 @@ const (
 
 // edu is QEMU's device: a DMA takes 100 ms, its data moves at the end.
 type edu struct {
-	regs []byte
-	msi  *event
+	regs    []byte
+	msi     *event
+	started time.Time // the last DMA
 }
 
 func (d *device) edu(t testing.TB) *edu {
@@ -65,6 +67,7 @@ func (e *edu) write64(off int, v uint64) {
 
 // start begins a DMA between the RAM at iova and the device's buffer.
 func (e *edu) start(command uint32, iova uint64) {
+	e.started = time.Now()
 	source, target := iova, uint64(eduBuffer)
 	if command&2 != 0 {
 		source, target = target, source
@@ -74,6 +77,9 @@ func (e *edu) start(command uint32, iova uint64) {
 	e.write64(eduCount, eduTransfer)
 	e.write64(eduCommand, uint64(command))
 }
+
+// flying reports whether the data of the DMA has not moved yet: edu's timer runs by the guest's clock.
+func (e *edu) flying() bool { return time.Since(e.started) < eduTime }
 
 // finish waits for its interrupt.
 func (e *edu) finish(t testing.TB) {

@@ -107,13 +107,6 @@ func (s *scene) inFlightOf(t *testing.T, c *child) (p uapi.Pin) {
 	return p
 }
 
-// effective ends a child and reports whether its DMA was still in flight then, as it is but on a machine that is busy.
-func (s *scene) effective(t *testing.T, c *child, end func(*testing.T, *child)) bool {
-	end(t, c)
-	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(s.edu.msi.fd), Events: unix.POLLIN}}, 0)
-	return n == 0
-}
-
 func (c *child) kill(t *testing.T) {
 	t.Helper()
 	if err := c.Process.Kill(); err != nil {
@@ -135,22 +128,21 @@ func TestProcessEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
-			for n, tries := 0, 0; n < times && tries < 2*times; tries++ {
+			repeat(t, func() bool {
 				m := newMemory(t, pinPages*page)
 				c := s.child(t, "hold", "1", m)
 				s.inFlightOf(t, c)
-				inTime := s.effective(t, c, end)
+				end(t, c)
+				flying := s.edu.flying()
 				if i := s.info(t); i.State != uapi.StateFenced {
 					t.Fatalf("%+v", i)
 				}
 				s.edu.finish(t)
-				if inTime {
-					m.check(t)
-					n++
-				}
+				m.check(t, flying)
 				m.free(t)
 				s.live(t)
-			}
+				return flying
+			})
 			s.usable(t)
 		})
 	}
@@ -164,20 +156,19 @@ func TestPassedOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
-			for n, tries := 0, 0; n < times && tries < 2*times; tries++ {
+			repeat(t, func() bool {
 				m := newMemory(t, pinPages*page)
 				c := s.child(t, name, "", m)
 				p := s.inFlightOf(t, c)
-				inTime := s.effective(t, c, end)
+				end(t, c)
+				flying := s.edu.flying()
 				s.over(t, p, uapi.ReasonMMExit)
-				if inTime {
-					m.check(t)
-					n++
-				}
+				m.check(t, flying)
 				m.free(t)
 				_ = c.Process.Kill()
 				_ = c.Wait()
-			}
+				return flying
+			})
 			s.usable(t)
 		})
 	}

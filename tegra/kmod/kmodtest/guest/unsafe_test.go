@@ -149,19 +149,21 @@ func TestLazy(t *testing.T) {
 		t.Fatalf("%+v", i)
 	}
 	s := &scene{d, d.edu(t), d.event(t, uapi.EventRevoke), nvp2p(t, d)}
-	for range times {
+	repeat(t, func() bool {
 		m := newMemory(t, pinPages*page)
 		p := s.inFlight(t, m.bytes)
 		call(t, "munmap", unix.SYS_MUNMAP, uintptr(address(m.bytes)), pinPages*page)
+		flying := s.edu.flying()
 		if busMaster(t) {
 			t.Fatal("bus mastering goes on")
 		}
 		s.edu.idle()
-		m.check(t)
+		m.check(t, flying)
 		m.free(t)
 		s.live(t)
 		s.put(t, p.Handle)
-	}
+		return flying
+	})
 	s.usable(t)
 }
 
