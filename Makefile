@@ -1,7 +1,7 @@
 # tegracast: `make run` streams on any Linux machine, `make test` checks everything. Both install what they miss.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check build lint lint-kmod bench bench-peers gpu-test fuzz vjetson
+.PHONY: help setup run test check build lint lint-kmod bench bench-peers gpu-test fuzz test-sanitized vjetson
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
@@ -12,7 +12,7 @@ PACKAGES := ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plu
 FUZZTIME ?= 30s
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install the Debian packages and Go modules that are missing (as root)
 	@missing=$$(for p in $(PACKAGES); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
@@ -44,6 +44,11 @@ lint: ## gofumpt, vet, staticcheck, tidy modules
 	go vet ./...
 	go tool staticcheck ./...
 	go mod tidy -diff
+
+test-sanitized: setup ## the kernel module's tests on an instrumented kernel, which is built once (half an hour)
+	@missing=$$(for p in flex bison bc libssl-dev xz-utils; do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
+	if [ -n "$$missing" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+	TEGRACAST_SANITIZED=1 go test -count=1 -timeout 150m -run TestModule -v ./tegra/kmod/kmodtest
 
 vjetson: setup ## boot the virtual Jetson and log in; CMD='…' runs one command, ARGS='--help' tells more
 	@mkdir -p bin

@@ -28,9 +28,19 @@ type built struct {
 	hostmem, programs string
 }
 
+// sanitized says that the instrumented kernel is to be used (make test-sanitized), on which everything takes its time.
+func sanitized() bool { return os.Getenv("TEGRACAST_SANITIZED") != "" }
+
+func kernel(t *testing.T) (vjetson.Kernel, error) {
+	if sanitized() {
+		return vjetson.Sanitized(t.Context(), slog.Default())
+	}
+	return vjetson.Fetch(t.Context(), "arm64", slog.Default())
+}
+
 func build(t *testing.T) built {
 	t.Helper()
-	k, err := vjetson.Fetch(t.Context(), "arm64", slog.Default())
+	k, err := kernel(t)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +74,9 @@ type machine struct {
 func (b built) start(t *testing.T, backend string, cfg vjetson.Config) machine {
 	t.Helper()
 	cfg.Kernel, cfg.Append, cfg.Files = b.kernel, "slub_debug=FZPU "+cfg.Append, map[string]string{"/guest.test": b.programs}
+	if sanitized() {
+		cfg.Memory, cfg.BootTimeout = 1536, 5*time.Minute
+	}
 	m := machine{vjetson.StartTest(t, cfg), t}
 	if backend == "nvp2p" {
 		m.load(b.provider)
@@ -93,7 +106,11 @@ func (m machine) shell(line string) string {
 // guest runs the guest's tests that match pattern, each as a test of its own here.
 func (m machine) guest(t *testing.T, pattern string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	limit := 3 * time.Minute
+	if sanitized() {
+		limit = 30 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	r, err := m.Run(ctx, "sh", "-c", "GUEST=1 exec /guest.test -test.list '"+pattern+"'")
 	if err != nil || r.Status != 0 {
