@@ -65,13 +65,17 @@ func fuzz(fatal func(string, ...any), fd, n int) {
 	if err != nil {
 		fatal("%v", err)
 	}
+	rooms, err := unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON) // outside of what Go moves
+	if err != nil {
+		fatal("%v", err)
+	}
 	seed := uint64(os.Getpid())
 	var all sync.WaitGroup
 	for thread := range uint64(4) {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			f := fuzzer{rand.New(rand.NewPCG(seed, thread)), fd, address(b), size}
+			f := fuzzer{rand.New(rand.NewPCG(seed, thread)), fd, address(b), size, address(rooms) + thread*page}
 			for range n / 4 {
 				if nr, err := f.call(); !documented(nr, err) {
 					fatal("call %d (seed %d): %v", nr, seed, err)
@@ -80,7 +84,7 @@ func fuzz(fatal func(string, ...any), fd, n int) {
 		}()
 	}
 	all.Wait()
-	_ = unix.Munmap(b)
+	_, _ = unix.Munmap(b), unix.Munmap(rooms)
 }
 
 func documented(nr int, err error) bool {
@@ -96,6 +100,7 @@ type fuzzer struct {
 	*rand.Rand
 	fd       int
 	va, size uint64
+	segments uint64 // where PIN and QUERY may write
 }
 
 // interesting are numbers that checks go wrong with.
@@ -139,8 +144,7 @@ func (f *fuzzer) call() (int, error) {
 
 // nearlyRight fills in a call that may well do something.
 func (f *fuzzer) nearlyRight(nr int, b []byte, words *[16]uint64) {
-	segments := make([]uapi.Segment, 4)
-	room := uint64(uintptr(unsafe.Pointer(&segments[0])))
+	const room = 4
 	switch uapi.CallGetInfo + nr {
 	case uapi.CallGetRegion, uapi.CallPut, uapi.CallQuery:
 		binary.NativeEndian.PutUint32(b[8:], uint32(f.IntN(40)))
@@ -148,7 +152,7 @@ func (f *fuzzer) nearlyRight(nr int, b []byte, words *[16]uint64) {
 		binary.NativeEndian.PutUint32(b[4:], uint32(1+f.IntN(7)))
 		pages := 1 + f.Uint64N(4)
 		words[1], words[2] = f.va+page*f.Uint64N(f.size/page-pages), pages*page
-		words[4], words[5] = room, uint64(len(segments))
+		words[4], words[5] = f.segments, room
 	case uapi.CallAlloc:
 		words[1] = page * uint64(1+f.IntN(3))
 	case uapi.CallSetEvent:

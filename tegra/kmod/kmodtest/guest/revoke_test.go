@@ -2,6 +2,7 @@ package guest
 
 import (
 	"os"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -12,10 +13,15 @@ import (
 	"tegracast/tegra/uapi"
 )
 
-const (
-	times    = 20 // each revocation
-	pinPages = 4
-)
+const pinPages = 4
+
+// times is how often each revocation is done.
+var times = func() int {
+	if n, err := strconv.Atoi(os.Getenv("GUEST_TIMES")); err == nil && n > 0 {
+		return n
+	}
+	return 20
+}()
 
 // scene is a device with an engine, for revocations with a DMA in flight. A DMA that has begun when the memory is taken
 // moves its data 100 ms later: it must not reach the memory.
