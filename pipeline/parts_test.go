@@ -191,6 +191,9 @@ func TestSamples(t *testing.T) {
 		RGGB10: {RGGB, 10, false}, BGGR16: {BGGR, 16, false}, GRBG8: {GRBG, 8, false}, GBRG14: {GBRG, 14, false},
 		Mono12: {Mono, 12, false}, GRBG10P: {GRBG, 10, true}, Mono12P: {Mono, 12, true}, Grey: {Mono, 8, false},
 	} {
+		if q, ok := want.Format(); !ok || q != p {
+			t.Errorf("%+v is %v", want, q)
+		}
 		if s, ok := p.Samples(); !ok || s != want {
 			t.Errorf("%s: %v, %v, want %v", p, s, ok, want)
 		}

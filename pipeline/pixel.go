@@ -79,9 +79,9 @@ type Samples struct {
 	Packed bool // as MIPI CSI-2 packs them; else in bytes (8 bits) or little-endian 16-bit words
 }
 
-// Samples describes the format when a sensor can deliver it.
-func (p PixelFormat) Samples() (Samples, bool) {
-	for i, row := range [...][5]PixelFormat{
+// sensorFormats are by number of bits, then by mosaic; the last two rows are packed ones of 10 and 12 bits.
+func sensorFormats() [7][5]PixelFormat {
+	return [...][5]PixelFormat{
 		{RGGB8, GRBG8, GBRG8, BGGR8, Grey},
 		{RGGB10, GRBG10, GBRG10, BGGR10, Mono10},
 		{RGGB12, GRBG12, GBRG12, BGGR12, Mono12},
@@ -89,7 +89,12 @@ func (p PixelFormat) Samples() (Samples, bool) {
 		{RGGB16, GRBG16, GBRG16, BGGR16, Mono16},
 		{RGGB10P, GRBG10P, GBRG10P, BGGR10P, Mono10P},
 		{RGGB12P, GRBG12P, GBRG12P, BGGR12P, Mono12P},
-	} {
+	}
+}
+
+// Samples describes the format when a sensor can deliver it.
+func (p PixelFormat) Samples() (Samples, bool) {
+	for i, row := range sensorFormats() {
 		for m, q := range row {
 			if p == q && i < 5 {
 				return Samples{Mosaic: Mosaic(m), Bits: 8 + 2*i}, true
@@ -99,6 +104,18 @@ func (p PixelFormat) Samples() (Samples, bool) {
 		}
 	}
 	return Samples{}, false
+}
+
+// Format is the format that PixelFormat.Samples describes so; false when there is none.
+func (s Samples) Format() (PixelFormat, bool) {
+	for _, row := range sensorFormats() {
+		for _, p := range row {
+			if t, _ := p.Samples(); t == s {
+				return p, true
+			}
+		}
+	}
+	return 0, false
 }
 
 // A pixelGroup is the smallest piece of a line (of the first plane) that is whole pixels and whole bytes.
