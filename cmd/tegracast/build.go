@@ -63,8 +63,8 @@ func (a *appliance) open(d *document) error {
 			return err
 		}
 	}
-	for _, c := range d.ISP {
-		stage, err := isp.New(c.config())
+	for i, c := range d.ISP {
+		stage, err := isp.New(d.isps[i])
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"tegracast/pipeline"
+	"tegracast/pipeline/isp"
 	"tegracast/pipeline/rtp"
 )
 
@@ -45,6 +46,7 @@ type CameraConfig struct {
 	Camera   int                 `yaml:"camera,omitempty" jsonschema:"minimum=0,maximum=15,description=number of the camera on the FPGA; default 0"`
 	Width    int                 `yaml:"width" jsonschema:"minimum=2,maximum=32768,description=pixels"`
 	Height   int                 `yaml:"height" jsonschema:"minimum=2,maximum=32768,description=lines"`
+	Sensor   *SensorConfig       `yaml:"sensor,omitempty" jsonschema:"description=how its samples lie in memory; default: RGGB of 10 bits"`
 	Rate     word[pipeline.Rate] `yaml:"rate,omitempty" jsonschema:"description=frames a second as 30 or 30000/1001; default 30"`
 	Exposure word[time.Duration] `yaml:"exposure,omitempty" jsonschema:"description=such as 8ms; default: the sensor's"`
 	Gain     float64             `yaml:"gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256,description=of the sensor; default: as it is"`
@@ -55,8 +57,9 @@ type ModelConfig struct {
 	Replay   string              `yaml:"replay,omitempty" jsonschema:"description=headerless raw file of one or more frames that the sensor delivers; default: a real test chart at 1920x1080"`
 	Width    int                 `yaml:"width,omitempty" jsonschema:"minimum=64,maximum=32768,description=pixels; default 1920"`
 	Height   int                 `yaml:"height,omitempty" jsonschema:"minimum=2,maximum=32768,description=lines; default 1080"`
+	Sensor   *SensorConfig       `yaml:"sensor,omitempty" jsonschema:"description=how the samples of replay lie in it; default: RGGB of 10 bits"`
 	Rate     word[pipeline.Rate] `yaml:"rate,omitempty" jsonschema:"description=frames a second as 30 or 30000/1001; default 30"`
-	Exposure word[time.Duration] `yaml:"exposure,omitempty" jsonschema:"description=such as 8ms; default: the sensor's"`
+	Exposure word[time.Duration] `yaml:"exposure,omitempty" jsonschema:"description=such as 8ms; the picture is that of replay at 10ms (or half the frame period if that is less), which is the default"`
 	Shift    *int                `yaml:"shift,omitempty" jsonschema:"minimum=0,multipleOf=2,description=even number of pixels by which the picture moves from frame to frame; default 2"`
 	Seed     uint64              `yaml:"seed,omitempty" jsonschema:"description=of the scattered bus addresses and of the faults"`
 	Faults   map[string]float64  `yaml:"faults,omitempty" jsonschema:"description=faults F1 to F12 (docs/faults.md) and the share of frames at which each happens"`
@@ -64,35 +67,26 @@ type ModelConfig struct {
 
 // FileConfig replays a file.
 type FileConfig struct {
-	Path   string              `yaml:"path" jsonschema:"minLength=1,description=a .y4m file or headerless RGGB 10-bit frames in 16-bit words"`
+	Path   string              `yaml:"path" jsonschema:"minLength=1,description=a .y4m file or headerless frames of a sensor"`
 	Width  int                 `yaml:"width,omitempty" jsonschema:"minimum=2,maximum=32768,description=pixels; for headerless files"`
 	Height int                 `yaml:"height,omitempty" jsonschema:"minimum=2,maximum=32768,description=lines; for headerless files"`
+	Sensor *SensorConfig       `yaml:"sensor,omitempty" jsonschema:"description=how the samples lie in a headerless file; default: RGGB of 10 bits"`
 	Rate   word[pipeline.Rate] `yaml:"rate,omitempty" jsonschema:"description=frames a second; default: the file's or 30"`
 	Once   bool                `yaml:"once,omitempty" jsonschema:"description=end after the last frame instead of beginning again"`
 }
 
-// ISPConfig is a stage that makes pictures.
-type ISPConfig struct {
-	Name         string      `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
-	From         string      `yaml:"from,omitempty" jsonschema:"description=name of a source; default: the first"`
-	BlackLevel   int         `yaml:"black_level,omitempty" jsonschema:"minimum=0,maximum=1022,description=what the sensor delivers without light; in its units"`
-	WhiteBalance GainsConfig `yaml:"white_balance,omitempty"`
-	Gamma        float64     `yaml:"gamma,omitempty" jsonschema:"minimum=1,maximum=4,description=default: the BT.709 transfer function"`
-	Workers      int         `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=256,description=default: one for each CPU"`
-}
-
-// GainsConfig are the white balance's gains; one that is not given is 1.
-type GainsConfig struct {
-	Red   float64 `yaml:"red,omitempty" jsonschema:"minimum=0.000244140625,maximum=16"`
-	Green float64 `yaml:"green,omitempty" jsonschema:"minimum=0.000244140625,maximum=16"`
-	Blue  float64 `yaml:"blue,omitempty" jsonschema:"minimum=0.000244140625,maximum=16"`
+// SensorConfig says how a sensor's samples lie in memory.
+type SensorConfig struct {
+	Mosaic string `yaml:"mosaic,omitempty" jsonschema:"enum=rggb,enum=grbg,enum=gbrg,enum=bggr,enum=mono,description=colours of the first two samples of the first two lines; default rggb"`
+	Bits   int    `yaml:"bits,omitempty" jsonschema:"minimum=8,maximum=16,multipleOf=2,description=of a sample; above 8 in 16-bit words; default 10"`
+	Packed bool   `yaml:"packed,omitempty" jsonschema:"description=RAW10 or RAW12 as MIPI CSI-2 packs them; of files only"`
 }
 
 // OutputConfig is an output; exactly one of RTP and FPGA is given.
 type OutputConfig struct {
 	Name   string                `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
 	From   string                `yaml:"from,omitempty" jsonschema:"description=name of a source or an isp; default: the first isp of the first source"`
-	Scale  string                `yaml:"scale,omitempty" jsonschema:"enum=full,enum=half,description=size of the picture; default full"`
+	Scale  string                `yaml:"scale,omitempty" jsonschema:"enum=full,enum=half,enum=quarter,description=size of the picture; default full"`
 	Rate   word[pipeline.Rate]   `yaml:"rate,omitempty" jsonschema:"description=at most so many frames a second; default: all"`
 	Queue  int                   `yaml:"queue,omitempty" jsonschema:"minimum=1,maximum=64,description=frames that may wait; default 2"`
 	Policy word[pipeline.Policy] `yaml:"policy,omitempty" jsonschema:"description=which frame is lost when the output cannot keep up: latest keeps the newest and block what waits already"`
@@ -147,6 +141,7 @@ type document struct {
 	Config
 	path string
 	tree *ast.File
+	isps []isp.Config // what the sections of Config.ISP and their files say
 }
 
 // readConfig reads and checks a configuration file; without a path it is the default one. Every error is a

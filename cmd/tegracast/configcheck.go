@@ -11,7 +11,6 @@ import (
 	"tegracast/fpga"
 	"tegracast/fpga/model"
 	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
 	"tegracast/pipeline/rtp"
 )
 
@@ -75,6 +74,7 @@ func (d *document) checkSource(path string, s *SourceConfig) error {
 	if s.Slots == 0 {
 		s.Slots = 8
 	}
+	var err error
 	given := 0
 	for _, is := range []bool{s.FPGA != nil, s.Model != nil, s.File != nil} {
 		if is {
@@ -85,11 +85,40 @@ func (d *document) checkSource(path string, s *SourceConfig) error {
 	case given != 1:
 		return d.errorAt(path, "give exactly one of fpga, model and file")
 	case s.FPGA != nil:
-		return d.checkCamera(path+".fpga", s.FPGA)
+		path += ".fpga"
+		err = d.checkCamera(path, s.FPGA)
 	case s.Model != nil:
-		return d.checkModel(path+".model", s.Model)
+		path += ".model"
+		err = d.checkModel(path, s.Model)
+	default:
+		path += ".file"
+		err = d.checkFile(path, s.File)
 	}
-	return d.checkFile(path+".file", s.File)
+	if err != nil {
+		return err
+	}
+	if f, known := s.format(); known {
+		if err := f.Validate(); err != nil {
+			return d.errorAt(path+".width", "%s", plain(err, pipeline.ErrFormat))
+		}
+	}
+	return nil
+}
+
+// checkSensor checks how a sensor's samples lie in memory.
+func (d *document) checkSensor(path string, s *SensorConfig, packed bool) error {
+	if s == nil {
+		return nil
+	}
+	if s.Packed && !packed {
+		return d.errorAt(path+".sensor.packed", "an FPGA sends samples in bytes or 16-bit words: leave packed out")
+	}
+	if _, ok := s.pixel(); !ok && s.Packed {
+		return d.errorAt(path+".sensor.bits", "%d: packed samples have 10 or 12 bits", s.Bits)
+	} else if !ok {
+		return d.errorAt(path+".sensor.bits", "%d: must be 8, 10, 12, 14 or 16", s.Bits)
+	}
+	return nil
 }
 
 func (d *document) checkCamera(path string, c *CameraConfig) error {
@@ -102,7 +131,7 @@ func (d *document) checkCamera(path string, c *CameraConfig) error {
 	case c.Exposure.V < 0 || c.Exposure.V > c.Rate.V.Period():
 		return d.errorAt(path+".exposure", "%v: must be from 0 to the frame period, %v", c.Exposure.V, c.Rate.V.Period())
 	}
-	return nil
+	return d.checkSensor(path, c.Sensor, false)
 }
 
 // checkCameras refuses two sources of one camera.
@@ -131,10 +160,12 @@ func (d *document) checkFile(path string, f *FileConfig) error {
 		return d.errorAt(path+".path", "name the file")
 	case f.describesItself() && (f.Width != 0 || f.Height != 0):
 		return d.errorAt(path, "a .y4m file has its width and height in itself: leave them out")
+	case f.describesItself() && f.Sensor != nil:
+		return d.errorAt(path+".sensor", "a .y4m file holds pictures, no samples of a sensor: leave it out")
 	case !f.describesItself() && (f.Width == 0 || f.Height == 0):
 		return d.errorAt(path, "a headerless file needs its width and height")
 	}
-	return nil
+	return d.checkSensor(path, f.Sensor, true)
 }
 
 func (d *document) checkModel(path string, m *ModelConfig) error {
@@ -147,11 +178,17 @@ func (d *document) checkModel(path string, m *ModelConfig) error {
 	if m.Shift == nil {
 		m.Shift = new(2)
 	}
-	switch {
+	if err := d.checkSensor(path, m.Sensor, false); err != nil {
+		return err
+	}
+	pixel, _ := m.Sensor.pixel()
+	switch size := pixel.LineBytes(m.Width) * m.Height; {
 	case m.Width == 0 || m.Height == 0:
 		return d.errorAt(path, "give both width and height")
-	case 2*m.Width*m.Height%model.BeatBytes != 0:
-		return d.errorAt(path+".width", "a frame of %dx%d 16-bit samples is no multiple of the FPGA's %d bytes", m.Width, m.Height, model.BeatBytes)
+	case size%model.BeatBytes != 0:
+		return d.errorAt(path+".width", "a frame of %dx%d has %d bytes, no multiple of the FPGA's %d", m.Width, m.Height, size, model.BeatBytes)
+	case m.Replay == "" && pixel != pipeline.RGGB10:
+		return d.errorAt(path+".sensor", "the test chart is RGGB of 10 bits: leave it out, or name a file to replay")
 	case m.Replay == "" && (m.Width > model.TestChartWidth || m.Height > model.TestChartHeight):
 		return d.errorAt(path+".width", "the test chart has %dx%d pixels, %dx%d are wanted: name a file to replay",
 			model.TestChartWidth, model.TestChartHeight, m.Width, m.Height)
@@ -183,39 +220,6 @@ func (d *document) checkTiming(path string, m *ModelConfig) error {
 
 // plain is an error's text without the name of its kind in front, which the place in the file says already.
 func plain(err, kind error) string { return strings.TrimPrefix(err.Error(), kind.Error()+": ") }
-
-func (c *ISPConfig) config() isp.Config {
-	w := c.WhiteBalance
-	return isp.Config{
-		BlackLevel: c.BlackLevel, Gamma: c.Gamma, Workers: c.Workers,
-		Gains: isp.Gains{R: w.Red, G: w.Green, B: w.Blue},
-	}
-}
-
-func (d *document) checkISP(path string, c *ISPConfig) error {
-	if c.From == "" {
-		c.From = d.Sources[0].Name
-	}
-	source := d.source(c.From)
-	if source == nil {
-		return d.errorAt(path+".from", "there is no source %q", c.From)
-	}
-	in, known := source.format()
-	switch {
-	case !known:
-		return d.errorAt(path, "source %q is a .y4m file, which holds pictures: an isp takes Bayer frames", c.From)
-	case in.Width%2 != 0:
-		return d.errorAt(path, "source %q has frames of %dx%d: an isp needs an even width", c.From, in.Width, in.Height)
-	}
-	err := c.config().Validate()
-	if err == nil {
-		err = c.config().CheckInput(in)
-	}
-	if err != nil {
-		return d.errorAt(path, "%s", plain(err, isp.ErrConfig))
-	}
-	return nil
-}
 
 func (r *RTPConfig) config(name string) rtp.Config {
 	return rtp.Config{

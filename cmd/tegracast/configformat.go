@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -32,13 +33,29 @@ func (d *document) isp(name string) *ISPConfig {
 // describesItself says whether the file has a header; else it is headerless Bayer frames.
 func (f *FileConfig) describesItself() bool { return strings.EqualFold(filepath.Ext(f.Path), ".y4m") }
 
+// pixel is the format of the sensor's samples; false when there is none. Without a word it is RGGB of 10 bits.
+func (s *SensorConfig) pixel() (pipeline.PixelFormat, bool) {
+	if s == nil {
+		s = &SensorConfig{}
+	}
+	mosaic := max(0, slices.Index([]string{"rggb", "grbg", "gbrg", "bggr", "mono"}, s.Mosaic))
+	return pipeline.Samples{Mosaic: pipeline.Mosaic(mosaic), Bits: cmp.Or(s.Bits, 10), Packed: s.Packed}.Format()
+}
+
+// format is that of frames of such samples.
+func (s *SensorConfig) format(width, height int, rate pipeline.Rate) pipeline.Format {
+	pixel, _ := s.pixel()
+	f, _ := pipeline.NewFormat(pixel, width, height, rate)
+	return f
+}
+
 // format is what the source delivers. It is not known before a file that describes itself is opened.
 func (s *SourceConfig) format() (f pipeline.Format, known bool) {
 	switch {
 	case s.FPGA != nil:
-		f, _ = pipeline.NewFormat(pipeline.RGGB10, s.FPGA.Width, s.FPGA.Height, s.FPGA.Rate.V)
+		f = s.FPGA.Sensor.format(s.FPGA.Width, s.FPGA.Height, s.FPGA.Rate.V)
 	case s.Model != nil:
-		f, _ = pipeline.NewFormat(pipeline.RGGB10, s.Model.Width, s.Model.Height, s.Model.Rate.V)
+		f = s.Model.Sensor.format(s.Model.Width, s.Model.Height, s.Model.Rate.V)
 	case s.File.describesItself():
 		return f, false
 	default:
@@ -46,7 +63,7 @@ func (s *SourceConfig) format() (f pipeline.Format, known bool) {
 		if rate.Num == 0 {
 			rate = pipeline.Rate{Num: 30, Den: 1}
 		}
-		f, _ = pipeline.NewFormat(pipeline.RGGB10, s.File.Width, s.File.Height, rate)
+		f = s.File.Sensor.format(s.File.Width, s.File.Height, rate)
 	}
 	return f, true
 }
@@ -70,20 +87,30 @@ func (d *document) packetReady(o *OutputConfig) bool {
 		return false
 	}
 	return !slices.ContainsFunc(d.Outputs, func(x OutputConfig) bool {
-		return x.Name != o.Name && x.From == o.From && (x.Scale == "half") == (o.Scale == "half") && x.pixels() == o.pixels()
+		return x.Name != o.Name && x.From == o.From && x.shrink() == o.shrink() && x.pixels() == o.pixels()
 	})
+}
+
+// shrink is how many times narrower and lower than the sensor's frame an output is.
+func (c *OutputConfig) shrink() int {
+	switch c.Scale {
+	case "half":
+		return 2
+	case "quarter":
+		return 4
+	}
+	return 1
 }
 
 // formats are what an output wants of its point of the graph when the source delivers in, and what it sends: the same
 // at its own frame rate.
 func (c *OutputConfig) formats(in pipeline.Format) (want, own pipeline.Format, err error) {
 	pixel, width, height := c.pixels(), in.Width, in.Height
-	if c.Scale == "half" {
-		if width%2 != 0 || height%2 != 0 {
-			return want, own, fmt.Errorf("half of %dx%d is no whole number of pixels and lines", width, height)
-		}
-		width, height = width/2, height/2
+	by := c.shrink()
+	if width%by != 0 || height%by != 0 {
+		return want, own, fmt.Errorf("%s of %dx%d is no whole number of pixels and lines", c.Scale, width, height)
 	}
+	width, height = width/by, height/by
 	if want, err = pipeline.NewFormat(pixel, width, height, in.Rate); err != nil {
 		return want, own, err
 	}
@@ -122,7 +149,7 @@ func (d *document) checkOutput(path string, o *OutputConfig, taken map[string]st
 	}
 	in, known := source.format()
 	switch {
-	case !known && o.Scale == "half":
+	case !known && o.shrink() > 1:
 		return d.errorAt(path+".scale", "the pictures of source %q are sent as they are: leave scale out", source.Name)
 	case !known:
 		return nil // the file tells when it is opened

@@ -110,7 +110,7 @@ func (d *document) walk(node ast.Node, path string, f field) error {
 	switch f.kind.Kind() {
 	case reflect.Struct, reflect.Map:
 		return d.walkMap(node, path, f)
-	case reflect.Slice:
+	case reflect.Slice, reflect.Array:
 		return d.walkList(node, path, f)
 	case reflect.String:
 		return d.walkText(node, path, f)
@@ -212,8 +212,12 @@ func (d *document) walkList(node ast.Node, path string, f field) error {
 	if f.rules["minItems"] != nil && len(n.Values) == 0 { // no list here asks for more than one
 		return d.refuse(node, path, "there must be at least one")
 	}
+	if f.kind.Kind() == reflect.Array && len(n.Values) != f.kind.Len() {
+		return d.refuse(node, path, "a list of %d: must have %d", len(n.Values), f.kind.Len())
+	}
+	below := field{key: f.key, kind: f.kind.Elem(), rules: map[string][]string{"minimum": f.rules["minimum"], "maximum": f.rules["maximum"]}}
 	for i, v := range n.Values {
-		if err := d.walk(v, fmt.Sprintf("%s[%d]", path, i), field{key: f.key, kind: f.kind.Elem()}); err != nil {
+		if err := d.walk(v, fmt.Sprintf("%s[%d]", path, i), below); err != nil {
 			return err
 		}
 	}

@@ -170,7 +170,7 @@ func pictures(t *testing.T, width, height, n int) (uyvy, i420 [][]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stage, err := isp.New(isp.Config{Gains: isp.Gains{R: 1.5, G: 1, B: 1.1}})
+	stage, err := isp.New(isp.Config{Gains: isp.Gains{R: 1.5, G: 1, B: 1.1}, Demosaic: isp.Malvar})
 	if err != nil {
 		t.Fatal(err)
 	}

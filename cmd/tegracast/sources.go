@@ -57,8 +57,9 @@ func (a *appliance) camera(c *SourceConfig, backend string) (source, error) {
 		card = capture.NewCard(board.Hardware)
 		a.cards[c.card()] = card
 	}
+	pixel, _ := c.FPGA.Sensor.pixel()
 	return capture.NewFPGACamera(capture.FPGAConfig{
-		Card: card, Number: c.FPGA.Camera, Name: c.Name, Recorder: a.recorder, Width: c.FPGA.Width, Height: c.FPGA.Height, Pixel: pipeline.RGGB10,
+		Card: card, Number: c.FPGA.Camera, Name: c.Name, Recorder: a.recorder, Width: c.FPGA.Width, Height: c.FPGA.Height, Pixel: pixel,
 		Rate: c.FPGA.Rate.V, Exposure: c.FPGA.Exposure.V, Gain: c.FPGA.Gain, Slots: c.Slots, Logger: a.env.log,
 	})
 }
@@ -89,8 +90,9 @@ func (a *appliance) modelCamera(c *SourceConfig, backend string) (source, error)
 	}
 	a.closers = append(a.closers, device.Close)
 	a.cards[c.card()], a.models[c.card()] = device.card, device
+	pixel, _ := c.Model.Sensor.pixel()
 	return capture.NewFPGACamera(capture.FPGAConfig{
-		Card: device.card, Name: c.Name, Recorder: a.recorder, Width: c.Model.Width, Height: c.Model.Height, Pixel: pipeline.RGGB10,
+		Card: device.card, Name: c.Name, Recorder: a.recorder, Width: c.Model.Width, Height: c.Model.Height, Pixel: pixel,
 		Rate: c.Model.Rate.V, Exposure: c.Model.Exposure.V, Slots: c.Slots, Logger: a.env.log,
 	})
 }
@@ -110,14 +112,15 @@ func faultPlan(m *ModelConfig, sim *tegrasim.Sim) model.FaultPlan {
 // modelSensor makes the sensor that replays the test chart, cut to the wanted size, or a raw file.
 func modelSensor(m *ModelConfig) (*model.Sensor, error) {
 	cfg := model.TestChartSensor()
+	pixel, _ := m.Sensor.pixel()
 	if m.Replay != "" {
 		b, err := os.ReadFile(m.Replay)
 		if err != nil {
 			return nil, err
 		}
-		size := 2 * m.Width * m.Height
+		size := pixel.LineBytes(m.Width) * m.Height
 		if len(b) == 0 || len(b)%size != 0 {
-			return nil, fmt.Errorf("%s has %d bytes, no multiple of the %d of one frame of %dx%d 16-bit words: check width and height",
+			return nil, fmt.Errorf("%s has %d bytes, no multiple of the %d of one frame of %dx%d: check width and height, and sensor",
 				m.Replay, len(b), size, m.Width, m.Height)
 		}
 		cfg.Frames = nil
@@ -134,7 +137,7 @@ func modelSensor(m *ModelConfig) (*model.Sensor, error) {
 		}
 	}
 	cfg.Width, cfg.Height, cfg.Shift = m.Width, m.Height, *m.Shift
-	cfg.Format = fpga.FourCC(pipeline.RGGB10)
+	cfg.Format = fpga.FourCC(pixel)
 	cfg.Period, cfg.Exposure = m.Rate.V.Period(), m.Exposure.V
 	return model.NewSensor(cfg)
 }

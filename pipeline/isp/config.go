@@ -62,6 +62,9 @@ type Config struct {
 	Observe func(*Statistics)
 }
 
+// White is the tone curve's largest value, in the units of Config.Curve: 255 times 16.
+const White = 255 * 16
+
 const (
 	maxWorkers = 256
 	maxGrid    = 64

@@ -5,7 +5,7 @@ import "tegracast/pipeline"
 // Scales of the arithmetic, docs/isp.md.
 const (
 	linearMax = 1<<14 - 1 // white of the linear samples
-	white     = 255 * 16  // white of R'G'B' behind the tone curve
+	white     = White     // of R'G'B' behind the tone curve
 	gainOne   = 1 << 12   // gain 1
 	maxGain   = 16
 )

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"image"
+	"io"
+	"math"
+	"os"
+
+	"tegracast/pipeline/isp"
+)
+
+// ISPConfig is a stage that makes pictures.
+type ISPConfig struct {
+	Name         string             `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
+	From         string             `yaml:"from,omitempty" jsonschema:"description=name of a source; default: the first"`
+	BlackLevel   int                `yaml:"black_level,omitempty" jsonschema:"minimum=0,maximum=65534,description=what the sensor delivers without light; in its units"`
+	BlackLevels  *BlackLevelsConfig `yaml:"black_levels,omitempty" jsonschema:"description=instead of black_level: one for each channel"`
+	Defects      *DefectsConfig     `yaml:"defects,omitempty" jsonschema:"description=hot and dead pixels to be repaired"`
+	Shading      *ShadingConfig     `yaml:"shading,omitempty" jsonschema:"description=evens out the lens's fall-off"`
+	WhiteBalance GainsConfig        `yaml:"white_balance,omitempty" jsonschema:"description=gains; with auto.white_balance those to begin with"`
+	Demosaic     string             `yaml:"demosaic,omitempty" jsonschema:"enum=malvar,enum=bilinear,description=malvar (default) is sharper and without zipper; bilinear is a little faster"`
+	Matrix       *[3][3]float64     `yaml:"matrix,omitempty" jsonschema:"description=rows red and green and blue: from the sensor's colours to BT.709's; from -8 to 8"`
+	Gamma        float64            `yaml:"gamma,omitempty" jsonschema:"minimum=1,maximum=4,description=default: the BT.709 transfer function"`
+	Curve        []float64          `yaml:"curve,omitempty" jsonschema:"minItems=2,maxItems=4096,minimum=0,maximum=1,description=tone curve instead of gamma: knots at equal distances over linear light; joined by lines"`
+	Sharpen      float64            `yaml:"sharpen,omitempty" jsonschema:"minimum=0,maximum=4,description=how much of the detail is added again; default 0"`
+	Workers      int                `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=256,description=default: one for each CPU"`
+}
+
+// BlackLevelsConfig are the black levels of the channels.
+type BlackLevelsConfig struct {
+	Red       int `yaml:"red" jsonschema:"minimum=0,maximum=65534"`
+	GreenRed  int `yaml:"green_red" jsonschema:"minimum=0,maximum=65534,description=green in the lines of red; of a monochrome sensor all samples"`
+	GreenBlue int `yaml:"green_blue" jsonschema:"minimum=0,maximum=65534,description=green in the lines of blue"`
+	Blue      int `yaml:"blue" jsonschema:"minimum=0,maximum=65534"`
+}
+
+// DefectsConfig are the pixels to be repaired: known ones, and those that stick out.
+type DefectsConfig struct {
+	Pixels    [][2]int `yaml:"pixels,omitempty" jsonschema:"minimum=0,maximum=32767,description=known ones; x and y of each counted from 0 at the upper left"`
+	File      string   `yaml:"file,omitempty" jsonschema:"minLength=1,description=more of them: a text file with x and y of each; # begins a comment"`
+	Threshold int      `yaml:"threshold,omitempty" jsonschema:"minimum=1,maximum=65535,description=repair what lies so far beyond all neighbours; in the sensor's units; default: no search"`
+}
+
+// ShadingConfig is a lens shading grid.
+type ShadingConfig struct {
+	File string `yaml:"file" jsonschema:"minLength=1,description=text file: columns and rows of the grid; then red and green_red and green_blue and blue each followed by its gains; # begins a comment"`
+}
+
+// GainsConfig are the white balance's gains; one that is not given is 1.
+type GainsConfig struct {
+	Red   float64 `yaml:"red,omitempty" jsonschema:"minimum=0.000244140625,maximum=16"`
+	Green float64 `yaml:"green,omitempty" jsonschema:"minimum=0.000244140625,maximum=16"`
+	Blue  float64 `yaml:"blue,omitempty" jsonschema:"minimum=0.000244140625,maximum=16"`
+}
+
+func (d *document) checkISP(path string, c *ISPConfig) error {
+	if c.From == "" {
+		c.From = d.Sources[0].Name
+	}
+	source := d.source(c.From)
+	if source == nil {
+		return d.errorAt(path+".from", "there is no source %q", c.From)
+	}
+	in, known := source.format()
+	switch {
+	case !known:
+		return d.errorAt(path, "source %q is a .y4m file, which holds pictures: an isp takes a sensor's frames", c.From)
+	case c.BlackLevels != nil && c.BlackLevel != 0:
+		return d.errorAt(path+".black_level", "black_levels gives one for each channel: leave black_level out")
+	case c.Curve != nil && c.Gamma != 0:
+		return d.errorAt(path+".gamma", "curve is the tone curve: leave gamma out")
+	case c.Curve != nil && len(c.Curve) < 2:
+		return d.errorAt(path+".curve", "must have at least two knots, black's and white's")
+	}
+	cfg := c.config()
+	if err := d.addFiles(path, c, &cfg); err != nil {
+		return err
+	}
+	err := cfg.Validate()
+	if err == nil {
+		err = cfg.CheckInput(in)
+	}
+	if err != nil {
+		return d.errorAt(path, "%s", plain(err, isp.ErrConfig))
+	}
+	d.isps = append(d.isps, cfg)
+	return nil
+}
+
+// config is the stage's configuration, but for what stands in files.
+func (c *ISPConfig) config() isp.Config {
+	w := c.WhiteBalance
+	cfg := isp.Config{
+		BlackLevel: c.BlackLevel, Gamma: c.Gamma, Sharpen: c.Sharpen, Workers: c.Workers,
+		Gains: isp.Gains{R: w.Red, G: w.Green, B: w.Blue}, Demosaic: isp.Malvar,
+	}
+	if c.Demosaic == "bilinear" {
+		cfg.Demosaic = isp.Bilinear
+	}
+	if b := c.BlackLevels; b != nil {
+		cfg.Black = [4]int{isp.R: b.Red, isp.Gr: b.GreenRed, isp.Gb: b.GreenBlue, isp.B: b.Blue}
+	}
+	if c.Defects != nil {
+		cfg.Defects.Threshold = c.Defects.Threshold
+		for _, p := range c.Defects.Pixels {
+			cfg.Defects.Pixels = append(cfg.Defects.Pixels, image.Pt(p[0], p[1]))
+		}
+	}
+	if c.Matrix != nil {
+		for i := range cfg.Matrix {
+			cfg.Matrix[i] = c.Matrix[i/3][i%3]
+		}
+	}
+	for _, v := range c.Curve {
+		cfg.Curve = append(cfg.Curve, int(math.Round(v*isp.White)))
+	}
+	return cfg
+}
+
+// addFiles reads the files that the section names.
+func (d *document) addFiles(path string, c *ISPConfig, cfg *isp.Config) error {
+	if c.Defects != nil && c.Defects.File != "" {
+		pixels, err := readCalibration(c.Defects.File, isp.ParseDefects)
+		if err != nil {
+			return d.errorAt(path+".defects.file", "%v", err)
+		}
+		cfg.Defects.Pixels = append(cfg.Defects.Pixels, pixels...)
+	}
+	if c.Shading != nil {
+		var err error
+		if cfg.Shading, err = readCalibration(c.Shading.File, isp.ParseShading); err != nil {
+			return d.errorAt(path+".shading.file", "%v", err)
+		}
+	}
+	return nil
+}
+
+// maxCalibration is the longest calibration file in bytes.
+const maxCalibration = 16 << 20
+
+func readCalibration[T any](path string, parse func(io.Reader) (T, error)) (v T, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return v, fmt.Errorf("%w: correct the path, or its permissions", err)
+	case !info.Mode().IsRegular():
+		return v, fmt.Errorf("%s is not a regular file", path)
+	case info.Size() > maxCalibration:
+		return v, fmt.Errorf("%s is longer than %d bytes: that cannot be a calibration", path, maxCalibration)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return v, err
+	}
+	defer file.Close()
+	v, err = parse(io.LimitReader(file, maxCalibration))
+	if errors.Is(err, isp.ErrConfig) {
+		err = fmt.Errorf("%s, %s", path, plain(err, isp.ErrConfig))
+	}
+	return v, err
+}
