@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tegracast/cudahost"
+	"tegracast/fpga"
 	"tegracast/pipeline"
 )
 
@@ -34,10 +35,11 @@ type FPGAConfig struct {
 
 // Errors of a camera. They come wrapped with what, where and what to do.
 var (
-	ErrHardware = errors.New("FPGA camera")
-	ErrStalled  = errors.New("no frame comes, though slots are free and the sensor should deliver")
-	ErrStuck    = errors.New("frames are with the device, and none comes back")
-	ErrGivenUp  = errors.New("recovery was given up")
+	ErrHardware  = errors.New("FPGA camera")
+	ErrStalled   = errors.New("no frame comes, though slots are free and the sensor should deliver")
+	ErrStuck     = errors.New("frames are with the device, and none comes back")
+	ErrGivenUp   = errors.New("recovery was given up")
+	ErrReopening = errors.New("the camera is being opened again: it has no hold on its hardware")
 )
 
 // An FPGACamera is the Source of frames that an FPGA writes by DMA into pinned slots. Its slots and the numbering of its
@@ -49,8 +51,10 @@ type FPGACamera struct {
 	pool    *pipeline.Pool
 	clock   Clock
 
-	mu      sync.Mutex // guards session's pointer against slots that are released meanwhile
-	session *session
+	mu       sync.Mutex // guards session's pointer against slots that are released meanwhile, and the setting
+	session  *session
+	exposure time.Duration // of the sessions to come; 0: as the sensor has it
+	gain     float64
 
 	frames   atomic.Uint64 // emitted
 	last     atomic.Uint64 // sequence number of the last one
@@ -67,7 +71,7 @@ func NewFPGACamera(cfg FPGAConfig) (*FPGACamera, error) {
 	cfg.Name = cmp.Or(cfg.Name, "camera")
 	cfg.GiveUp = cmp.Or(cfg.GiveUp, giveUp)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	c := &FPGACamera{cfg: cfg}
+	c := &FPGACamera{cfg: cfg, exposure: cfg.Exposure, gain: cfg.Gain}
 	c.sup.camera = c
 	if err := c.open(); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -143,6 +147,52 @@ func (c *FPGACamera) Trigger() {
 	if c.session != nil {
 		c.session.camera.Trigger()
 	}
+}
+
+// Exposure is the sensor's exposure and gain as its registers have them. The error wraps ErrReopening or one of fpga's.
+func (c *FPGACamera) Exposure() (time.Duration, float64, error) {
+	camera, _ := c.registers()
+	if camera == nil {
+		return 0, 0, ErrReopening
+	}
+	return camera.Exposure()
+}
+
+// SetExposure changes exposure and gain while frames come; 0 leaves one as it is. It returns the Sequence of a frame from
+// which on both hold, usually the first one. What was set stays when the camera is opened again after a fault. It waits
+// for registers, but holds up no frame.
+func (c *FPGACamera) SetExposure(exposure time.Duration, gain float64) (from uint64, err error) {
+	camera, base := c.registers()
+	if camera == nil {
+		return 0, ErrReopening
+	}
+	if from, err = camera.SetExposure(exposure, gain); err != nil {
+		return 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.exposure, c.gain = cmp.Or(exposure, c.exposure), cmp.Or(gain, c.gain)
+	return base + from, nil
+}
+
+// Adjustable says whether exposure and gain can be changed.
+func (c *FPGACamera) Adjustable() (exposure, gain bool) {
+	camera, _ := c.registers()
+	if camera == nil {
+		return false, false
+	}
+	caps := camera.Info().Caps
+	return caps&fpga.CapExposure != 0, caps&fpga.CapGain != 0
+}
+
+// registers are those of the camera block, nil while there is no session, and what its sequence numbers begin at.
+func (c *FPGACamera) registers() (*fpga.Camera, uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil {
+		return nil, 0
+	}
+	return c.session.camera, c.base
 }
 
 // Run implements pipeline.Source: it starts engine and camera, emits every good frame, mends what faults break, and

@@ -70,9 +70,12 @@ func (s *session) openCamera() error {
 	if err != nil {
 		return err
 	}
+	s.owner.mu.Lock()
+	exposure, gain := s.owner.exposure, s.owner.gain
+	s.owner.mu.Unlock()
 	want := fpga.CameraConfig{
 		Width: cfg.Width, Height: cfg.Height, Format: fpga.FourCC(cfg.Pixel),
-		Exposure: cfg.Exposure, Gain: cfg.Gain, Triggered: cfg.Triggered, Period: cfg.Rate.Period(),
+		Exposure: exposure, Gain: gain, Triggered: cfg.Triggered, Period: cfg.Rate.Period(),
 	}
 	if err := s.camera.Configure(want); err != nil {
 		return err

@@ -115,11 +115,6 @@ func (c *Camera) Configure(cfg CameraConfig) error {
 	if cfg.Triggered {
 		control = CameraTriggered
 	}
-	type setting struct {
-		name  string
-		off   uint32
-		value uint32
-	}
 	settings := []setting{
 		{"CONTROL", CamControl, control},
 		{"WIDTH", CamWidth, uint32(cfg.Width)},
@@ -129,12 +124,63 @@ func (c *Camera) Configure(cfg CameraConfig) error {
 	if !cfg.Triggered {
 		settings = append(settings, setting{"PERIOD", CamPeriod, uint32(cfg.Period)})
 	}
+	if err := c.write(append(settings, exposureSettings(cfg)...)); err != nil {
+		return err
+	}
+	return c.statusError()
+}
+
+// SetExposure changes exposure and gain while frames are taken; 0 leaves one as it is. It returns the sequence number of
+// a frame from which on both hold for sure, and usually the first one.
+func (c *Camera) SetExposure(exposure time.Duration, gain float64) (from uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	period := time.Duration(c.regs.Read32(CamPeriod))
+	if period == gone {
+		return 0, ErrCameraGone
+	}
+	cfg := CameraConfig{
+		Width: c.info.MaxWidth, Height: c.info.MaxHeight, Format: FourCC(c.regs.Read32(CamFormat)),
+		Period: period, Exposure: exposure, Gain: gain, Triggered: c.regs.Read32(CamControl)&CameraTriggered != 0,
+	}
+	if err := c.check(cfg); err != nil {
+		return 0, err
+	}
+	if err := c.write(exposureSettings(cfg)); err != nil {
+		return 0, err
+	}
+	low := c.regs.Read32(CamSequenceLow)
+	return uint64(c.regs.Read32(CamSequenceHigh))<<32 + uint64(low) + 1, nil
+}
+
+// Exposure returns exposure and gain as the registers have them.
+func (c *Camera) Exposure() (exposure time.Duration, gain float64, err error) {
+	e, g := c.regs.Read32(CamExposure), c.regs.Read32(CamGain)
+	if e == gone {
+		return 0, 0, ErrCameraGone
+	}
+	return time.Duration(e), float64(g) / 256, nil
+}
+
+// A setting is a register's value.
+type setting struct {
+	name  string
+	off   uint32
+	value uint32
+}
+
+func exposureSettings(cfg CameraConfig) (s []setting) {
 	if cfg.Exposure > 0 {
-		settings = append(settings, setting{"EXPOSURE", CamExposure, uint32(cfg.Exposure)})
+		s = append(s, setting{"EXPOSURE", CamExposure, uint32(cfg.Exposure)})
 	}
 	if cfg.Gain > 0 {
-		settings = append(settings, setting{"GAIN", CamGain, uint32(math.Round(cfg.Gain * 256))})
+		s = append(s, setting{"GAIN", CamGain, uint32(math.Round(cfg.Gain * 256))})
 	}
+	return s
+}
+
+// write writes registers and reads them back.
+func (c *Camera) write(settings []setting) error {
 	for _, s := range settings {
 		c.regs.Write32(s.off, s.value)
 		switch got := c.regs.Read32(s.off); got {
@@ -145,7 +191,7 @@ func (c *Camera) Configure(cfg CameraConfig) error {
 			return fmt.Errorf("%w: %s was written %#x and reads back %#x", ErrCameraConfig, s.name, s.value, got)
 		}
 	}
-	return c.statusError()
+	return nil
 }
 
 // check refuses what no register can hold or the capabilities exclude.

@@ -29,8 +29,10 @@ type camera struct {
 	exposing bool      // a frame has begun
 	due      time.Time // when the frame under way ought to have begun
 	begin    time.Time // of the frame under way: due, and the jitter
+	setting  exposing  // of the frame under way
 	frames   uint64    // taken since the device was made
 
+	exposer exposer // used by run's goroutine alone
 	buffers [FrameBuffers]frameBuffer
 	full    [FrameBuffers]*frameBuffer // in the order of their frames
 	nfull   int
@@ -97,7 +99,7 @@ func (c *camera) run(ctx context.Context) {
 func (c *camera) readyTime() (t time.Time, ok bool) {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
-	return c.begin.Add(c.exposureTime()), c.exposing
+	return c.begin.Add(c.setting.time), c.exposing
 }
 
 // start clears the counters and begins the first frame.
@@ -115,8 +117,9 @@ func (c *camera) start(now time.Time) {
 	c.kick()
 }
 
-// expose begins the next frame at the time given, but for the jitter.
+// expose begins the next frame at the time given, but for the jitter, with what the registers say now.
 func (c *camera) expose(due time.Time) {
+	c.setting = exposing{c.exposureTime(), c.gain}
 	most := c.sensor.cfg.Jitter
 	if !c.triggered() {
 		most = max(0, min(most, c.periodTime()-c.exposureTime()))
@@ -149,15 +152,15 @@ func (c *camera) trigger(now time.Time) {
 func (c *camera) take() {
 	d := c.d
 	d.mu.Lock()
-	now, exposure := d.clock.Now(), c.exposureTime()
-	if !c.exposing || now.Before(c.begin.Add(exposure)) {
+	now, setting := d.clock.Now(), c.setting
+	if !c.exposing || now.Before(c.begin.Add(setting.time)) {
 		d.mu.Unlock() // stopped, or started anew, since it was looked at
 		return
 	}
 	seq, run, flush, n := c.sequence, c.runs, c.flushes, c.frames
-	t := c.trailer(seq, c.begin, exposure)
+	t := c.trailer(seq, c.begin, setting.time)
 	period := c.periodTime()
-	late := !c.triggered() && now.Sub(c.begin) > exposure+lateFrames*period
+	late := !c.triggered() && now.Sub(c.begin) > setting.time+lateFrames*period
 	c.sequence++
 	c.frames++
 	if c.triggered() {
@@ -174,7 +177,7 @@ func (c *camera) take() {
 	b.used, b.run, b.n = true, run, n
 	d.mu.Unlock()
 
-	c.fill(b, seq, t)
+	c.fill(b, seq, setting, t)
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -192,9 +195,10 @@ func (c *camera) take() {
 }
 
 // fill builds frame seq in the buffer.
-func (c *camera) fill(b *frameBuffer, seq uint64, t fpga.Trailer) {
+func (c *camera) fill(b *frameBuffer, seq uint64, setting exposing, t fpga.Trailer) {
 	pixels := b.data[:c.sensor.FrameBytes()]
 	c.sensor.Frame(seq, pixels)
+	c.exposer.apply(c.sensor, setting, pixels)
 	t.PixelCRC = fpga.PixelCRC(pixels)
 	_, _ = t.AppendBinary(pixels) // the buffer has the room behind the pixels
 }

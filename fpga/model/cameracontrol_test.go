@@ -34,7 +34,7 @@ func TestTriggered(t *testing.T) {
 	c := newCameraHost(t, smallSensor(t, 128, 16), virtual(), 3, 512)
 	c.start(logAll)
 	c.credit(3)
-	cfg := fpga.CameraConfig{Width: 128, Height: 16, Format: c.sensor.Config().Format, Triggered: true, Exposure: time.Millisecond}
+	cfg := fpga.CameraConfig{Width: 128, Height: 16, Format: c.sensor.Config().Format, Triggered: true, Exposure: 4 * time.Millisecond}
 	if err := c.cam.Configure(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -48,10 +48,10 @@ func TestTriggered(t *testing.T) {
 		t.Error("not exposing after a trigger")
 	}
 	c.cam.Trigger() // too early
-	c.clock.Advance(time.Millisecond)
+	c.clock.Advance(4 * time.Millisecond)
 	c.counters(fpga.CameraCounters{Sequence: 1, Delivered: 1, TriggerMissed: 1})
 	tr := c.frame(0, 0)
-	if tr.Flags != fpga.FlagTriggered || tr.Start != uint64(time.Second) || tr.End != uint64(time.Second+time.Millisecond) {
+	if tr.Flags != fpga.FlagTriggered || tr.Start != uint64(time.Second) || tr.End != uint64(time.Second+4*time.Millisecond) {
 		t.Errorf("%+v", tr)
 	}
 	c.clock.Advance(time.Second)
@@ -89,15 +89,15 @@ func TestCameraConfigure(t *testing.T) {
 		change func(*fpga.CameraConfig)
 		says   string
 	}{
-		"wide":       {func(c *fpga.CameraConfig) { c.Width = 130 }, "130x16, the sensor has 128x16"},
-		"smaller":    {func(c *fpga.CameraConfig) { c.Width = 64 }, "refuses 64x16 RG10"},
-		"format":     {func(c *fpga.CameraConfig) { c.Format = 0 }, "unknown format"},
-		"Bayer":      {func(c *fpga.CameraConfig) { c.Format = fpga.NewFourCC([4]byte{'B', 'G', '1', '0'}) }, "refuses 128x16 BG10"},
-		"fast":       {func(c *fpga.CameraConfig) { c.Period, c.Exposure = 1, 0 }, "period 1ns"},
-		"slow":       {func(c *fpga.CameraConfig) { c.Period = time.Minute }, "period 1m0s"},
-		"exposure":   {func(c *fpga.CameraConfig) { c.Exposure = 6 * time.Millisecond }, "longer than the period"},
-		"fixed gain": {func(c *fpga.CameraConfig) { c.Gain = 2 }, "gain is fixed"},
-		"wild gain":  {func(c *fpga.CameraConfig) { c.Gain = -1 }, "gain -1"},
+		"wide":      {func(c *fpga.CameraConfig) { c.Width = 130 }, "130x16, the sensor has 128x16"},
+		"smaller":   {func(c *fpga.CameraConfig) { c.Width = 64 }, "refuses 64x16 RG10"},
+		"format":    {func(c *fpga.CameraConfig) { c.Format = 0 }, "unknown format"},
+		"Bayer":     {func(c *fpga.CameraConfig) { c.Format = fpga.NewFourCC([4]byte{'B', 'G', '1', '0'}) }, "refuses 128x16 BG10"},
+		"fast":      {func(c *fpga.CameraConfig) { c.Period, c.Exposure = 1, 0 }, "period 1ns"},
+		"slow":      {func(c *fpga.CameraConfig) { c.Period = time.Minute }, "period 1m0s"},
+		"exposure":  {func(c *fpga.CameraConfig) { c.Exposure = 6 * time.Millisecond }, "longer than the period"},
+		"high gain": {func(c *fpga.CameraConfig) { c.Gain = 17 }, "GAIN was written 0x1100 and reads back 0x1000"},
+		"wild gain": {func(c *fpga.CameraConfig) { c.Gain = -1 }, "gain -1"},
 	} {
 		cfg := good
 		x.change(&cfg)

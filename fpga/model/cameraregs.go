@@ -12,6 +12,7 @@ type cameraRegisters struct {
 	width, height       uint32
 	format              uint32
 	period, exposure    uint32 // ns
+	gain                uint32 // 1/256
 	events, eventEnable uint32
 	sequence            uint64
 	delivered, dropped  uint32
@@ -22,16 +23,17 @@ type cameraRegisters struct {
 }
 
 const (
-	cameraCaps = fpga.CapFreeRunning | fpga.CapTriggered | fpga.CapExposure | fpga.CapForceEOP | fpga.CapEvents
+	cameraCaps = fpga.CapFreeRunning | fpga.CapTriggered | fpga.CapExposure | fpga.CapGain | fpga.CapForceEOP | fpga.CapEvents
 	allEvents  = uint32(fpga.EventDropped | fpga.EventPadded | fpga.EventOverflow | fpga.EventTriggerMissed |
 		fpga.EventForcedEOP)
 	unityGain = 256
+	maxGain   = 16 * unityGain
 )
 
 func resetCameraRegisters(cfg SensorConfig) cameraRegisters {
 	return cameraRegisters{
 		width: uint32(cfg.Width), height: uint32(cfg.Height), format: uint32(cfg.Format),
-		period: uint32(cfg.Period), exposure: uint32(cfg.Exposure),
+		period: uint32(cfg.Period), exposure: uint32(cfg.Exposure), gain: unityGain,
 	}
 }
 
@@ -109,7 +111,7 @@ func (c *camera) readRegister(off uint32) uint32 {
 	case fpga.CamExposure:
 		return c.exposure
 	case fpga.CamGain:
-		return unityGain
+		return c.gain
 	}
 	return c.readDerived(off)
 }
@@ -171,6 +173,8 @@ func (c *camera) writeRegister(off, v uint32) {
 		c.period = v
 	case fpga.CamExposure:
 		c.exposure = v
+	case fpga.CamGain:
+		c.gain = min(max(v, unityGain), maxGain)
 	}
 }
 

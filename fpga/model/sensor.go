@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"tegracast/fpga"
@@ -29,7 +30,7 @@ type SensorConfig struct {
 	Shift int
 
 	// Period and Exposure are the reset values of the camera's registers: 0 is 30 frames a second and 10 ms, or
-	// half the period if that is shorter.
+	// half the period if that is shorter. Frames are as they were taken with that exposure and gain 1.
 	Period, Exposure time.Duration
 
 	// Jitter is how much later than the frame timer or a trigger has it a frame begins, at most; each frame's delay
@@ -58,8 +59,9 @@ func (c SensorConfig) Crop(width, height int) (SensorConfig, error) {
 // Sensor makes the frames of a SensorConfig: frame n is the same bytes whenever it is asked for.
 type Sensor struct {
 	cfg   SensorConfig
-	bytes int // of a sample
-	line  int // bytes
+	bytes int                        // of a sample
+	line  int                        // bytes
+	light atomic.Pointer[[3]float64] // of the scene by colour, compared with the frames'; nil: the same
 }
 
 // NewSensor checks the configuration.
@@ -115,7 +117,7 @@ func (s *Sensor) jitter(n uint64, most time.Duration) time.Duration {
 	return time.Duration(mix(mix(s.cfg.JitterSeed)^mix(n)) % uint64(most))
 }
 
-// Frame writes frame n to dst, which has FrameBytes bytes: raw frame n modulo the number of frames, shifted, with
+// Frame writes frame n, as it is with the reset exposure, gain 1 and the frames' own light, to dst, which has FrameBytes bytes: raw frame n modulo the number of frames, shifted, with
 // the stamp of n.
 func (s *Sensor) Frame(n uint64, dst []byte) {
 	dst = dst[:s.FrameBytes()]

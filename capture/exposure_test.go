@@ -1,0 +1,55 @@
+package capture
+
+import (
+	"testing"
+	"time"
+
+	"tegracast/fpga/model"
+	"tegracast/pipeline"
+)
+
+// Exposure and gain change while frames come: from the frame on that SetExposure says, and they outlive a reset of the
+// card.
+func TestFPGACameraExposure(t *testing.T) {
+	b := newBench(t, 64, 48, pipeline.Rate{Num: 200, Den: 1})
+	c := b.open(t, 4)
+	if e, g, err := c.Exposure(); e != b.sensor.Config().Exposure || g != 1 || err != nil {
+		t.Errorf("at first %v, %v, %v", e, g, err)
+	}
+	const short = 500 * time.Microsecond
+	from, reset, after := ^uint64(0), false, 0
+	collect(t, c, 150, func(f *pipeline.Frame) {
+		defer f.Release()
+		exposed := f.Times.ExposureEnd.Sub(f.Times.ExposureStart)
+		switch {
+		case f.Sequence >= from && (exposed < short*99/100 || exposed > short*101/100):
+			t.Errorf("frame %d: exposed for %v, from frame %d on it should be %v", f.Sequence, exposed, from, short)
+		case f.Sequence >= from:
+			after++
+		}
+		var err error
+		if f.Sequence > 20 && from == ^uint64(0) {
+			if from, err = c.SetExposure(short, 2); err != nil || from <= f.Sequence || from > f.Sequence+20 {
+				t.Errorf("at frame %d: from frame %d, %v", f.Sequence, from, err)
+			}
+		}
+		if f.Sequence > 80 && !reset {
+			reset = true
+			if err := b.device.Inject(model.F12); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if e, g, err := c.Exposure(); e != short || g != 2 || err != nil {
+		t.Errorf("after a reset %v, %v, %v", e, g, err)
+	}
+	if after < 60 || c.counters[Reopening].Load() == 0 {
+		t.Errorf("%d frames exposed as asked for, opened again %d times", after, c.counters[Reopening].Load())
+	}
+	if _, err := c.SetExposure(time.Second, 0); err == nil {
+		t.Error("an exposure longer than the period is taken")
+	}
+	if e, g := c.Adjustable(); !e || !g {
+		t.Errorf("adjustable: %v, %v", e, g)
+	}
+}

@@ -1,0 +1,91 @@
+package model
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// exposing is how a frame is taken.
+type exposing struct {
+	time time.Duration
+	gain uint32 // in 1/256
+}
+
+// SetLight changes the light on the scene from the next frame on: how many times as much of red, green and blue the
+// sensor sees as in the frames that it replays. A monochrome sensor sees green.
+func (s *Sensor) SetLight(red, green, blue float64) { s.light.Store(&[3]float64{red, green, blue}) }
+
+// brightness is how many times as bright as in the replayed frames red, green and blue are.
+func (s *Sensor) brightness(e exposing) [3]float64 {
+	b := [3]float64{1, 1, 1}
+	if l := s.light.Load(); l != nil {
+		b = *l
+	}
+	for i := range b {
+		b[i] *= e.time.Seconds() / s.cfg.Exposure.Seconds() * float64(e.gain) / unityGain
+	}
+	return b
+}
+
+// An exposer makes frames as bright as their exposure asks for, by tables of what becomes of a sample of each colour.
+type exposer struct {
+	brightness [3]float64
+	tables     [3][]uint16
+}
+
+// apply changes all samples of a frame but the stamp's. Samples that become more than white are white.
+func (x *exposer) apply(s *Sensor, e exposing, pixels []byte) {
+	b := s.brightness(e)
+	if b == [3]float64{1, 1, 1} || !s.cfg.Format.Sensor() {
+		return
+	}
+	if x.tables[0] == nil || b != x.brightness {
+		x.brightness = b
+		white := 1<<s.cfg.Format.Bits() - 1
+		for c := range x.tables {
+			x.tables[c] = make([]uint16, white+1)
+			for v := range x.tables[c] {
+				x.tables[c][v] = uint16(min(float64(v)*b[c]+0.5, float64(white)))
+			}
+		}
+	}
+	for y := range s.cfg.Height {
+		line := pixels[y*s.line:][:s.line]
+		if y == 0 {
+			line = line[StampSamples*s.bytes:] // an even number: the colours stay
+		}
+		even, odd := s.colors(y)
+		x.line(line, s.bytes, x.tables[even], x.tables[odd])
+	}
+}
+
+func (x *exposer) line(line []byte, size int, even, odd []uint16) {
+	if size == 1 {
+		for i := range line {
+			line[i] = byte(even[line[i]])
+			even, odd = odd, even
+		}
+		return
+	}
+	for i := 0; i+1 < len(line); i += 2 {
+		v := int(binary.LittleEndian.Uint16(line[i:])) & (len(even) - 1)
+		binary.LittleEndian.PutUint16(line[i:], even[v])
+		even, odd = odd, even
+	}
+}
+
+// colors are those of the even and the odd samples of a line: 0 red, 1 green, 2 blue.
+func (s *Sensor) colors(y int) (even, odd int) {
+	order := [4]int{1, 1, 1, 1} // of the first two lines: monochrome
+	switch s.cfg.Format.String() {
+	case "RGGB", "RG10", "RG12", "RG14", "RG16":
+		order = [4]int{0, 1, 1, 2}
+	case "GRBG", "BA10", "BA12", "GR14", "GR16":
+		order = [4]int{1, 0, 2, 1}
+	case "GBRG", "GB10", "GB12", "GB14", "GB16":
+		order = [4]int{1, 2, 0, 1}
+	case "BA81", "BG10", "BG12", "BG14", "BYR2":
+		order = [4]int{2, 1, 1, 0}
+	}
+	return order[y%2*2], order[y%2*2+1]
+}
