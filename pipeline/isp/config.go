@@ -78,13 +78,8 @@ func (c Config) Validate() error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, a...))
 	}
-	for _, g := range []struct {
-		name string
-		gain float64
-	}{{"red", c.Gains.R}, {"green", c.Gains.G}, {"blue", c.Gains.B}} {
-		if g.gain != 0 && !(g.gain >= 1.0/gainOne && g.gain <= maxGain) {
-			return bad("%s gain %v: must be from 1/%d to %d, or 0 for 1", g.name, g.gain, gainOne, maxGain)
-		}
+	if err := c.Gains.validate(); err != nil {
+		return err
 	}
 	if c.Gamma != 0 && !(c.Gamma >= 1 && c.Gamma <= 4) {
 		return bad("gamma %v: must be from 1 to 4, or 0 for the BT.709 transfer function", c.Gamma)
@@ -118,6 +113,18 @@ func (c Config) Validate() error {
 		return err
 	}
 	return c.Shading.validate(bad)
+}
+
+func (g Gains) validate() error {
+	for _, g := range []struct {
+		name string
+		gain float64
+	}{{"red", g.R}, {"green", g.G}, {"blue", g.B}} {
+		if g.gain != 0 && !(g.gain >= 1.0/gainOne && g.gain <= maxGain) {
+			return fmt.Errorf("%w: %s gain %v: must be from 1/%d to %d, or 0 for 1", ErrConfig, g.name, g.gain, gainOne, maxGain)
+		}
+	}
+	return nil
 }
 
 // checkBlack checks what depends on the sensor's number of bits.

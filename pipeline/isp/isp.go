@@ -13,6 +13,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tegracast/pipeline"
@@ -30,6 +31,8 @@ var (
 type Stage struct {
 	config Config
 	tone   *[linearMax + 1]uint16
+
+	gains atomic.Uint64 // packGains of those that were asked for last
 
 	mu      sync.Mutex
 	plan    *plan
@@ -50,6 +53,7 @@ func New(c Config) (*Stage, error) {
 		n = min(runtime.GOMAXPROCS(0), maxWorkers)
 	}
 	s := &Stage{config: c.clone(), tone: toneTable(c)}
+	s.gains.Store(packGains(c.Gains))
 	s.pass.bandLines = bandLines
 	for i := range n {
 		w := &worker{start: make(chan *pass, 1), end: &s.pass.end, tone: s.tone}
@@ -71,7 +75,7 @@ func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	if s.closed {
 		return ErrClosed
 	}
-	p, err := newPlan(s.config, in, want)
+	p, err := newPlan(s.config, s.gains.Load(), in, want)
 	if err != nil {
 		return err
 	}
@@ -82,19 +86,13 @@ func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	return nil
 }
 
-// SetGains changes the white balance from the next frame on. An error wraps ErrConfig and changes nothing.
+// SetGains changes the white balance from the next frame on, without waiting for the one in work. An error wraps
+// ErrConfig and changes nothing.
 func (s *Stage) SetGains(g Gains) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.config
-	c.Gains = g
-	if err := c.Validate(); err != nil {
+	if err := g.validate(); err != nil {
 		return err
 	}
-	s.config = c
-	if s.plan != nil {
-		s.plan.levels.setGains(g)
-	}
+	s.gains.Store(packGains(g))
 	return nil
 }
 
@@ -114,6 +112,7 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 	if err := s.plan.check(in, outs); err != nil {
 		return err
 	}
+	s.plan.levels.setGains(s.gains.Load())
 	s.pass.run(s, in, outs)
 	now := time.Now()
 	for _, out := range outs {

@@ -18,27 +18,44 @@ type levels struct {
 	shift uint8
 	black [4]uint16
 	light [4]int // white less black, in 1/65536
+	set   uint64 // the gains that m and n are of
 	m     [4]uint16
 	n     [4]uint8
 }
 
-func newLevels(c Config, s pipeline.Samples) levels {
+func newLevels(c Config, gains uint64, s pipeline.Samples) levels {
 	l := levels{mono: s.Mosaic == pipeline.Mono, mask: uint16(1<<s.Bits - 1), shift: uint8(16 - s.Bits)}
 	l.red = [2]int{int(s.Mosaic) % 2, int(s.Mosaic) / 2 % 2}
 	for i := range l.black {
 		l.black[i] = uint16(c.BlackLevel + c.Black[i])
 		l.light[i] = int(l.mask-l.black[i]) << l.shift
 	}
-	l.setGains(c.Gains)
+	l.setGains(gains)
 	return l
 }
 
-func (l *levels) setGains(g Gains) {
-	for i, gain := range [4]float64{g.R, g.G, g.G, g.B} {
+// gainBits are those of a gain of up to 16 in units of 1/4096.
+const gainBits = 17
+
+// packGains puts gains in units of 1/4096 into one word, so that they can be exchanged without a lock.
+func packGains(g Gains) (word uint64) {
+	for i, gain := range [3]float64{g.R, g.G, g.B} {
 		if gain == 0 {
 			gain = 1
 		}
-		l.m[i], l.n[i] = factor(fixed(gain), l.light[i])
+		word |= uint64(fixed(gain)) << (gainBits * i)
+	}
+	return word
+}
+
+func (l *levels) setGains(word uint64) {
+	if word == l.set {
+		return
+	}
+	l.set = word
+	for channel, color := range [4]int{0, 1, 1, 2} {
+		gain := int(word >> (gainBits * color) & (1<<gainBits - 1))
+		l.m[channel], l.n[channel] = factor(gain, l.light[channel])
 	}
 }
 

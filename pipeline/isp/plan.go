@@ -34,7 +34,7 @@ type plan struct {
 	observe bool
 }
 
-func newPlan(c Config, in pipeline.Format, want []pipeline.Format) (*plan, error) {
+func newPlan(c Config, gains uint64, in pipeline.Format, want []pipeline.Format) (*plan, error) {
 	if err := c.CheckInput(in); err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func newPlan(c Config, in pipeline.Format, want []pipeline.Format) (*plan, error
 		p.outs = append(p.outs, o)
 		p.wanted[o.size] = true
 	}
-	p.levels = newLevels(c, p.samples)
+	p.levels = newLevels(c, gains, p.samples)
 	if p.samples.Mosaic == pipeline.Mono {
 		p.step = 1
 	} else {

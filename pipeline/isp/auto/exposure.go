@@ -36,6 +36,9 @@ type ExposureConfig struct {
 // historyLength is how many settings may be on their way to the sensor.
 const historyLength = 16
 
+// Validate returns an error that wraps ErrConfig and names the value and the rule.
+func (c ExposureConfig) Validate() error { return c.complete() }
+
 func (c *ExposureConfig) complete() error {
 	orDefault := func(v *float64, d float64) {
 		if *v == 0 {
@@ -75,6 +78,7 @@ type Exposure struct {
 	config  ExposureConfig
 	history [historyLength]change // the newest last
 	frozen  bool
+	limit   int
 }
 
 // A change says from which frame on a setting holds.
@@ -98,6 +102,16 @@ func NewExposure(c ExposureConfig, now Setting) (*Exposure, error) {
 	return e, nil
 }
 
+// Holds says that the setting that Step returned last holds from that frame on, where the sensor can tell. Otherwise it
+// is taken to hold from ExposureConfig.Delay frames after the one that led to it.
+func (e *Exposure) Holds(from uint64) { e.history[historyLength-1].from = from }
+
+// Refused says that the sensor did not take the setting that Step returned last.
+func (e *Exposure) Refused() { copy(e.history[1:], e.history[:]) }
+
+// Limit says whether the scene is too bright for the limits (-1), too dark (1) or neither, as of the last Step.
+func (e *Exposure) Limit() int { return e.limit }
+
 // Freeze holds the setting until it is called with false.
 func (e *Exposure) Freeze(frozen bool) { e.frozen = frozen }
 
@@ -112,6 +126,12 @@ func (e *Exposure) Step(s *isp.Statistics) (Setting, bool) {
 	// What light the scene would need, from the setting that the frame had.
 	level = max(level, 1.0/4096)
 	ideal := e.at(s.Sequence).light() * e.config.Target / level
+	e.limit = 0
+	if slack := 1 + e.config.Tolerance; ideal > e.config.Max.light()*slack {
+		e.limit = 1
+	} else if ideal*slack < e.config.Min.light() {
+		e.limit = -1
+	}
 	if r := ideal / last.light(); r < 1+e.config.Tolerance && r > 1-e.config.Tolerance {
 		return last, false
 	}

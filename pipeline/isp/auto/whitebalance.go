@@ -13,6 +13,9 @@ type WhiteBalanceConfig struct {
 	Damping  float64   // 0 to below 1: the share of an error that is left after a frame; 0 is 0.75
 }
 
+// Validate returns an error that wraps ErrConfig and names the value and the rule.
+func (c WhiteBalanceConfig) Validate() error { return c.complete() }
+
 func (c *WhiteBalanceConfig) complete() error {
 	orDefault := func(v *float64, d float64) {
 		if *v == 0 {
@@ -67,6 +70,12 @@ func NewWhiteBalance(c WhiteBalanceConfig, now isp.Gains) (*WhiteBalance, error)
 		}
 	}
 	return w, nil
+}
+
+// Limited says whether a gain is at one of its limits.
+func (w *WhiteBalance) Limited() bool {
+	at := func(g, lowest, highest float64) bool { return g <= lowest*1.001 || g >= highest*0.999 }
+	return at(w.gains.R, w.config.Min.R, w.config.Max.R) || at(w.gains.B, w.config.Min.B, w.config.Max.B)
 }
 
 // Freeze holds the gains until it is called with false.

@@ -1,0 +1,174 @@
+package auto
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tegracast/pipeline/isp"
+)
+
+// A Camera is what a Loop tells exposure and gain.
+type Camera interface {
+	Exposure() (exposure time.Duration, gain float64, err error)
+	SetExposure(exposure time.Duration, gain float64) (from uint64, err error) // from: the first frame that has both
+}
+
+// A Balancer is what a Loop tells the white balance: an isp.Stage.
+type Balancer interface {
+	SetGains(isp.Gains) error
+}
+
+// LoopConfig says what a Loop controls: what is nil it leaves alone.
+type LoopConfig struct {
+	Camera       Camera // for Exposure
+	Exposure     *ExposureConfig
+	WhiteBalance *WhiteBalanceConfig
+	Gains        isp.Gains    // of the white balance to begin with
+	Logger       *slog.Logger // nil: slog.Default()
+}
+
+// A State is what a Loop has come to.
+type State struct {
+	Frame           uint64  // whose statistics were the last ones
+	Level           float64 // mean of green, 0 to 1; -1: unknown
+	Setting         Setting
+	Limit           int // -1: the scene is too bright for the limits of exposure and gain, 1: too dark
+	ExposureFrozen  bool
+	Gains           isp.Gains
+	GainsLimited    bool // a gain is at one of its limits
+	GainsFrozen     bool
+	Settings, Fails uint64 // how often the camera was told another setting, and how often it did not take it
+}
+
+// A Loop closes the loop from the isp's statistics to the camera's registers and the isp's white balance. Observe stands
+// on the way of the frames: it copies into memory that is there, and waits for nobody.
+type Loop struct {
+	config   LoopConfig
+	exposure *Exposure
+	balance  *WhiteBalance
+
+	// Three buffers: Observe fills one, Run reads one, and between them lies the newest that is complete.
+	filling, reading *isp.Statistics
+	between          atomic.Pointer[isp.Statistics]
+	news             chan struct{}
+
+	freezeExposure, freezeGains atomic.Bool
+	mu                          sync.Mutex
+	state                       State
+	failing                     bool // the last setting was refused: the log is told once
+}
+
+// NewLoop asks the camera how it is set. Errors wrap ErrConfig or are the camera's.
+func NewLoop(c LoopConfig) (*Loop, error) {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	l := &Loop{config: c, filling: &isp.Statistics{}, reading: &isp.Statistics{}, news: make(chan struct{}, 1)}
+	l.between.Store(&isp.Statistics{})
+	l.state = State{Level: -1, Gains: c.Gains}
+	if c.Exposure != nil {
+		exposure, gain, err := c.Camera.Exposure()
+		if err != nil {
+			return nil, err
+		}
+		l.state.Setting = Setting{exposure, gain}
+		if l.exposure, err = NewExposure(*c.Exposure, l.state.Setting); err != nil {
+			return nil, err
+		}
+	}
+	if c.WhiteBalance != nil {
+		var err error
+		if l.balance, err = NewWhiteBalance(*c.WhiteBalance, c.Gains); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// Observe takes a frame's statistics: it is for isp.Config.Observe. Calls come one after the other.
+func (l *Loop) Observe(s *isp.Statistics) {
+	*l.filling = *s
+	l.filling = l.between.Swap(l.filling)
+	select {
+	case l.news <- struct{}{}:
+	default:
+	}
+}
+
+// Freeze holds exposure and gain, or the white balance, or both, from the next frame on.
+func (l *Loop) Freeze(exposure, whiteBalance bool) {
+	l.freezeExposure.Store(exposure)
+	l.freezeGains.Store(whiteBalance)
+}
+
+// State is what the loop has come to.
+func (l *Loop) State() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
+// Run controls until ctx ends.
+func (l *Loop) Run(ctx context.Context, stage Balancer) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.news:
+			l.reading = l.between.Swap(l.reading)
+			l.step(stage, l.reading)
+		}
+	}
+}
+
+// step takes one frame's statistics.
+func (l *Loop) step(stage Balancer, s *isp.Statistics) {
+	next := l.State()
+	next.Frame, next.Level = s.Sequence, Level(s)
+	next.ExposureFrozen, next.GainsFrozen = l.freezeExposure.Load(), l.freezeGains.Load()
+	if l.exposure != nil {
+		l.exposure.Freeze(next.ExposureFrozen)
+		if wanted, changed := l.exposure.Step(s); changed {
+			l.set(wanted, &next)
+		}
+		next.Limit = l.exposure.Limit()
+	}
+	if l.balance != nil {
+		l.balance.Freeze(next.GainsFrozen)
+		if gains := l.balance.Step(s); gains != next.Gains {
+			if err := stage.SetGains(gains); err != nil {
+				l.complain("white balance", err)
+			}
+			next.Gains = gains
+		}
+		next.GainsLimited = l.balance.Limited()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state = next
+}
+
+// set tells the camera.
+func (l *Loop) set(wanted Setting, next *State) {
+	from, err := l.config.Camera.SetExposure(wanted.Exposure, wanted.Gain)
+	if err != nil {
+		l.exposure.Refused()
+		next.Fails++
+		l.complain("exposure", err)
+		return
+	}
+	l.failing = false
+	l.exposure.Holds(from)
+	next.Setting = wanted
+	next.Settings++
+}
+
+func (l *Loop) complain(what string, err error) {
+	if !l.failing {
+		l.config.Logger.Warn("auto: "+what+" cannot be set: correct the limits if this stays", "error", err)
+	}
+	l.failing = true
+}

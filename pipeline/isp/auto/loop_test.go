@@ -1,0 +1,121 @@
+package auto
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"tegracast/pipeline/isp"
+)
+
+// A bench is the simulated sensor as a camera, and an isp that notes its gains.
+type bench struct {
+	*sensor
+	mu     sync.Mutex
+	now    Setting
+	gains  isp.Gains
+	refuse error
+}
+
+func (b *bench) Exposure() (time.Duration, float64, error) { return b.now.Exposure, b.now.Gain, nil }
+
+func (b *bench) SetExposure(exposure time.Duration, gain float64) (uint64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refuse != nil {
+		return 0, b.refuse
+	}
+	b.now = Setting{exposure, gain}
+	b.set(b.now)
+	return b.sequence + uint64(b.delay) - 1, nil
+}
+
+func (b *bench) SetGains(g isp.Gains) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gains = g
+	return nil
+}
+
+// The loop closes over whatever delay the camera has, since it is told from which frame on a setting holds.
+func TestLoop(t *testing.T) {
+	for delay := 1; delay <= 4; delay++ {
+		start := Setting{5 * time.Millisecond, 1}
+		b := &bench{sensor: newSensor(uint64(delay), delay, start), now: start}
+		b.light = 100
+		b.color = [3]float64{1 / 1.5, 1, 1 / 1.1}
+		l, err := NewLoop(LoopConfig{Camera: b, Exposure: &limits, WhiteBalance: &WhiteBalanceConfig{}, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); l.Run(ctx, b) }()
+		frame := func() float64 {
+			b.mu.Lock()
+			s := b.frame()
+			b.mu.Unlock()
+			l.Observe(s)
+			for l.State().Frame != s.Sequence || l.State().Level < 0 {
+				time.Sleep(50 * time.Microsecond)
+			}
+			return Level(s)/0.18 - 1
+		}
+		for range 40 {
+			frame()
+		}
+		if g := l.State().Gains; math.Abs(g.R/1.5-1) > 0.05 || math.Abs(g.B/1.1-1) > 0.05 || g != b.gains {
+			t.Errorf("delay %d: gains %v, the isp has %v", delay, g, b.gains)
+		}
+		b.light *= 4
+		for i := range 30 {
+			if off := frame(); i >= 10 && math.Abs(off) > 0.1 {
+				t.Errorf("delay %d: %d frames after the step the level is off by %.2f", delay, i, off)
+			}
+		}
+		l.Freeze(true, true)
+		before := l.State()
+		b.light, b.color[0] = b.light/4, 1
+		for range 10 {
+			frame()
+		}
+		after := l.State()
+		if after.Setting != before.Setting || after.Gains != before.Gains || !after.ExposureFrozen || !after.GainsFrozen {
+			t.Errorf("frozen at %+v, became %+v", before, after)
+		}
+		l.Freeze(false, false)
+		b.light = 1e9
+		for range 40 {
+			frame()
+		}
+		if s := l.State(); s.Limit != -1 || s.Setting != limits.Min {
+			t.Errorf("in the glare: %+v", s)
+		}
+		b.mu.Lock()
+		b.refuse = errors.New("gone")
+		b.mu.Unlock()
+		b.light = 100
+		frame()
+		if s := l.State(); s.Fails == 0 || s.Setting != limits.Min {
+			t.Errorf("refused: %+v", s)
+		}
+		cancel()
+		<-ended
+	}
+}
+
+// Observe stands on the way of the frames.
+func TestObserveAllocatesNothing(t *testing.T) {
+	l, err := NewLoop(LoopConfig{WhiteBalance: &WhiteBalanceConfig{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &isp.Statistics{}
+	if n := testing.AllocsPerRun(100, func() { l.Observe(s) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
