@@ -16,15 +16,16 @@ import (
 
 // appliance is what a configuration describes, opened.
 type appliance struct {
-	env      env
-	graph    *pipeline.Graph
-	recorder *pipeline.Recorder
-	sources  map[string]pipeline.Source
-	cards    map[string]*capture.Card // by SourceConfig.card
-	models   map[string]*modelDevice  // by the same
-	streams  []*stream
-	sinks    []func() error // of the outputs that pin memory; closed first
-	closers  []func() error // in the order of opening
+	env         env
+	graph       *pipeline.Graph
+	recorder    *pipeline.Recorder
+	sources     map[string]pipeline.Source
+	cards       map[string]*capture.Card // by SourceConfig.card
+	models      map[string]*modelDevice  // by the same
+	streams     []*stream
+	controllers []*controller
+	sinks       []func() error // of the outputs that pin memory; closed first
+	closers     []func() error // in the order of opening
 }
 
 // stream is one RTP output.
@@ -63,13 +64,8 @@ func (a *appliance) open(d *document) error {
 			return err
 		}
 	}
-	for i, c := range d.ISP {
-		stage, err := isp.New(d.isps[i])
-		if err != nil {
-			return err
-		}
-		a.closers = append(a.closers, stage.Close)
-		if err := a.graph.AddStage(c.Name, stage, c.From, stageQueue); err != nil {
+	for i := range d.ISP {
+		if err := a.addISP(&d.ISP[i], d.isps[i]); err != nil {
 			return err
 		}
 	}
@@ -79,6 +75,22 @@ func (a *appliance) open(d *document) error {
 		}
 	}
 	return nil
+}
+
+func (a *appliance) addISP(c *ISPConfig, cfg isp.Config) error {
+	control, err := a.addController(c, &cfg)
+	if err != nil {
+		return err
+	}
+	stage, err := isp.New(cfg)
+	if err != nil {
+		return err
+	}
+	if control != nil {
+		control.stage = stage
+	}
+	a.closers = append(a.closers, stage.Close)
+	return a.graph.AddStage(c.Name, stage, c.From, stageQueue)
 }
 
 // slots makes the graph's slots of shared memory.

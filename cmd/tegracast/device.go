@@ -14,6 +14,7 @@ import (
 type modelDevice struct {
 	card   *capture.Card
 	device *model.Device
+	sensor *model.Sensor // nil without a camera
 	sim    *tegrasim.Sim
 	cancel context.CancelFunc
 	ended  chan error

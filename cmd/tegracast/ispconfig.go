@@ -25,6 +25,7 @@ type ISPConfig struct {
 	Gamma        float64            `yaml:"gamma,omitempty" jsonschema:"minimum=1,maximum=4,description=default: the BT.709 transfer function"`
 	Curve        []float64          `yaml:"curve,omitempty" jsonschema:"minItems=2,maxItems=4096,minimum=0,maximum=1,description=tone curve instead of gamma: knots at equal distances over linear light; joined by lines"`
 	Sharpen      float64            `yaml:"sharpen,omitempty" jsonschema:"minimum=0,maximum=4,description=how much of the detail is added again; default 0"`
+	Auto         *AutoConfig        `yaml:"auto,omitempty" jsonschema:"description=automatic exposure and white balance"`
 	Workers      int                `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=256,description=default: one for each CPU"`
 }
 
@@ -86,7 +87,7 @@ func (d *document) checkISP(path string, c *ISPConfig) error {
 		return d.errorAt(path, "%s", plain(err, isp.ErrConfig))
 	}
 	d.isps = append(d.isps, cfg)
-	return nil
+	return d.checkAuto(path, c)
 }
 
 // config is the stage's configuration, but for what stands in files.

@@ -97,15 +97,20 @@ func (a *appliance) serve(ctx context.Context, dir string) error {
 	shown := make(chan struct{})
 	go func() {
 		defer close(shown)
-		newStatus(a.env, a.graph, a.streams).run(watch)
+		newStatus(a.env, a.graph, a.streams, a.controllers).run(watch)
 	}()
+	controlled := a.control(watch)
 	err := a.graph.Run(ctx)
 	stop()
 	<-shown
+	controlled()
 	if err != nil {
 		err = errors.Join(err, a.dump(dir))
 	}
 	summary(a.env.out, a.graph.Stats())
+	for _, c := range a.controllers {
+		fmt.Fprintf(a.env.out, "%v\n", c)
+	}
 	destinations(a.env.out, a.streams)
 	a.received()
 	fmt.Fprintf(a.env.out, "cpu: %.1f s in %.1f s\n", (cpuTime() - cpu).Seconds(), time.Since(began).Seconds())

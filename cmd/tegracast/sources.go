@@ -88,6 +88,7 @@ func (a *appliance) modelCamera(c *SourceConfig, backend string) (source, error)
 	if err != nil {
 		return nil, err
 	}
+	device.sensor = sensor
 	a.closers = append(a.closers, device.Close)
 	a.cards[c.card()], a.models[c.card()] = device.card, device
 	pixel, _ := c.Model.Sensor.pixel()
@@ -138,6 +139,6 @@ func modelSensor(m *ModelConfig) (*model.Sensor, error) {
 	}
 	cfg.Width, cfg.Height, cfg.Shift = m.Width, m.Height, *m.Shift
 	cfg.Format = fpga.FourCC(pixel)
-	cfg.Period, cfg.Exposure = m.Rate.V.Period(), m.Exposure.V
+	cfg.Period = m.Rate.V.Period() // its exposure is that of the frames; the camera is told another one
 	return model.NewSensor(cfg)
 }

@@ -19,14 +19,15 @@ type status struct {
 	env      env
 	graph    *pipeline.Graph
 	streams  []*stream
+	controls []*controller
 	terminal bool
 	before   pipeline.Stats
 	at       time.Time
 	cpu      time.Duration
 }
 
-func newStatus(e env, g *pipeline.Graph, streams []*stream) *status {
-	return &status{env: e, graph: g, streams: streams, terminal: isTerminal(e.out), at: time.Now(), cpu: cpuTime(), before: g.Stats()}
+func newStatus(e env, g *pipeline.Graph, streams []*stream, controls []*controller) *status {
+	return &status{env: e, graph: g, streams: streams, controls: controls, terminal: isTerminal(e.out), at: time.Now(), cpu: cpuTime(), before: g.Stats()}
 }
 
 func isTerminal(w io.Writer) bool {
@@ -84,6 +85,9 @@ func (s *status) line() string {
 			was = s.before.Outputs[i]
 		}
 		fmt.Fprintf(&b, "  | %s %.1f/s dropped %d latency %s p99 %s", x.Name, rate(x.Delivered, was.Delivered), x.Drops(), ms(x.Latency.P50), ms(x.Latency.P99))
+	}
+	for _, c := range s.controls {
+		fmt.Fprintf(&b, "  | %v", c)
 	}
 	fmt.Fprintf(&b, "  | cpu %.0f %%", 100*(cpu-s.cpu).Seconds()/seconds)
 	s.before, s.at, s.cpu = stats, now, cpu
