@@ -39,7 +39,7 @@ func (p *pass) run(s *Stage, in *pipeline.Frame, outs []*pipeline.Frame) {
 type worker struct {
 	start chan *pass
 	end   *sync.WaitGroup
-	tone  *[linearMax + 1]uint16
+	tone  *tone
 	stats Statistics
 
 	pass *pass

@@ -6,7 +6,7 @@ import "tegracast/pipeline"
 type conversion struct {
 	luma   lumaArgs
 	chroma chromaArgs
-	rgb    lumaArgs // of one colour of RGB24, as if it were luma
+	rgb    *lumaArgs // of one colour of RGB24, as if it were luma; nil: 16 codes are one
 }
 
 // newConversion returns the coefficients; those of luma add up to white exactly, those of chroma to 0.
@@ -32,12 +32,11 @@ func newConversion(color pipeline.Colorimetry, bits int) conversion {
 	c.luma.shift, c.chroma.shift = 19-more, 21-more
 	c.luma.offset = 1 << (c.luma.shift - 1)
 	c.chroma.offset = 128<<21 + 1<<(c.chroma.shift-1)
-	c.rgb = lumaArgs{c: [4]int16{28142}, offset: 16<<19 + 1<<18, shift: 19}
 	if full {
 		c.chroma.offset-- // a half is rounded down, or blue would be 255.5 and become 256
-		c.rgb = lumaArgs{c: [4]int16{1 << 14}, offset: 1 << 17, shift: 18}
 	} else {
 		c.luma.offset += 16 << 19
+		c.rgb = &lumaArgs{c: [4]int16{28142}, offset: 16<<19 + 1<<18, shift: 19}
 	}
 	return c
 }

@@ -30,7 +30,7 @@ var (
 // A Stage is a pipeline.Stage on the CPU. Its methods may be called from any goroutine; they take turns.
 type Stage struct {
 	config Config
-	tone   *[linearMax + 1]uint16
+	tone   *tone
 
 	gains atomic.Uint64 // packGains of those that were asked for last
 
@@ -52,7 +52,7 @@ func New(c Config) (*Stage, error) {
 	if n == 0 {
 		n = min(runtime.GOMAXPROCS(0), maxWorkers)
 	}
-	s := &Stage{config: c.clone(), tone: toneTable(c)}
+	s := &Stage{config: c.clone(), tone: newTone(c)}
 	s.gains.Store(packGains(c.Gains))
 	s.pass.bandLines = bandLines
 	for i := range n {

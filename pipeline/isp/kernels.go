@@ -7,7 +7,7 @@ import "encoding/binary"
 // write behind pixel n is rubbish. Parameters that alternate from pixel to pixel are pairs: of the even and the odd ones.
 
 // margin is the number of samples in front of pixel 0 in a line.
-const margin = 16
+const margin = 32 // so that pixel 0 stands where a cache line begins
 
 // A line holds pixel x at index margin+x.
 type line []uint16
@@ -65,6 +65,12 @@ func gainGo(dst, src []uint16, a *gainArgs) {
 	for x, v := range src[:len(dst)] {
 		dst[x] = uint16(min((uint32(v)*uint32(a.m[x&1])+a.half[x&1])>>a.n[x&1], linearMax))
 	}
+}
+
+// linearGo makes linear samples of little-endian words: black, then gain, where nothing is to be done in between.
+func linearGo(dst []uint16, src []byte, k *blackArgs, a *gainArgs) {
+	blackGo(dst, src, k)
+	gainGo(dst, dst, a)
 }
 
 // suspectsGo marks with other than 0 the pixels that lie more than the threshold beyond all their neighbours at the
@@ -140,8 +146,8 @@ func matrixGo(r, g, b []uint16, m *[9]int16) {
 	}
 }
 
-// toneRow looks up n pixels in place; §8.
-func toneRow(row []uint16, t *[linearMax + 1]uint16) {
+// toneGo looks pixels up in place; §8.
+func toneGo(row []uint16, t *[linearMax + 1]uint16) {
 	for len(row) >= 4 {
 		q := (*[4]uint16)(row)
 		q[0], q[1], q[2], q[3] = t[q[0]&linearMax], t[q[1]&linearMax], t[q[2]&linearMax], t[q[3]&linearMax]

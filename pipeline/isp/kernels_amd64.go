@@ -11,11 +11,21 @@ func blackAVX2(dst *uint16, src *byte, n int, a *blackArgs)
 //go:noescape
 func gainAVX2(dst, src *uint16, n int, a *gainArgs)
 
+// linearAVX512 takes multiples of 32.
+//
+//go:noescape
+func linearAVX512(dst *uint16, src *byte, n int, k *blackArgs, a *gainArgs)
+
 //go:noescape
 func suspectsAVX2(dst, up, mid, down *uint16, n, step int, threshold uint16) uint16
 
 //go:noescape
 func bilinearAVX2(own, green, other, up, mid, down *uint16, n, odd int)
+
+// bilinearAVX512 takes multiples of 32.
+//
+//go:noescape
+func bilinearAVX512(own, green, other, up, mid, down *uint16, n, odd int)
 
 //go:noescape
 func malvarAVX2(own, green, other *uint16, rows *[5]*uint16, n int, k *malvarArgs, odd int)
@@ -40,8 +50,23 @@ func uyvyAVX2(dst *byte, y, c *uint16, n int)
 //go:noescape
 func narrowAVX2(dst *byte, src *uint16, n int)
 
+// toneAVX2 takes multiples of 32.
+//
 //go:noescape
-func rgb24AVX2(dst *byte, red, green, blue *uint16, n int)
+func toneAVX2(row *uint16, n int, s *segments)
+
+// toneAVX512 takes multiples of 32.
+//
+//go:noescape
+func toneAVX512(row *uint16, n int, s *segments)
+
+//go:noescape
+func rgb24AVX2(dst *byte, red, green, blue *uint16, n, shift int)
+
+// rgb24AVX512 takes multiples of 64.
+//
+//go:noescape
+func rgb24AVX512(dst *byte, red, green, blue *uint16, n, shift int)
 
 //go:noescape
 func shadeAVX2(dst, src, upper, lower *uint16, n int, weight *[2]int16)
@@ -65,6 +90,9 @@ func newMalvarArgs(odd int) malvarArgs {
 // whole is n rounded up to whole vectors, which lines have room for.
 func whole(n int) int { return (n + 15) &^ 15 }
 
+// whole32 is the same for vectors of 32.
+func whole32(n int) int { return (n + 31) &^ 31 }
+
 func blackRow(dst []uint16, src []byte, a *blackArgs) {
 	n := 0
 	if cpu.X86.HasAVX2 && len(dst) >= 16 {
@@ -82,6 +110,19 @@ func gainRow(dst, src []uint16, a *gainArgs) {
 	gainGo(dst, src, a)
 }
 
+func linearRow(dst []uint16, src []byte, k *blackArgs, a *gainArgs) {
+	if !cpu.X86.HasAVX512BW {
+		blackRow(dst, src, k)
+		gainRow(dst, dst, a)
+		return
+	}
+	n := len(dst) &^ 31
+	if n > 0 {
+		linearAVX512(&dst[0], &src[:2*n][0], n, k, a)
+	}
+	linearGo(dst[n:], src[2*n:], k, a)
+}
+
 func suspectsRow(dst, up, mid, down line, n, step int, threshold uint16) uint16 {
 	if !cpu.X86.HasAVX2 {
 		return suspectsGo(dst, up, mid, down, n, step, threshold)
@@ -92,11 +133,14 @@ func suspectsRow(dst, up, mid, down line, n, step int, threshold uint16) uint16 
 }
 
 func bilinearRow(d *mosaicLine, up, mid, down line, n int) {
-	if cpu.X86.HasAVX2 {
+	switch {
+	case cpu.X86.HasAVX512BW:
+		bilinearAVX512(&d.own[margin], &d.green[margin], &d.other[margin], &up[margin], &mid[margin], &down[margin], whole32(n), d.odd)
+	case cpu.X86.HasAVX2:
 		bilinearAVX2(&d.own[margin], &d.green[margin], &d.other[margin], &up[margin], &mid[margin], &down[margin], whole(n), d.odd)
-		return
+	default:
+		bilinearGo(d, up, mid, down, n)
 	}
-	bilinearGo(d, up, mid, down, n)
 }
 
 func malvarRow(d *mosaicLine, rows *[5]line, n int) {
@@ -163,13 +207,29 @@ func narrowRow(dst []byte, src []uint16) {
 	narrowGo(dst[n:], src[n:])
 }
 
-func rgb24Row(dst []byte, r, g, b []uint16) {
+func rgb24Row(dst []byte, r, g, b []uint16, shift int) {
 	n := 0
-	if cpu.X86.HasAVX2 && len(r) >= 16 {
-		n = len(r) &^ 15
-		rgb24AVX2(&dst[:3*n][0], &r[0], &g[:n][0], &b[:n][0], n)
+	if cpu.X86.HasAVX512VBMI && len(r) >= 64 {
+		n = len(r) &^ 63
+		rgb24AVX512(&dst[:3*n][0], &r[0], &g[:n][0], &b[:n][0], n, shift)
 	}
-	rgb24Go(dst[3*n:], r[n:], g[n:], b[n:])
+	if m := (len(r) - n) &^ 15; cpu.X86.HasAVX2 && m > 0 {
+		rgb24AVX2(&dst[3*n:][:3*m][0], &r[n], &g[n:][:m][0], &b[n:][:m][0], m, shift)
+		n += m
+	}
+	rgb24Go(dst[3*n:], r[n:], g[n:], b[n:], shift)
+}
+
+func toneRow(row []uint16, t *tone) {
+	n := whole32(len(row))
+	switch {
+	case t.segments != nil && cpu.X86.HasAVX512BW:
+		toneAVX512(&row[0], n, t.segments)
+	case t.segments != nil && cpu.X86.HasAVX2:
+		toneAVX2(&row[0], n, t.segments)
+	default:
+		toneGo(row, &t.table)
+	}
 }
 
 func shadeRow(dst, src, upper, lower []uint16, weight *[2]int16) {

@@ -73,6 +73,44 @@ loop:
 	VZEROUPPER
 	RET
 
+// func linearAVX512(dst *uint16, src *byte, n int, k *blackArgs, a *gainArgs)
+TEXT ·linearAVX512(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), DI
+	MOVQ         src+8(FP), SI
+	MOVQ         n+16(FP), CX
+	MOVQ         k+24(FP), AX
+	VPBROADCASTW 0(AX), Z5
+	MOVWLZX      2(AX), BX
+	VMOVD        BX, X6
+	VPBROADCASTD 4(AX), Z7
+	MOVQ         a+32(FP), AX
+	VPBROADCASTD 0(AX), Z8
+	VPBROADCASTQ 4(AX), Z9
+	VPBROADCASTQ 12(AX), Z10
+	VPBROADCASTW linearMax<>(SB), Z11
+
+loop:
+	VPANDD     (SI), Z5, Z0
+	VPSUBUSW   Z7, Z0, Z0
+	VPSLLW     X6, Z0, Z0
+	VPMULLW    Z8, Z0, Z1
+	VPMULHUW   Z8, Z0, Z2
+	VPUNPCKLWD Z2, Z1, Z3
+	VPUNPCKHWD Z2, Z1, Z4
+	VPADDD     Z10, Z3, Z3
+	VPADDD     Z10, Z4, Z4
+	VPSRLVD    Z9, Z3, Z3
+	VPSRLVD    Z9, Z4, Z4
+	VPACKUSDW  Z4, Z3, Z3
+	VPMINUW    Z11, Z3, Z3
+	VMOVDQU64  Z3, (DI)
+	ADDQ       $64, SI
+	ADDQ       $64, DI
+	SUBQ       $32, CX
+	JG         loop
+	VZEROUPPER
+	RET
+
 // func suspectsAVX2(dst, up, mid, down *uint16, n, step int, threshold uint16) uint16
 TEXT ·suspectsAVX2(SB), NOSPLIT, $0-58
 	MOVQ         dst+0(FP), DI
@@ -178,6 +216,53 @@ loop:
 	VMOVDQU   Y4, (R13)(DX*1)
 	ADDQ      $32, DX
 	SUBQ      $16, CX
+	JG        loop
+	VZEROUPPER
+	RET
+
+// func bilinearAVX512(own, green, other, up, mid, down *uint16, n, odd int)
+TEXT ·bilinearAVX512(SB), NOSPLIT, $0-64
+	MOVQ  own+0(FP), R11
+	MOVQ  green+8(FP), R12
+	MOVQ  other+16(FP), R13
+	MOVQ  up+24(FP), R8
+	MOVQ  mid+32(FP), R9
+	MOVQ  down+40(FP), R10
+	MOVQ  odd+56(FP), CX
+	MOVL  $0x55555555, AX
+	SHLL  CX, AX
+	KMOVD AX, K1                     // the pixels that have the colour themselves
+	MOVQ  n+48(FP), CX
+	VPBROADCASTW ones<>(SB), Z9
+	VPADDW Z9, Z9, Z9
+	XORQ  DX, DX
+
+loop:
+	VMOVDQU64 -2(R9)(DX*1), Z0
+	VMOVDQU64 2(R9)(DX*1), Z1
+	VPAVGW    Z1, Z0, Z2             // own at green
+	VPADDW    Z1, Z0, Z0             // W+E
+	VMOVDQU64 (R8)(DX*1), Z1
+	VMOVDQU64 (R10)(DX*1), Z3
+	VPAVGW    Z3, Z1, Z4             // third at green
+	VPADDW    Z3, Z1, Z1             // N+S
+	VPADDW    Z1, Z0, Z0
+	VPADDW    Z9, Z0, Z0
+	VMOVDQU64 -2(R8)(DX*1), Z1
+	VMOVDQU64 -2(R10)(DX*1), Z5
+	VPADDW    2(R8)(DX*1), Z1, Z1
+	VPADDW    2(R10)(DX*1), Z5, Z5
+	VPADDW    Z5, Z1, Z1
+	VPADDW    Z9, Z1, Z1
+	VMOVDQU64 (R9)(DX*1), Z3
+	VMOVDQU16 Z3, K1, Z2
+	VPSRLW    $2, Z0, K1, Z3         // green at own
+	VPSRLW    $2, Z1, K1, Z4         // third at own
+	VMOVDQU64 Z2, (R11)(DX*1)
+	VMOVDQU64 Z3, (R12)(DX*1)
+	VMOVDQU64 Z4, (R13)(DX*1)
+	ADDQ      $64, DX
+	SUBQ      $32, CX
 	JG        loop
 	VZEROUPPER
 	RET
@@ -505,13 +590,24 @@ DATA interleave<>+128(SB)/8, $0x800c80800b80800a
 DATA interleave<>+136(SB)/8, $0x0f80800e80800d80
 GLOBL interleave<>(SB), RODATA|NOPTR, $144
 
-// func rgb24AVX2(dst *byte, red, green, blue *uint16, n int)
-TEXT ·rgb24AVX2(SB), NOSPLIT, $0-40
+// HALF puts the shift into AX and X4, and half of its power of two into the lowest word of X6.
+#define HALF \
+	MOVQ   shift+40(FP), AX \
+	VMOVQ  AX, X4 \
+	MOVL   $1, BX \
+	VMOVD  BX, X6 \
+	VPSLLW X4, X6, X6 \
+	VPSRLW $1, X6, X6
+
+// func rgb24AVX2(dst *byte, red, green, blue *uint16, n, shift int)
+TEXT ·rgb24AVX2(SB), NOSPLIT, $0-48
 	MOVQ dst+0(FP), DI
 	MOVQ red+8(FP), R8
 	MOVQ green+16(FP), R9
 	MOVQ blue+24(FP), R10
 	MOVQ n+32(FP), CX
+	HALF
+	VPBROADCASTW X6, X6
 	LEAQ interleave<>(SB), BX
 	XORQ DX, DX
 	VMOVDQU 0(BX), X7
@@ -525,12 +621,22 @@ TEXT ·rgb24AVX2(SB), NOSPLIT, $0-40
 	VMOVDQU 128(BX), X15
 
 loop:
-	VMOVDQU   (R8)(DX*1), X0
-	VPACKUSWB 16(R8)(DX*1), X0, X0
-	VMOVDQU   (R9)(DX*1), X1
-	VPACKUSWB 16(R9)(DX*1), X1, X1
-	VMOVDQU   (R10)(DX*1), X2
-	VPACKUSWB 16(R10)(DX*1), X2, X2
+	VMOVQ     AX, X4
+	VPADDW    (R8)(DX*1), X6, X0
+	VPADDW    16(R8)(DX*1), X6, X3
+	VPSRLW    X4, X0, X0
+	VPSRLW    X4, X3, X3
+	VPACKUSWB X3, X0, X0
+	VPADDW    (R9)(DX*1), X6, X1
+	VPADDW    16(R9)(DX*1), X6, X3
+	VPSRLW    X4, X1, X1
+	VPSRLW    X4, X3, X3
+	VPACKUSWB X3, X1, X1
+	VPADDW    (R10)(DX*1), X6, X2
+	VPADDW    16(R10)(DX*1), X6, X3
+	VPSRLW    X4, X2, X2
+	VPSRLW    X4, X3, X3
+	VPACKUSWB X3, X2, X2
 	VPSHUFB X7, X0, X3
 	VPSHUFB X8, X1, X4
 	VPSHUFB X9, X2, X5
@@ -552,6 +658,263 @@ loop:
 	ADDQ      $32, DX
 	ADDQ      $48, DI
 	SUBQ      $16, CX
+	JG        loop
+	VZEROUPPER
+	RET
+
+// Which byte of R and G, and of B, goes where in three times 64 of R' G' B', behind the even bytes of two vectors.
+DATA spread<>+0(SB)/8, $0x0e0c0a0806040200
+DATA spread<>+8(SB)/8, $0x1e1c1a1816141210
+DATA spread<>+16(SB)/8, $0x2e2c2a2826242220
+DATA spread<>+24(SB)/8, $0x3e3c3a3836343230
+DATA spread<>+32(SB)/8, $0x4e4c4a4846444240
+DATA spread<>+40(SB)/8, $0x5e5c5a5856545250
+DATA spread<>+48(SB)/8, $0x6e6c6a6866646260
+DATA spread<>+56(SB)/8, $0x7e7c7a7876747270
+DATA spread<>+64(SB)/8, $0x4202004101004000
+DATA spread<>+72(SB)/8, $0x0500440400430300
+DATA spread<>+80(SB)/8, $0x0047070046060045
+DATA spread<>+88(SB)/8, $0x4a0a004909004808
+DATA spread<>+96(SB)/8, $0x0d004c0c004b0b00
+DATA spread<>+104(SB)/8, $0x004f0f004e0e004d
+DATA spread<>+112(SB)/8, $0x5212005111005010
+DATA spread<>+120(SB)/8, $0x1500541400531300
+DATA spread<>+128(SB)/8, $0x0057170056160055
+DATA spread<>+136(SB)/8, $0x5a1a005919005818
+DATA spread<>+144(SB)/8, $0x1d005c1c005b1b00
+DATA spread<>+152(SB)/8, $0x005f1f005e1e005d
+DATA spread<>+160(SB)/8, $0x6222006121006020
+DATA spread<>+168(SB)/8, $0x2500642400632300
+DATA spread<>+176(SB)/8, $0x0067270066260065
+DATA spread<>+184(SB)/8, $0x6a2a006929006828
+DATA spread<>+192(SB)/8, $0x2d006c2c006b2b00
+DATA spread<>+200(SB)/8, $0x006f2f006e2e006d
+DATA spread<>+208(SB)/8, $0x7232007131007030
+DATA spread<>+216(SB)/8, $0x3500743400733300
+DATA spread<>+224(SB)/8, $0x0077370076360075
+DATA spread<>+232(SB)/8, $0x7a3a007939007838
+DATA spread<>+240(SB)/8, $0x3d007c3c007b3b00
+DATA spread<>+248(SB)/8, $0x007f3f007e3e007d
+DATA spread<>+256(SB)/8, $0x0202010101000000
+DATA spread<>+264(SB)/8, $0x0504040403030302
+DATA spread<>+272(SB)/8, $0x0707070606060505
+DATA spread<>+280(SB)/8, $0x0a0a090909080808
+DATA spread<>+288(SB)/8, $0x0d0c0c0c0b0b0b0a
+DATA spread<>+296(SB)/8, $0x0f0f0f0e0e0e0d0d
+DATA spread<>+304(SB)/8, $0x1212111111101010
+DATA spread<>+312(SB)/8, $0x1514141413131312
+DATA spread<>+320(SB)/8, $0x1717171616161515
+DATA spread<>+328(SB)/8, $0x1a1a191919181818
+DATA spread<>+336(SB)/8, $0x1d1c1c1c1b1b1b1a
+DATA spread<>+344(SB)/8, $0x1f1f1f1e1e1e1d1d
+DATA spread<>+352(SB)/8, $0x2222212121202020
+DATA spread<>+360(SB)/8, $0x2524242423232322
+DATA spread<>+368(SB)/8, $0x2727272626262525
+DATA spread<>+376(SB)/8, $0x2a2a292929282828
+DATA spread<>+384(SB)/8, $0x2d2c2c2c2b2b2b2a
+DATA spread<>+392(SB)/8, $0x2f2f2f2e2e2e2d2d
+DATA spread<>+400(SB)/8, $0x3232313131303030
+DATA spread<>+408(SB)/8, $0x3534343433333332
+DATA spread<>+416(SB)/8, $0x3737373636363535
+DATA spread<>+424(SB)/8, $0x3a3a393939383838
+DATA spread<>+432(SB)/8, $0x3d3c3c3c3b3b3b3a
+DATA spread<>+440(SB)/8, $0x3f3f3f3e3e3e3d3d
+GLOBL spread<>(SB), RODATA|NOPTR, $448
+
+// func rgb24AVX512(dst *byte, red, green, blue *uint16, n, shift int)
+TEXT ·rgb24AVX512(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), DI
+	MOVQ red+8(FP), R8
+	MOVQ green+16(FP), R9
+	MOVQ blue+24(FP), R10
+	MOVQ n+32(FP), CX
+	HALF
+	VPBROADCASTW X6, Z16
+	LEAQ spread<>(SB), R11
+	VMOVDQU64 0(R11), Z17
+	VMOVDQU64 64(R11), Z18
+	VMOVDQU64 128(R11), Z19
+	VMOVDQU64 192(R11), Z20
+	VMOVDQU64 256(R11), Z21
+	VMOVDQU64 320(R11), Z22
+	VMOVDQU64 384(R11), Z23
+	MOVQ $0x4924924924924924, AX
+	KMOVQ AX, K1
+	MOVQ $0x2492492492492492, AX
+	KMOVQ AX, K2
+	MOVQ $0x9249249249249249, AX
+	KMOVQ AX, K3
+	XORQ DX, DX
+
+loop:
+	VPADDW   (R8)(DX*1), Z16, Z0
+	VPADDW   64(R8)(DX*1), Z16, Z3
+	VPSRLW   X4, Z0, Z0
+	VPSRLW   X4, Z3, Z3
+	VPERMT2B Z3, Z17, Z0
+	VPADDW   (R9)(DX*1), Z16, Z1
+	VPADDW   64(R9)(DX*1), Z16, Z3
+	VPSRLW   X4, Z1, Z1
+	VPSRLW   X4, Z3, Z3
+	VPERMT2B Z3, Z17, Z1
+	VPADDW   (R10)(DX*1), Z16, Z2
+	VPADDW   64(R10)(DX*1), Z16, Z3
+	VPSRLW   X4, Z2, Z2
+	VPSRLW   X4, Z3, Z3
+	VPERMT2B Z3, Z17, Z2
+	VMOVDQA64 Z18, Z5
+	VPERMI2B Z1, Z0, Z5
+	VPERMB   Z2, Z21, K1, Z5
+	VMOVDQU64 Z5, 0(DI)
+	VMOVDQA64 Z19, Z5
+	VPERMI2B Z1, Z0, Z5
+	VPERMB   Z2, Z22, K2, Z5
+	VMOVDQU64 Z5, 64(DI)
+	VMOVDQA64 Z20, Z5
+	VPERMI2B Z1, Z0, Z5
+	VPERMB   Z2, Z23, K3, Z5
+	VMOVDQU64 Z5, 128(DI)
+	ADDQ     $128, DX
+	ADDQ     $192, DI
+	SUBQ     $64, CX
+	JG       loop
+	VZEROUPPER
+	RET
+
+// Words: what is added to the segment's number in the second and the third range, the last samples of the first and the
+// second, the bits of a fraction; bytes: what makes numbers from 16 on negative, and 16.
+DATA ranges<>+0(SB)/8, $0x0008000800080008
+DATA ranges<>+8(SB)/8, $0x0020002000200020
+DATA ranges<>+16(SB)/8, $0x03ff03ff03ff03ff
+DATA ranges<>+24(SB)/8, $0x0fff0fff0fff0fff
+DATA ranges<>+32(SB)/8, $0x7fff7fff7fff7fff
+DATA ranges<>+40(SB)/8, $0x7070707070707070
+DATA ranges<>+48(SB)/8, $0x1010101010101010
+GLOBL ranges<>(SB), RODATA|NOPTR, $56
+
+// func toneAVX512(row *uint16, n int, s *segments)
+TEXT ·toneAVX512(SB), NOSPLIT, $0-24
+	MOVQ row+0(FP), DI
+	MOVQ n+8(FP), CX
+	MOVQ s+16(FP), AX
+	LEAQ ranges<>(SB), BX
+	VMOVDQU64 0(AX), Z20
+	VMOVDQU64 64(AX), Z21
+	VMOVDQU64 128(AX), Z22
+	VMOVDQU64 192(AX), Z23
+	VPBROADCASTQ 0(BX), Z24
+	VPBROADCASTQ 8(BX), Z25
+	VPBROADCASTQ 16(BX), Z26
+	VPBROADCASTQ 24(BX), Z27
+	VPBROADCASTQ 32(BX), Z28
+
+loop:
+	VMOVDQU64 (DI), Z0
+	VPSRLW    $6, Z0, Z1
+	VPSRLW    $7, Z0, Z2
+	VPSRLW    $9, Z0, Z3
+	VPADDW    Z24, Z2, Z2
+	VPADDW    Z25, Z3, Z3
+	VPMINUW   Z2, Z1, Z1
+	VPMINUW   Z3, Z1, Z1      // number of the segment
+	VPCMPUW   $6, Z26, Z0, K1
+	VPCMPUW   $6, Z27, Z0, K2
+	VPSLLW    $9, Z0, Z4
+	VPSLLW    $8, Z0, K1, Z4
+	VPSLLW    $6, Z0, K2, Z4
+	VPANDD    Z28, Z4, Z4     // how far in it, in 1/32768
+	VMOVDQA64 Z1, Z2
+	VPERMI2W  Z21, Z20, Z1    // base
+	VPERMI2W  Z23, Z22, Z2    // slope
+	VPMULHRSW Z4, Z2, Z2
+	VPADDW    Z2, Z1, Z1
+	VMOVDQU64 Z1, (DI)
+	ADDQ      $64, DI
+	SUBQ      $32, CX
+	JG        loop
+	VZEROUPPER
+	RET
+
+// The number of the segment of the samples x, in y; z is changed.
+#define SEGMENT(x, y, z) \
+	VPSRLW  $6, x, y \
+	VPSRLW  $7, x, z \
+	VPADDW  Y15, z, z \
+	VPMINUW z, y, y \
+	VPSRLW  $9, x, z \
+	VPADDW  Y14, z, z \
+	VPMINUW z, y, y
+
+// How far the samples x lie in their segment, in 1/32768, in y; Y9 and Y10 are changed.
+#define FRACTION(x, y) \
+	VPBROADCASTQ 16(BX), Y9 \
+	VPCMPGTW  Y9, x, Y9 \
+	VPSLLW    $9, x, y \
+	VPSLLW    $8, x, Y10 \
+	VPBLENDVB Y9, Y10, y, y \
+	VPBROADCASTQ 24(BX), Y9 \
+	VPCMPGTW  Y9, x, Y9 \
+	VPSLLW    $6, x, Y10 \
+	VPBLENDVB Y9, Y10, y, y \
+	VPAND     Y13, y, y
+
+// 32 bytes of the table at off(AX), by the numbers in Y5 to Y8, in y; Y9 is changed.
+#define LOOKUP(off, y) \
+	VBROADCASTI128 off(AX), y \
+	VPSHUFB Y5, y, y \
+	VBROADCASTI128 off+16(AX), Y9 \
+	VPSHUFB Y6, Y9, Y9 \
+	VPOR    Y9, y, y \
+	VBROADCASTI128 off+32(AX), Y9 \
+	VPSHUFB Y7, Y9, Y9 \
+	VPOR    Y9, y, y \
+	VBROADCASTI128 off+48(AX), Y9 \
+	VPSHUFB Y8, Y9, Y9 \
+	VPOR    Y9, y, y
+
+// func toneAVX2(row *uint16, n int, s *segments)
+TEXT ·toneAVX2(SB), NOSPLIT, $0-24
+	MOVQ row+0(FP), DI
+	MOVQ n+8(FP), CX
+	MOVQ s+16(FP), AX
+	LEAQ ranges<>(SB), BX
+	VPBROADCASTQ 0(BX), Y15
+	VPBROADCASTQ 8(BX), Y14
+	VPBROADCASTQ 32(BX), Y13
+	VPBROADCASTQ 40(BX), Y12
+	VPBROADCASTQ 48(BX), Y11
+
+loop:
+	VMOVDQU   (DI), Y0
+	VMOVDQU   32(DI), Y1
+	SEGMENT(Y0, Y2, Y3)
+	SEGMENT(Y1, Y4, Y3)
+	VPACKUSWB Y4, Y2, Y2
+	FRACTION(Y0, Y3)
+	FRACTION(Y1, Y4)
+	VPADDUSB  Y12, Y2, Y5
+	VPSUBB    Y11, Y2, Y2
+	VPADDUSB  Y12, Y2, Y6
+	VPSUBB    Y11, Y2, Y2
+	VPADDUSB  Y12, Y2, Y7
+	VPSUBB    Y11, Y2, Y2
+	VPADDUSB  Y12, Y2, Y8
+	LOOKUP(384, Y0)
+	LOOKUP(448, Y1)
+	VPUNPCKLBW Y1, Y0, Y2
+	VPUNPCKHBW Y1, Y0, Y10
+	VPMULHRSW Y3, Y2, Y3
+	VPMULHRSW Y4, Y10, Y4
+	LOOKUP(256, Y0)
+	LOOKUP(320, Y1)
+	VPUNPCKLBW Y1, Y0, Y2
+	VPUNPCKHBW Y1, Y0, Y10
+	VPADDW    Y3, Y2, Y2
+	VPADDW    Y4, Y10, Y10
+	VMOVDQU   Y2, (DI)
+	VMOVDQU   Y10, 32(DI)
+	ADDQ      $64, DI
+	SUBQ      $32, CX
 	JG        loop
 	VZEROUPPER
 	RET

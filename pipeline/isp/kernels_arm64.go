@@ -37,7 +37,10 @@ func uyvyNEON(dst *byte, y, c *uint16, n int)
 func narrowNEON(dst *byte, src *uint16, n int)
 
 //go:noescape
-func rgb24NEON(dst *byte, red, green, blue *uint16, n int)
+func rgb24NEON(dst *byte, red, green, blue *uint16, n, shift int)
+
+//go:noescape
+func toneNEON(row *uint16, n int, table *[4][numSegments]byte)
 
 //go:noescape
 func shadeNEON(dst, src, upper, lower *uint16, n int, weight *[2]int16)
@@ -69,6 +72,11 @@ func blackRow(dst []uint16, src []byte, a *blackArgs) {
 }
 
 func gainRow(dst, src []uint16, a *gainArgs) { gainNEON(&dst[0], &src[0], whole(len(dst)), a) }
+
+func linearRow(dst []uint16, src []byte, k *blackArgs, a *gainArgs) {
+	blackRow(dst, src, k)
+	gainRow(dst, dst, a)
+}
 
 func suspectsRow(dst, up, mid, down line, n, step int, threshold uint16) uint16 {
 	v := n &^ 15 // a mark behind the last pixel would be a false one
@@ -119,13 +127,21 @@ func narrowRow(dst []byte, src []uint16) {
 	narrowGo(dst[n:], src[n:])
 }
 
-func rgb24Row(dst []byte, r, g, b []uint16) {
+func rgb24Row(dst []byte, r, g, b []uint16, shift int) {
 	n := 0
 	if len(r) >= 16 {
 		n = len(r) &^ 15
-		rgb24NEON(&dst[:3*n][0], &r[0], &g[:n][0], &b[:n][0], n)
+		rgb24NEON(&dst[:3*n][0], &r[0], &g[:n][0], &b[:n][0], n, shift)
 	}
-	rgb24Go(dst[3*n:], r[n:], g[n:], b[n:])
+	rgb24Go(dst[3*n:], r[n:], g[n:], b[n:], shift)
+}
+
+func toneRow(row []uint16, t *tone) {
+	if t.segments == nil {
+		toneGo(row, &t.table)
+		return
+	}
+	toneNEON(&row[0], whole(len(row)), &t.segments.bytes)
 }
 
 func shadeRow(dst, src, upper, lower []uint16, weight *[2]int16) {

@@ -6,6 +6,8 @@ func blackRow(dst []uint16, src []byte, a *blackArgs) { blackGo(dst, src, a) }
 
 func gainRow(dst, src []uint16, a *gainArgs) { gainGo(dst, src, a) }
 
+func linearRow(dst []uint16, src []byte, k *blackArgs, a *gainArgs) { linearGo(dst, src, k, a) }
+
 func suspectsRow(dst, up, mid, down line, n, step int, threshold uint16) uint16 {
 	return suspectsGo(dst, up, mid, down, n, step, threshold)
 }
@@ -18,6 +20,8 @@ func malvarRow(d *mosaicLine, rows *[5]line, n int) { malvarGo(d, rows, n) }
 
 func matrixRow(r, g, b []uint16, m *[9]int16) { matrixGo(r, g, b, m) }
 
+func toneRow(row []uint16, t *tone) { toneGo(row, &t.table) }
+
 func lumaRow(dst, r, g, b []uint16, a *lumaArgs) { lumaGo(dst, r, g, b, a) }
 
 func chroma422Row(dst []uint16, p *rgb, n int, a *chromaArgs) { chroma422Go(dst, p, n, a) }
@@ -26,7 +30,7 @@ func chroma420Row(dst []uint16, p, q *rgb, n int, a *chromaArgs) { chroma420Go(d
 
 func narrowRow(dst []byte, src []uint16) { narrowGo(dst, src) }
 
-func rgb24Row(dst []byte, r, g, b []uint16) { rgb24Go(dst, r, g, b) }
+func rgb24Row(dst []byte, r, g, b []uint16, shift int) { rgb24Go(dst, r, g, b, shift) }
 
 func shadeRow(dst, src, upper, lower []uint16, weight *[2]int16) {
 	shadeGo(dst, src, upper, lower, weight)

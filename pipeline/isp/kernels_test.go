@@ -11,9 +11,10 @@ import (
 // TestKernelTwins compares the kernels of this machine with those in plain Go, on lines of all lengths and on the
 // extremes that the steps before can deliver.
 func TestKernelTwins(t *testing.T) {
+	curve := newTone(Config{})
 	for i := range 600 {
 		rnd := rand.New(rand.NewPCG(uint64(i), 9))
-		n := 2 + i%150
+		n := 2 + i%250
 		sample := func(limit int) line {
 			l := newLine(n)
 			for x := range l {
@@ -54,6 +55,10 @@ func TestKernelTwins(t *testing.T) {
 		gainGo(b, full.at(0, n), &gains)
 		same("gain", a, b)
 
+		linearRow(a, src, &black, &gains)
+		linearGo(b, src, &black, &gains)
+		same("linear", a, b)
+
 		weight := int16(rnd.IntN(257))
 		upper, lower := sample(32767), sample(32767)
 		shadeRow(a, full.at(0, n), upper.at(0, n), lower.at(0, n), &[2]int16{256 - weight, weight})
@@ -92,6 +97,12 @@ func TestKernelTwins(t *testing.T) {
 		same("matrix green", x.green[margin:], y.green[margin:])
 		same("matrix blue", x.other[margin:], y.other[margin:])
 
+		copy(a, linear.at(0, n))
+		copy(b, linear.at(0, n))
+		toneRow(a, curve)
+		toneGo(b, &curve.table)
+		same("tone", a, b)
+
 		twinOutputs(t, rnd, n, sample, toned, same)
 	}
 }
@@ -122,10 +133,15 @@ func twinOutputs(t *testing.T, rnd *rand.Rand, n int, sample func(int) line, ton
 		t.Fatalf("uyvy of %d pixels: %v, in plain Go %v", n, d, e)
 	}
 	d, e = guarded(t, 3*n), guarded(t, 3*n)
-	rgb24Row(d, l, c, l)
-	rgb24Go(e, l, c, l)
+	rgb24Row(d, l, c, l, 0)
+	rgb24Go(e, l, c, l, 0)
 	if !slices.Equal(d, e) {
 		t.Fatalf("rgb24 of %d pixels: %v, in plain Go %v", n, d, e)
+	}
+	rgb24Row(d, p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), 4)
+	rgb24Go(e, p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), 4)
+	if !slices.Equal(d, e) {
+		t.Fatalf("rgb24 of %d pixels, divided by 16: %v, in plain Go %v", n, d, e)
 	}
 	d, e = guarded(t, n), guarded(t, n)
 	narrowRow(d, l)

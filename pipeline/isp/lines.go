@@ -10,19 +10,21 @@ func (w *worker) blackLine(y int) line {
 	if ok {
 		return l
 	}
-	width := p.in.Width
-	src := w.pass.in.Bytes[y*p.in.Stride:][:p.in.Pixel.LineBytes(width)]
-	if w.raw != nil {
-		words(w.raw, src, p.samples.Bits)
-		src = w.raw
-	}
-	c := p.levels.channels(y)
-	blackRow(l.at(0, width), src, &blackArgs{
-		mask: p.levels.mask, shift: uint16(p.levels.shift),
-		black: [2]uint16{p.levels.black[c[0]], p.levels.black[c[1]]},
-	})
-	l.mirror(width)
+	k := p.levels.blacks(y)
+	blackRow(l.at(0, p.in.Width), w.words(y), &k)
+	l.mirror(p.in.Width)
 	return l
+}
+
+// words are the samples of line y as little-endian words.
+func (w *worker) words(y int) []byte {
+	p := w.plan
+	src := w.pass.in.Bytes[y*p.in.Stride:][:p.line]
+	if w.raw == nil {
+		return src
+	}
+	words(w.raw, src, p.samples.Bits)
+	return w.raw
 }
 
 // staticLine has the known defects repaired.
@@ -93,7 +95,12 @@ func (w *worker) linearLine(y int) line {
 	l, ok := w.samples.get(y)
 	if !ok {
 		a := p.levels.gains(y)
-		gainRow(l.at(0, p.in.Width), w.evenLine(y).at(0, p.in.Width), &a)
+		if dst := l.at(0, p.in.Width); p.direct {
+			k := p.levels.blacks(y)
+			linearRow(dst, w.words(y), &k, &a)
+		} else {
+			gainRow(dst, w.evenLine(y).at(0, p.in.Width), &a)
+		}
 		l.mirror(p.in.Width)
 	}
 	return l

@@ -15,12 +15,14 @@ type output struct {
 	size    int // index of the scale
 	convert conversion
 	payload int // bytes of a line between two header gaps; the whole line in plain memory
+	count   int // how many payloads a line has
 }
 
 // A plan is what Process needs to know about the formats. It does not change once made, but for the gains.
 type plan struct {
 	in      pipeline.Format
 	samples pipeline.Samples
+	line    int // bytes of one of the sensor's
 	outs    []output
 	wanted  [sizes]bool
 	levels  levels
@@ -32,13 +34,14 @@ type plan struct {
 	matrix  *[9]int16 // nil: identity
 	sharpen int32
 	observe bool
+	direct  bool // nothing lies between black level and white balance
 }
 
 func newPlan(c Config, gains uint64, in pipeline.Format, want []pipeline.Format) (*plan, error) {
 	if err := c.CheckInput(in); err != nil {
 		return nil, err
 	}
-	p := &plan{in: in, step: 2, method: c.Demosaic, sharpen: int32(c.Sharpen*64 + 0.5), observe: c.Observe != nil}
+	p := &plan{in: in, line: in.Pixel.LineBytes(in.Width), step: 2, method: c.Demosaic, sharpen: int32(c.Sharpen*64 + 0.5), observe: c.Observe != nil}
 	p.samples, _ = in.Pixel.Samples()
 	for i, f := range want {
 		o, err := newOutput(in, f)
@@ -57,6 +60,7 @@ func newPlan(c Config, gains uint64, in pipeline.Format, want []pipeline.Format)
 	p.defects = newDefects(c.Defects.Pixels, in.Width, in.Height, p.step)
 	p.hot = uint16(min(c.Defects.Threshold<<p.levels.shift, 1<<16-1))
 	p.shading = newShading(c.Shading, &p.levels, in.Width, in.Height)
+	p.direct = len(p.defects) == 0 && p.hot == 0 && p.shading == nil && !p.observe
 	return p, nil
 }
 
@@ -129,6 +133,7 @@ func newOutput(in, f pipeline.Format) (output, error) {
 	if f.PacketPitch > 0 {
 		o.payload = f.PacketPitch - f.HeaderGap
 	}
+	o.count = f.Pixel.LineBytes(f.Width) / o.payload
 	return o, nil
 }
 

@@ -461,6 +461,9 @@ func (t *target) put(put func(at, v int), x, y int) {
 // referenceTone is §8 in floating point; TestToneTable shows that no code is near a border.
 func referenceTone(c Config) []int {
 	t := make([]int, 16384)
+	if c.Gamma == 0 && len(c.Curve) == 0 {
+		return referenceSegments()
+	}
 	for i := range t {
 		if n := len(c.Curve); n > 0 {
 			j, f := i*(n-1)/16383, i*(n-1)%16383
@@ -472,6 +475,26 @@ func referenceTone(c Config) []int {
 			continue
 		}
 		t[i] = int(math.Floor(4080*referenceTransfer(float64(i)/16383, c.Gamma) + 0.5))
+	}
+	return t
+}
+
+// referenceSegments is the table of §8's segments, line by line.
+func referenceSegments() []int {
+	exact := func(i int) int { return int(math.Floor(4080*referenceTransfer(float64(i)/16383, 0) + 0.5)) }
+	t := make([]int, 16384)
+	for _, r := range [][3]int{{0, 1024, 64}, {1024, 4096, 128}, {4096, 16384, 512}} {
+		for a := r[0]; a < r[1]; a += r[2] {
+			rise := 0
+			if a+r[2] < 16384 {
+				rise = exact(a+r[2]) - exact(a)
+			} else {
+				rise = floorDiv(1024*(4080-exact(a))+511, 1022)
+			}
+			for i := a; i < a+r[2]; i++ {
+				t[i] = exact(a) + floorDiv(rise*(i-a)+r[2]/2, r[2])
+			}
+		}
 	}
 	return t
 }
@@ -489,7 +512,7 @@ func referenceTransfer(l, gamma float64) float64 {
 
 func TestToneTable(t *testing.T) {
 	for _, gamma := range []float64{0, 1, 1.8, 2.2, 2.4, 4} {
-		table, want := toneTable(Config{Gamma: gamma}), referenceTone(Config{Gamma: gamma})
+		table, want := newTone(Config{Gamma: gamma}).table, referenceTone(Config{Gamma: gamma})
 		for i, v := range want {
 			// The nearest border k-1/2 must be farther off than the error of floating point.
 			if exact := 4080 * referenceTransfer(float64(i)/16383, gamma); math.Abs(exact-math.Floor(exact)-0.5) < 1e-8 {
@@ -499,12 +522,35 @@ func TestToneTable(t *testing.T) {
 				t.Fatalf("gamma %v: T[%d] = %d, want %d", gamma, i, table[i], v)
 			}
 			// The exact comparison, on both sides of the border.
-			if h := int64(math.Floor(gamma*100 + 0.5)); i%37 == 0 && (v > 0 && !reaches(int64(i), int64(v), h) || v < 4080 && reaches(int64(i), int64(v)+1, h)) {
+			if h := int64(math.Floor(gamma*100 + 0.5)); gamma != 0 && i%37 == 0 && (v > 0 && !reaches(int64(i), int64(v), h) || v < 4080 && reaches(int64(i), int64(v)+1, h)) {
 				t.Fatalf("gamma %v: T[%d] = %d by integers is another", gamma, i, v)
 			}
+		}
+		if gamma == 0 {
+			checkBT709(t, table[:])
 		}
 		if table[0] != 0 || table[16383] != 4080 {
 			t.Errorf("gamma %v: ends %d, %d", gamma, table[0], table[16383])
 		}
+	}
+}
+
+// checkBT709 compares the segments with the transfer function itself: they rise, and are off by less than an eighth of a
+// code of 255.
+func checkBT709(t *testing.T, table []uint16) {
+	t.Helper()
+	worst := 0.0
+	for i, v := range table {
+		worst = max(worst, math.Abs(float64(v)-4080*referenceTransfer(float64(i)/16383, 0))/16)
+		if i > 0 && v < table[i-1] {
+			t.Errorf("T[%d] = %d after %d", i, v, table[i-1])
+		}
+		if k := int64(exactCode(i, 0)); i%37 == 0 && (k > 0 && !reaches(int64(i), k, 0) || k < 4080 && reaches(int64(i), k+1, 0)) {
+			t.Fatalf("the code of %d by integers is another than %d", i, k)
+		}
+	}
+	t.Logf("BT.709: off by up to %.3f of 255", worst)
+	if worst > 0.125 {
+		t.Errorf("BT.709: off by up to %.3f of 255", worst)
 	}
 }

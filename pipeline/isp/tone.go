@@ -5,27 +5,86 @@ import (
 	"math/big"
 )
 
-// toneTable maps a linear sample to R', G' or B' of 0 to white; docs/isp.md §8.
-func toneTable(c Config) *[linearMax + 1]uint16 {
-	t := new([linearMax + 1]uint16)
-	if len(c.Curve) > 0 {
-		curveTable(t, c.Curve)
-		return t
-	}
-	h := int64(math.Floor(c.Gamma*100 + 0.5))
-	for i := range t {
-		// Floating point finds the code, unless the value is so near a border that only integers can tell.
-		v := white*transfer(float64(i)/linearMax, h) + 0.5
-		k := math.Floor(v)
-		if near := math.Round(v); k > 0 && math.Abs(v-near) < 1e-6 {
-			k = near
-			if !reaches(int64(i), int64(near), h) {
-				k--
-			}
+// A tone is a tone curve; docs/isp.md §8.
+type tone struct {
+	table    [linearMax + 1]uint16 // of a linear sample: R', G' or B', 0 to white
+	segments *segments             // the same for vector kernels; nil when the curve has none
+}
+
+func newTone(c Config) *tone {
+	t := &tone{}
+	switch hundredths := int64(math.Floor(c.Gamma*100 + 0.5)); {
+	case len(c.Curve) > 0:
+		curveTable(&t.table, c.Curve)
+	case hundredths > 0:
+		for i := range t.table {
+			t.table[i] = exactCode(i, hundredths)
 		}
-		t[i] = uint16(min(k, white))
+	default:
+		t.segments = newSegments(func(i int) uint16 { return exactCode(i, 0) })
+		for i := range t.table {
+			t.table[i] = t.segments.at(i)
+		}
 	}
 	return t
+}
+
+// numSegments is how many straight pieces BT.709's curve has: few enough for the table look-ups within registers.
+const numSegments = 64
+
+// segments are the straight pieces, each from a knot to the next one.
+type segments struct {
+	base  [numSegments]uint16
+	slope [numSegments]int16   // to the next knot
+	bytes [4][numSegments]byte // base and slope, the lower byte and the upper one
+}
+
+// segmentOf is the segment that sample i lies in, where that begins, and the logarithm of its length.
+func segmentOf(i int) (j, begin, log int) {
+	switch {
+	case i < 1<<10:
+		return i >> 6, i &^ 63, 6
+	case i < 1<<12:
+		return i>>7 + 8, i &^ 127, 7
+	}
+	return i>>9 + 32, i &^ 511, 9
+}
+
+func newSegments(curve func(i int) uint16) *segments {
+	s := &segments{}
+	for i := 0; i <= linearMax; {
+		j, _, log := segmentOf(i)
+		s.base[j] = curve(i)
+		if i += 1 << log; i <= linearMax {
+			s.slope[j] = int16(curve(i)) - int16(s.base[j])
+		} else { // the last sample, not the knot behind it, is white
+			s.slope[j] = int16((int(curve(linearMax)-s.base[j])*1024 + 511) / 1022)
+		}
+		for k, v := range [4]byte{byte(s.base[j]), byte(s.base[j] >> 8), byte(s.slope[j]), byte(s.slope[j] >> 8)} {
+			s.bytes[k][j] = v
+		}
+	}
+	return s
+}
+
+// at is the curve at sample i.
+func (s *segments) at(i int) uint16 {
+	j, begin, log := segmentOf(i)
+	return uint16(int(s.base[j]) + (int(s.slope[j])*(i-begin)+1<<(log-1))>>log)
+}
+
+// exactCode is the transfer function rounded to the nearest code.
+func exactCode(i int, hundredths int64) uint16 {
+	// Floating point finds the code, unless the value is so near a border that only integers can tell.
+	v := white*transfer(float64(i)/linearMax, hundredths) + 0.5
+	k := math.Floor(v)
+	if near := math.Round(v); k > 0 && math.Abs(v-near) < 1e-6 {
+		k = near
+		if !reaches(int64(i), int64(near), hundredths) {
+			k--
+		}
+	}
+	return uint16(min(k, white))
 }
 
 // transfer is the transfer function in floating point: BT.709 §1.2, or L^(100/hundredths).

@@ -30,37 +30,52 @@ func (w *worker) writePacked(o *output, dst []byte, y int) {
 	p := w.sharpLine(o.size, y)
 	switch o.format.Pixel {
 	case pipeline.RGB24:
-		for i, c := range []line{p.r, p.g, p.b} {
-			from, to := c.at(0, n), w.output[i].at(0, n)
-			lumaRow(to, from, from, from, &o.convert.rgb)
-		}
+		w.writeRGB(o, dst, p, y)
+		return
 	case pipeline.UYVY, pipeline.UYVP:
 		chroma422Row(w.output[1].at(0, n), p, n, &o.convert.chroma)
 		fallthrough
 	default:
 		lumaRow(w.output[0].at(0, n), p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), &o.convert.luma)
 	}
-	length := o.format.Pixel.LineBytes(n)
-	pieces := length / o.payload
-	pixels := n / pieces
-	for i := range pieces {
-		to := dst[y*o.format.Stride:]
-		if o.format.PacketPitch > 0 {
-			to = dst[(y*pieces+i)*o.format.PacketPitch+o.format.HeaderGap:]
-		}
-		to = to[:o.payload]
-		x := i * pixels
+	pixels := n / o.count
+	for i := range o.count {
+		to, x := o.piece(dst, y, i), i*pixels
 		switch o.format.Pixel {
 		case pipeline.UYVY:
 			uyvyRow(to, w.output[0].at(x, pixels), w.output[1].at(x, pixels))
 		case pipeline.UYVP:
 			uyvp(to, w.output[0].at(x, pixels), w.output[1].at(x, pixels))
-		case pipeline.RGB24:
-			rgb24Row(to, w.output[0].at(x, pixels), w.output[1].at(x, pixels), w.output[2].at(x, pixels))
 		case pipeline.Grey:
 			narrowRow(to, w.output[0].at(x, pixels))
 		}
 	}
+}
+
+// writeRGB writes a line of RGB24.
+func (w *worker) writeRGB(o *output, dst []byte, p *rgb, y int) {
+	n, shift := o.format.Width, 4
+	if a := o.convert.rgb; a != nil {
+		shift = 0
+		for i, c := range []line{p.r, p.g, p.b} {
+			from, to := c.at(0, n), w.output[i].at(0, n)
+			lumaRow(to, from, from, from, a)
+		}
+		p = &rgb{w.output[0], w.output[1], w.output[2]}
+	}
+	pixels := n / o.count
+	for i := range o.count {
+		x := i * pixels
+		rgb24Row(o.piece(dst, y, i), p.r.at(x, pixels), p.g.at(x, pixels), p.b.at(x, pixels), shift)
+	}
+}
+
+// piece is where a piece of line y goes.
+func (o *output) piece(dst []byte, y, i int) []byte {
+	if o.format.PacketPitch > 0 {
+		return dst[(y*o.count+i)*o.format.PacketPitch+o.format.HeaderGap:][:o.payload]
+	}
+	return dst[y*o.format.Stride:][:o.payload]
 }
 
 // write420 writes the lines y and y+1 and the chroma line that they share.
@@ -104,12 +119,13 @@ func uyvp(dst []byte, y, c []uint16) {
 	}
 }
 
-// rgb24Go writes the lower bytes of R' G' B' in turn.
-func rgb24Go(dst []byte, r, g, b []uint16) {
+// rgb24Go writes R' G' B' in turn, divided by 2^shift and rounded.
+func rgb24Go(dst []byte, r, g, b []uint16, shift int) {
 	g, b = g[:len(r)], b[:len(r)]
+	half := uint16(1) << shift >> 1
 	for i, v := range r {
 		d := (*[3]byte)(dst[3*i:])
-		d[0], d[1], d[2] = byte(v), byte(g[i]), byte(b[i])
+		d[0], d[1], d[2] = byte((v+half)>>shift), byte((g[i]+half)>>shift), byte((b[i]+half)>>shift)
 	}
 }
 
