@@ -162,9 +162,14 @@ func write(t *testing.T, name, text string) string {
 	return path
 }
 
-// pictures makes what the default isp makes of the first n frames of the test chart's upper left corner: UYVY at full
-// and I420 at half size.
-func pictures(t *testing.T, width, height, n int) (uyvy, i420 [][]byte) {
+// A picture is what is wanted of every frame: a layout, and how many times smaller it is.
+type picture struct {
+	pixel  pipeline.PixelFormat
+	shrink int
+}
+
+// pictures makes what the default isp makes of the first n frames of the test chart's upper left corner.
+func pictures(t *testing.T, width, height, n int, wanted ...picture) (made [][][]byte) {
 	t.Helper()
 	sensor, err := modelSensor(&ModelConfig{Width: width, Height: height, Rate: word[pipeline.Rate]{pipeline.Rate{Num: 30, Den: 1}}, Shift: new(2)})
 	if err != nil {
@@ -182,18 +187,27 @@ func pictures(t *testing.T, width, height, n int) (uyvy, i420 [][]byte) {
 		}
 		return pipeline.NewPool("test", f, []pipeline.Slot{{Bytes: make([]byte, f.Size())}}, nil).Get()
 	}
-	in, full, half := frame(pipeline.RGGB10, width, height), frame(pipeline.UYVY, width, height), frame(pipeline.I420, width/2, height/2)
-	if err := stage.Plan(in.Format, []pipeline.Format{full.Format, half.Format}); err != nil {
+	in := frame(pipeline.RGGB10, width, height)
+	var outs []*pipeline.Frame
+	var formats []pipeline.Format
+	for _, w := range wanted {
+		outs = append(outs, frame(w.pixel, width/w.shrink, height/w.shrink))
+		formats = append(formats, outs[len(outs)-1].Format)
+	}
+	if err := stage.Plan(in.Format, formats); err != nil {
 		t.Fatal(err)
 	}
+	made = make([][][]byte, len(wanted))
 	for i := range n {
 		sensor.Frame(uint64(i), in.Bytes)
-		if err := stage.Process(context.Background(), in, []*pipeline.Frame{full, half}); err != nil {
+		if err := stage.Process(context.Background(), in, outs); err != nil {
 			t.Fatal(err)
 		}
-		uyvy, i420 = append(uyvy, bytes.Clone(full.Bytes)), append(i420, bytes.Clone(half.Bytes))
+		for k, out := range outs {
+			made[k] = append(made[k], bytes.Clone(out.Bytes))
+		}
 	}
-	return uyvy, i420
+	return made
 }
 
 // psnr is the peak signal-to-noise ratio of two 8-bit planes in dB.

@@ -2,13 +2,17 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"tegracast/pipeline"
 )
 
 const peersYAML = `
@@ -44,29 +48,21 @@ func peersReceive(t *testing.T) error {
 	retarget(t, file("raw.sdp"), file("raw-gst.sdp"), p[0], p[1])
 	retarget(t, file("jpeg.sdp"), file("jpeg-gst.sdp"), p[2], p[3])
 
-	ffmpeg := func(sdp, n, pixels, out string) *process {
-		return start(t, "ffmpeg", "-v", "error", "-nostdin", "-protocol_whitelist", "file,udp,rtp", "-i", file(sdp),
-			"-frames:v", n, "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", pixels, file(out))
-	}
-	gst := func(sdp, depay, n, out string) *process {
-		args := strings.Fields(fmt.Sprintf("-q filesrc location=%s ! sdpdemux latency=0 ! application/x-rtp,media=video ! %s ! identity eos-after=%s ! filesink location=%s",
-			file(sdp), depay, n, file(out)))
-		return start(t, "gst-launch-1.0", args...)
-	}
 	peers := []*process{
-		ffmpeg("raw.sdp", "40", "uyvy422", "raw-ffmpeg"),
-		gst("raw-gst.sdp", "rtpvrawdepay", "41", "raw-gst"),
-		ffmpeg("jpeg.sdp", "12", "yuvj420p", "jpeg-ffmpeg"),
-		gst("jpeg-gst.sdp", "rtpjpegdepay ! jpegdec ! video/x-raw,format=I420", "13", "jpeg-gst"),
+		ffmpeg(t, file("raw.sdp"), "40", "uyvy422", file("raw-ffmpeg")),
+		gstreamer(t, file("raw-gst.sdp"), "rtpvrawdepay", "41", file("raw-gst")),
+		ffmpeg(t, file("jpeg.sdp"), "12", "yuvj420p", file("jpeg-ffmpeg")),
+		gstreamer(t, file("jpeg-gst.sdp"), "rtpjpegdepay ! jpegdec ! video/x-raw,format=I420", "13", file("jpeg-gst")),
 	}
-	uyvy, i420 := pictures(t, width, height, frames)
+	made := pictures(t, width, height, frames, picture{pipeline.UYVY, 1}, picture{pipeline.I420, 2})
+	uyvy, i420 := made[0], made[1]
 	for _, peer := range peers {
 		peer.need(t, 40*time.Second)
 	}
 	serve.stop(t)
 	var errs []error
 	for _, name := range []string{"raw-ffmpeg", "raw-gst"} {
-		errs = append(errs, checkRaw(t, name, split(t, file(name), len(uyvy[0])), uyvy))
+		errs = append(errs, checkRaw(t, name, split(t, file(name), len(uyvy[0])), uyvy, 40))
 	}
 	for _, name := range []string{"jpeg-ffmpeg", "jpeg-gst"} {
 		// RFC 2435 §3.1.6 counts the height in blocks of 8: receivers see lines that the picture does not have.
@@ -74,6 +70,82 @@ func peersReceive(t *testing.T) error {
 		errs = append(errs, checkJPEG(t, name, split(t, file(name), width/2*received*3/2), i420, width/2*height/2))
 	}
 	return errors.Join(errs...)
+}
+
+// ffmpeg receives n frames of a stream.
+func ffmpeg(t *testing.T, sdp, n, pixels, out string) *process {
+	return start(t, "ffmpeg", "-v", "error", "-nostdin", "-protocol_whitelist", "file,udp,rtp", "-buffer_size", "4194304", "-i", sdp,
+		"-frames:v", n, "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", pixels, out)
+}
+
+// gstreamer receives one frame less than n.
+func gstreamer(t *testing.T, sdp, depay, n, out string) *process {
+	return start(t, "gst-launch-1.0", strings.Fields(fmt.Sprintf(
+		"-q filesrc location=%s ! sdpdemux latency=0 ! application/x-rtp,media=video ! %s ! identity eos-after=%s ! filesink location=%s",
+		sdp, depay, n, out))...)
+}
+
+const deepYAML = `
+memory: host
+sources:
+  - name: camera
+    model: { width: %d, height: %d, rate: 8 }
+isp:
+  - name: isp
+    white_balance: { red: 1.5, green: 1.0, blue: 1.1 }
+outputs:
+  - name: uyvp
+    rtp: { payload: raw, pixels: uyvp, destinations: ["127.0.0.1:%d", "127.0.0.1:%d"] }
+  - name: rgb24
+    rtp: { payload: raw, pixels: rgb24, destinations: ["127.0.0.1:%d", "127.0.0.1:%d"] }
+`
+
+// ffmpeg and GStreamer receive 4:2:2 of 10 bits and R'G'B', and get the isp's own bytes.
+func TestPeersDeep(t *testing.T) { quiet(t, peersReceiveDeep) }
+
+func peersReceiveDeep(t *testing.T) error {
+	const width, height, frames = 320, 120, 160 // few packets a second: GStreamer's sockets hold a hundred
+	dir := t.TempDir()
+	p := ports(t, 4)
+	cfg := write(t, "deep.yaml", fmt.Sprintf(deepYAML, width, height, p[0], p[1], p[2], p[3]))
+	serve := startProgram(t, "serve", "--config", cfg, "--sdp-dir", dir)
+	file := func(name string) string { return filepath.Join(dir, name) }
+	await(t, file("uyvp.sdp"))
+	await(t, file("rgb24.sdp"))
+	retarget(t, file("uyvp.sdp"), file("uyvp-gst.sdp"), p[0], p[1])
+	retarget(t, file("rgb24.sdp"), file("rgb24-gst.sdp"), p[2], p[3])
+	peers := []*process{
+		ffmpeg(t, file("uyvp.sdp"), "20", "yuv422p10le", file("uyvp-ffmpeg")),
+		gstreamer(t, file("uyvp-gst.sdp"), "rtpvrawdepay ! video/x-raw,format=UYVP", "21", file("uyvp-gst")),
+		ffmpeg(t, file("rgb24.sdp"), "20", "rgb24", file("rgb24-ffmpeg")),
+		gstreamer(t, file("rgb24-gst.sdp"), "rtpvrawdepay ! video/x-raw,format=RGB", "21", file("rgb24-gst")),
+	}
+	made := pictures(t, width, height, frames, picture{pipeline.UYVP, 1}, picture{pipeline.RGB24, 1})
+	var planes [][]byte
+	for _, f := range made[0] {
+		planes = append(planes, planes10(f, width, height))
+	}
+	for _, peer := range peers {
+		peer.need(t, 40*time.Second)
+	}
+	serve.stop(t)
+	var errs []error
+	for name, want := range map[string][][]byte{"uyvp-ffmpeg": planes, "uyvp-gst": made[0], "rgb24-ffmpeg": made[1], "rgb24-gst": made[1]} {
+		errs = append(errs, checkRaw(t, name, split(t, file(name), len(want[0])), want, 20))
+	}
+	return errors.Join(errs...)
+}
+
+// planes10 is a frame of RFC 4175's 10-bit pixel groups as ffmpeg's yuv422p10le has it.
+func planes10(f []byte, width, height int) []byte {
+	var y, cb, cr []byte
+	sample := func(to []byte, v uint64) []byte { return binary.LittleEndian.AppendUint16(to, uint16(v&0x3ff)) }
+	for ; len(f) >= 5; f = f[5:] {
+		group := uint64(f[0])<<32 | uint64(binary.BigEndian.Uint32(f[1:]))
+		cb, cr = sample(cb, group>>30), sample(cr, group>>10)
+		y = sample(sample(y, group>>20), group)
+	}
+	return slices.Concat(y[:2*width*height], cb, cr)
 }
 
 // retarget writes an SDP file for another port.
@@ -91,10 +163,10 @@ func retarget(t *testing.T, from, to string, port, other int) {
 
 // checkRaw finds every received frame among those that the sensor has made, in order. The first one may have begun
 // before the peer listened.
-func checkRaw(t *testing.T, name string, got, made [][]byte) (err error) {
+func checkRaw(t *testing.T, name string, got, made [][]byte, least int) (err error) {
 	t.Helper()
-	if len(got) < 40 {
-		err = fmt.Errorf("%s: %d frames, want 40", name, len(got))
+	if len(got) < least {
+		err = fmt.Errorf("%s: %d frames, want %d", name, len(got), least)
 	}
 	next := 0
 	for i, g := range got {
