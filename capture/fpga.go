@@ -63,6 +63,7 @@ type FPGACamera struct {
 	next     uint64        // the FPGA's sequence number after the last frame seen
 	sup      supervisor
 	counters [numStates]atomic.Uint64 // transitions by state
+	idle     atomic.Bool              // the supervisor's state is Idle
 }
 
 // NewFPGACamera finds camera and DMA engine, configures the camera, and allocates, pins and describes all slots.
@@ -139,6 +140,10 @@ func (c *FPGACamera) Report() map[string]uint64 {
 	}
 	return r
 }
+
+// Idle implements pipeline.Idler. Outputs that hold all slots make the camera idle, too: theirs is the fault, and it shows
+// in their books.
+func (c *FPGACamera) Idle() bool { return c.idle.Load() }
 
 // Trigger begins one exposure of a triggered camera.
 func (c *FPGACamera) Trigger() {

@@ -55,6 +55,7 @@ func (s *supervisor) to(state State, why error) {
 	c := s.camera
 	s.state = state
 	c.counters[state].Add(1)
+	c.idle.Store(state == Idle)
 	c.cfg.Recorder.Record(c.cfg.Name, pipeline.EventState, c.last.Load(), uint64(state))
 	if why != nil {
 		c.cfg.Logger.Warn("source "+state.String(), "source", c.cfg.Name, "after frame", c.last.Load(), "fault", why)

@@ -29,8 +29,8 @@ func TestUntriggeredCameraIsIdle(t *testing.T) {
 		}()
 		for range 3 {
 			time.Sleep(time.Minute)
-			if r := c.Report(); r["idle"] == 0 || r["restarting"]+r["reopening"] > 0 {
-				t.Errorf("report %v", r)
+			if r := c.Report(); r["idle"] == 0 || r["restarting"]+r["reopening"] > 0 || !c.Idle() {
+				t.Errorf("idle %v, report %v", c.Idle(), r)
 			}
 			c.Trigger()
 			time.Sleep(time.Second)

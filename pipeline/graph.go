@@ -30,6 +30,7 @@ type Graph struct {
 	outputs []*Output
 	names   map[string]bool
 	hard    context.Context // ends when consumers must stop; nil before Run
+	started chan struct{}   // closed when every stage and output runs
 	closed  bool
 	wg      sync.WaitGroup
 }
@@ -50,7 +51,7 @@ func NewGraph(cfg GraphConfig) *Graph {
 	if cfg.Grace == 0 {
 		cfg.Grace = time.Second
 	}
-	return &Graph{cfg: cfg, names: map[string]bool{}}
+	return &Graph{cfg: cfg, names: map[string]bool{}, started: make(chan struct{})}
 }
 
 // A point is a place in the graph where frames of one format come out.
@@ -213,6 +214,9 @@ func readable(f Format, reader, from string, r any) error {
 		ErrMemory, reader, from, f.Memory, from)
 }
 
+// Started is closed when Run has started every stage and output: the first frame finds them armed.
+func (g *Graph) Started() <-chan struct{} { return g.started }
+
 // Run runs sources, stages and outputs until ctx ends or every source has ended, lets the waiting frames flow out,
 // and returns the sources' errors. A failing output ends alone.
 func (g *Graph) Run(ctx context.Context) error {
@@ -232,6 +236,7 @@ func (g *Graph) Run(ctx context.Context) error {
 		o.start(hard)
 	}
 	sources := g.sources
+	close(g.started)
 	g.mu.Unlock()
 
 	soft, stop := context.WithCancel(ctx)

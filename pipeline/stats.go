@@ -1,5 +1,7 @@
 package pipeline
 
+import "time"
+
 // Stats is a snapshot of the graph's books.
 type Stats struct {
 	Sources []SourceStats `json:"sources"`
@@ -12,6 +14,8 @@ type SourceStats struct {
 	Name     string            `json:"name"`
 	Captured uint64            `json:"captured"`
 	Lost     uint64            `json:"lost"`             // gaps in the sequence
+	Idle     bool              `json:"idle,omitempty"`   // it has nothing to emit, and that is no fault
+	Period   time.Duration     `json:"period_ns"`        // from frame to frame; 0: not fixed
 	Report   map[string]uint64 `json:"report,omitempty"` // the source's own reasons
 }
 
@@ -51,7 +55,10 @@ func (g *Graph) Stats() Stats {
 	defer g.mu.Unlock()
 	var st Stats
 	for _, s := range g.sources {
-		row := SourceStats{Name: s.name, Captured: s.captured.Load(), Lost: s.lost.Load()}
+		row := SourceStats{Name: s.name, Captured: s.captured.Load(), Lost: s.lost.Load(), Period: s.out.format.Rate.Period()}
+		if i, ok := s.source.(Idler); ok {
+			row.Idle = i.Idle()
+		}
 		if r, ok := s.source.(Reporter); ok {
 			row.Report = r.Report()
 		}

@@ -58,7 +58,8 @@ func main() {
 
 // run is main without the process.
 func run(ctx context.Context, args []string, out, errw io.Writer) int {
-	e := env{out: out, err: errw, log: slog.New(slog.NewTextHandler(errw, nil))}
+	log, journald := newLogger(errw)
+	e := env{out: out, err: errw, log: log}
 	commands := map[string]func(context.Context, env, []string) error{
 		"serve": serve, "loopback": loopback, "probe": probe, "config": configCommand, "version": version,
 	}
@@ -85,11 +86,14 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 		return exitOK
 	case errors.Is(err, errChecked):
 		return exitFailure
-	case errors.As(err, &u):
+	case journald:
+		log.Error("tegracast "+args[0]+" failed", "error", err)
+	default:
 		fmt.Fprintf(errw, "tegracast %s: %v\n", args[0], err)
+	}
+	if errors.As(err, &u) {
 		return exitUsage
 	}
-	fmt.Fprintf(errw, "tegracast %s: %v\n", args[0], err)
 	return exitFailure
 }
 

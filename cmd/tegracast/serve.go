@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -39,11 +40,19 @@ func serve(ctx context.Context, e env, args []string) error {
 	if err := d.addFaults(*faults); err != nil {
 		return err
 	}
+	starts := newBackoff()
+	if !starts.begin(ctx, e) {
+		return nil
+	}
 	a, err := build(e, d)
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.serve(ctx, *dir), a.Close())
+	err = errors.Join(a.serve(ctx, *dir, starts), a.Close())
+	if err == nil {
+		starts.forget()
+	}
+	return err
 }
 
 // addFaults gives every model source the faults of --fault.
@@ -77,7 +86,11 @@ func sdpDir() string {
 	return "."
 }
 
-func (a *appliance) serve(ctx context.Context, dir string) error {
+func (a *appliance) serve(ctx context.Context, dir string, starts backoff) error {
+	health, err := newHealth(a.env, a.graph, starts.forget)
+	if err != nil {
+		return err
+	}
 	for _, s := range a.streams {
 		if err := s.announce(a.env, dir); err != nil {
 			return err
@@ -94,15 +107,13 @@ func (a *appliance) serve(ctx context.Context, dir string) error {
 	}()
 	began, cpu := time.Now(), cpuTime()
 	watch, stop := context.WithCancel(ctx)
-	shown := make(chan struct{})
-	go func() {
-		defer close(shown)
-		newStatus(a.env, a.graph, a.streams, a.controllers).run(watch)
-	}()
+	var watching sync.WaitGroup
+	watching.Go(func() { newStatus(a.env, a.graph, a.streams, a.controllers).run(watch) })
+	watching.Go(func() { health.run(watch) })
 	controlled := a.control(watch)
-	err := a.graph.Run(ctx)
+	err = a.graph.Run(ctx)
 	stop()
-	<-shown
+	watching.Wait()
 	controlled()
 	if err != nil {
 		err = errors.Join(err, a.dump(dir))

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/journal"
+)
+
+// newLogger logs to errw as text; where that is the journal's stream (JOURNAL_STREAM, systemd.exec(5)) it speaks the
+// journal's own protocol, with priorities and fields.
+func newLogger(errw io.Writer) (log *slog.Logger, journald bool) {
+	if errw == io.Writer(os.Stderr) {
+		if ours, err := journal.StderrIsJournalStream(); err == nil && ours {
+			return slog.New(&journalHandler{send: journal.Send}), true
+		}
+	}
+	return slog.New(slog.NewTextHandler(errw, nil)), false
+}
+
+// journalHandler sends records to the journal. MESSAGE is the text with all attributes, as people read it; each attribute
+// is a field, too: `journalctl FAULT=…`, `journalctl -o verbose`.
+type journalHandler struct {
+	send   func(message string, p journal.Priority, fields map[string]string) error
+	attrs  []slog.Attr
+	prefix string // of groups, with a dot at its end
+}
+
+// fieldNames are fields whose name is not just the attribute's.
+var fieldNames = map[string]string{"after frame": "FRAME", "first at frame": "FRAME"}
+
+// Enabled implements slog.Handler.
+func (h *journalHandler) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelInfo
+}
+
+// Handle implements slog.Handler.
+func (h *journalHandler) Handle(ctx context.Context, r slog.Record) error {
+	attrs := h.attrs
+	r.Attrs(func(a slog.Attr) bool {
+		attrs = append(attrs[:len(attrs):len(attrs)], slog.Attr{Key: h.prefix + a.Key, Value: a.Value})
+		return true
+	})
+	fields := map[string]string{}
+	for _, a := range attrs {
+		if name := fieldName(a.Key); name != "" {
+			fields[name] = a.Value.Resolve().String()
+		}
+	}
+	return h.send(messageText(ctx, r.Message, attrs), priority(r.Level), fields)
+}
+
+// messageText is the message as slog's text has it, without time and level, which the journal has itself.
+func messageText(ctx context.Context, message string, attrs []slog.Attr) string {
+	if len(attrs) == 0 {
+		return message
+	}
+	var b bytes.Buffer
+	text := slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey || a.Key == slog.MessageKey) {
+			return slog.Attr{}
+		}
+		return a
+	}})
+	r := slog.Record{}
+	r.AddAttrs(attrs...)
+	_ = text.Handle(ctx, r) // a buffer takes everything
+	return message + " " + strings.TrimSpace(b.String())
+}
+
+// fieldName makes a name that the journal takes (systemd.journal-fields(7)): capital letters, digits, underscores, the
+// first a letter; empty when nothing is left.
+func fieldName(key string) string {
+	if name := fieldNames[key]; name != "" {
+		return name
+	}
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, key)
+	name = strings.TrimLeft(name, "_0123456789")
+	if name == "MESSAGE" || name == "PRIORITY" {
+		return "LOG_" + name
+	}
+	return name[:min(len(name), 64)]
+}
+
+// priority is a level by syslog's scale.
+func priority(l slog.Level) journal.Priority {
+	switch {
+	case l >= slog.LevelError:
+		return journal.PriErr
+	case l >= slog.LevelWarn:
+		return journal.PriWarning
+	case l >= slog.LevelInfo:
+		return journal.PriInfo
+	}
+	return journal.PriDebug
+}
+
+// WithAttrs implements slog.Handler.
+func (h *journalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	next := *h
+	next.attrs = append([]slog.Attr{}, h.attrs...)
+	for _, a := range attrs {
+		next.attrs = append(next.attrs, slog.Attr{Key: h.prefix + a.Key, Value: a.Value})
+	}
+	return &next
+}
+
+// WithGroup implements slog.Handler.
+func (h *journalHandler) WithGroup(name string) slog.Handler {
+	next := *h
+	next.prefix += name + "."
+	return &next
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/journal"
+)
+
+// TestJournalHandler: what reaches the journal has the level's priority, the attributes as fields, and a message in which
+// people see them, too.
+func TestJournalHandler(t *testing.T) {
+	type entry struct {
+		message string
+		p       journal.Priority
+		fields  map[string]string
+	}
+	var got []entry
+	h := &journalHandler{send: func(m string, p journal.Priority, f map[string]string) error {
+		got = append(got, entry{m, p, f})
+		return nil
+	}}
+	log := slog.New(h)
+	log.Debug("not logged")
+	log.Info("plain")
+	log.With("output", "raw").Warn("source restarting", "source", "camera", "after frame", 41, "fault", errors.New("the link is down"))
+	log.WithGroup("rtp").Error("lost", "1 of", 2, "message", "kept apart")
+	want := []entry{
+		{"plain", journal.PriInfo, map[string]string{}},
+		{
+			`source restarting output=raw source=camera "after frame"=41 fault="the link is down"`, journal.PriWarning,
+			map[string]string{"OUTPUT": "raw", "SOURCE": "camera", "FRAME": "41", "FAULT": "the link is down"},
+		},
+		{`lost "rtp.1 of"=2 rtp.message="kept apart"`, journal.PriErr, map[string]string{"RTP_1_OF": "2", "RTP_MESSAGE": "kept apart"}},
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d entries: %v", len(got), got)
+	}
+	for i, w := range want {
+		if g := got[i]; g.message != w.message || g.p != w.p || !maps.Equal(g.fields, w.fields) {
+			t.Errorf("%+v, want %+v", g, w)
+		}
+	}
+	for key, name := range map[string]string{"a b": "A_B", "_x": "X", "9": "", "message": "LOG_MESSAGE", "ä": "", strings.Repeat("x", 80): strings.Repeat("X", 64)} {
+		if g := fieldName(key); g != name {
+			t.Errorf("field of %q: %q, want %q", key, g, name)
+		}
+	}
+}
+
+// TestBackoff: starts that fail wait longer and longer, a good one forgets them, and a file that a power cut has spoilt is
+// no failure.
+func TestBackoff(t *testing.T) {
+	t.Setenv("STATE_DIRECTORY", t.TempDir())
+	synctest.Test(t, func(t *testing.T) {
+		e := env{log: slog.New(slog.DiscardHandler)}
+		b := newBackoff()
+		waits := func(want ...time.Duration) {
+			t.Helper()
+			for i, w := range want {
+				begin := time.Now()
+				if !b.begin(t.Context(), e) || time.Since(begin) != w {
+					t.Errorf("start %d waited %v, want %v", i, time.Since(begin), w)
+				}
+			}
+		}
+		waits(0, 0, time.Second, 2*time.Second, 4*time.Second, 8*time.Second, 16*time.Second, 30*time.Second, 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if b.begin(ctx, e) {
+			t.Error("it starts although it was stopped while it waited")
+		}
+		b.forget()
+		waits(0, 0, time.Second)
+		for _, spoilt := range []string{"", "\x00\x00", "-3", "99999999999999999999"} {
+			if err := os.WriteFile(b.file, []byte(spoilt), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			waits(0)
+		}
+	})
+}
+
+// TestServiceManager is the other end of sd_notify(3): the program is ready when its streams are announced and armed, feeds
+// the watchdog, and says that it stops.
+func TestServiceManager(t *testing.T) {
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	t.Setenv("NOTIFY_SOCKET", socket)
+	t.Setenv("WATCHDOG_USEC", "400000")
+	p := ports(t, 1)
+	cfg := write(t, "config.yaml", strings.NewReplacer("192.168.77.1:5004", fmt.Sprint("127.0.0.1:", p[0]), "fpga: {device: /dev/tegra_p2p0, ", "model: {").Replace(cameraConfig))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	go func() { ended <- run(ctx, []string{"serve", "--config", cfg, "--sdp-dir", dir}, io.Discard, io.Discard) }()
+	next := func() string {
+		buf := make([]byte, 4096)
+		if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := conn.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(buf[:n])
+	}
+	if said := next(); !strings.HasPrefix(said, "READY=1\n") {
+		t.Errorf("first it says %q", said)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "raw.sdp")); err != nil {
+		t.Errorf("ready before the stream was announced: %v", err)
+	}
+	for range 5 {
+		if said := next(); said != "WATCHDOG=1" {
+			t.Errorf("it says %q", said)
+		}
+	}
+	cancel()
+	said := next()
+	for said == "WATCHDOG=1" {
+		said = next()
+	}
+	if said != "STOPPING=1" {
+		t.Errorf("at last it says %q", said)
+	}
+	if status := <-ended; status != 0 {
+		t.Errorf("status %d", status)
+	}
+}
