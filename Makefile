@@ -1,14 +1,14 @@
 # tegracast: `make run` streams on any Linux machine, `make test` checks everything. Both install what they miss.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check build lint lint-kmod bench bench-peers gpu-test fuzz test-sanitized vjetson
+.PHONY: help setup run test check build deb lint lint-kmod bench bench-peers gpu-test fuzz test-sanitized vjetson
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
 COMMIT := $(shell git describe --always --dirty 2>/dev/null)
 # Peers of the tests, what the race detector links with, and the virtual Jetson.
 PACKAGES := ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc libc6-dev \
-	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu make iproute2 e2fsprogs kmod ethtool
+	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu make iproute2 e2fsprogs kmod ethtool groff-base
 FUZZTIME ?= 30s
 
 help: ## this list
@@ -27,6 +27,9 @@ build: ## build bin/tegracast
 	@mkdir -p bin
 	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.commit=$(COMMIT)' -o $(BIN) ./cmd/tegracast
 
+deb: setup ## Debian packages for arm64 and amd64, and the module's for DKMS, in bin/; the same commit gives the same bytes
+	@go -C systemd/deb run . --root ../.. --out "$(CURDIR)/bin"
+
 run: build ## stream the test chart to this machine; prints how to watch (stop with ctrl-C)
 	@mkdir -p run
 	$(BIN) serve --sdp-dir run
@@ -43,6 +46,7 @@ lint: ## gofumpt, vet, staticcheck, tidy modules
 	@bad=$$(go tool gofumpt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofumpt would change:" $$bad; exit 1; fi
 	go vet ./...
 	go tool staticcheck ./...
+	go -C systemd/deb vet .
 	go mod tidy -diff
 
 test-sanitized: setup ## the kernel module's tests on an instrumented kernel, which is built once (half an hour)

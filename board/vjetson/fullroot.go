@@ -17,8 +17,9 @@ import (
 
 // fullPackages are the full root's, with what they depend on.
 var fullPackages = []string{
-	"base-files", "base-passwd", "bash", "coreutils", "dash", "dbus", "findutils", "gpiod", "grep", "gzip", "iproute2",
-	"iputils-ping", "kmod", "less", "mount", "procps", "sed", "systemd", "systemd-sysv", "udev", "usr-is-merged", "util-linux",
+	"base-files", "base-passwd", "bash", "coreutils", "dash", "dbus", "diffutils", "dpkg", "findutils", "gpiod", "grep", "gzip",
+	"iproute2", "iputils-ping", "kmod", "less", "libc-bin", "mount", "passwd", "procps", "sed", "systemd", "systemd-sysv", "udev",
+	"usr-is-merged", "util-linux",
 }
 
 // overlay are the full root's own files.
@@ -72,7 +73,7 @@ func fullImage(ctx context.Context, k Kernel, log *slog.Logger) (string, error) 
 // fullRecipe is a digest of what the image is made from.
 func fullRecipe() (string, error) {
 	h := sha256.New()
-	fmt.Fprintln(h, fullPackages, fullLinks, fullSize)
+	fmt.Fprintln(h, fullPackages, fullLinks, fullSize, "with dpkg's database")
 	err := fs.WalkDir(overlay, ".", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
@@ -128,7 +129,8 @@ func makeFull(ctx context.Context, k Kernel, image string, log *slog.Logger) err
 	return nil
 }
 
-// unpackFull unpacks the packages over the links of a merged /usr, without their scripts.
+// unpackFull unpacks the packages over the links of a merged /usr, without their scripts, and tells dpkg's database that
+// they are there.
 func unpackFull(ctx context.Context, debs, root string, log *slog.Logger) error {
 	for _, d := range []string{"bin", "sbin", "lib"} {
 		if err := os.MkdirAll(filepath.Join(root, "usr", d), 0o755); err != nil {
@@ -141,7 +143,8 @@ func unpackFull(ctx context.Context, debs, root string, log *slog.Logger) error 
 	files, _ := filepath.Glob(filepath.Join(debs, "*.deb"))
 	log.Info("unpacking", "packages", len(files))
 	line := `set -o pipefail; dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink --exclude './usr/share/doc/*' ` +
-		`--exclude './usr/share/man/*' --exclude './usr/share/locale/*' -C "$2"`
+		`--exclude './usr/share/man/*' --exclude './usr/share/locale/*' -C "$2" && mkdir -p "$2/var/lib/dpkg/info" && ` +
+		`{ echo 'Status: install ok installed' && dpkg-deb --field "$1" Package Version Architecture Depends Provides Maintainer Description && echo; } >> "$2/var/lib/dpkg/status"`
 	for _, deb := range files {
 		if err := command(ctx, "bash", "-c", line, "unpack", deb, root); err != nil {
 			return err

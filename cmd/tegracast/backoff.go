@@ -20,9 +20,15 @@ const (
 	settled   = time.Minute // who has run so long has not failed
 )
 
-// newBackoff keeps its file in the service manager's state directory.
-func newBackoff() backoff {
+// stateDir is the service manager's state directory (systemd.exec(5)); empty without one.
+func stateDir() string {
 	dir, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":")
+	return dir
+}
+
+// newBackoff keeps its file in the state directory.
+func newBackoff() backoff {
+	dir := stateDir()
 	if dir == "" {
 		return backoff{}
 	}

@@ -12,19 +12,19 @@ import (
 
 func TestHelpTeaches(t *testing.T) {
 	for _, c := range [][]string{{"--help"}, {"serve", "--help"}, {"loopback", "--help"}, {"probe", "-h"}, {"config", "--help"}, {"version", "--help"}} {
-		status, out, errw := command(t, c...)
+		status, out, errw := runs(t, c...)
 		if status != exitOK || !strings.Contains(out, "Usage: tegracast") || errw != "" {
 			t.Errorf("%v: status %d\n%s\n%s", c, status, out, errw)
 		}
 	}
-	if status, out, _ := command(t, "version"); status != 0 || !strings.Contains(out, "tegracast "+releaseVersion) || !strings.Contains(out, "go1.") {
+	if status, out, _ := runs(t, "version"); status != 0 || !strings.Contains(out, "tegracast "+releaseVersion) || !strings.Contains(out, "go1.") {
 		t.Errorf("version: %s", out)
 	}
 }
 
 func TestLoopback(t *testing.T) {
 	for _, args := range []string{"--size 1", "--size 4097 --count 3", "--size 16777216 --count 20", "--size 70000 --direction h2c", "--size 4096 --direction c2h"} {
-		status, out, errw := command(t, append([]string{"loopback", "--device", "model", "--json"}, strings.Fields(args)...)...)
+		status, out, errw := runs(t, append([]string{"loopback", "--device", "model", "--json"}, strings.Fields(args)...)...)
 		var r loopbackResult
 		if err := json.Unmarshal([]byte(out), &r); err != nil || status != 0 {
 			t.Errorf("%s: status %d, %v\n%s\n%s", args, status, err, out, errw)
@@ -51,14 +51,14 @@ func TestLoopbackFindsAMismatch(t *testing.T) {
 }
 
 func TestConfigCommand(t *testing.T) {
-	status, text, _ := command(t, "config", "default")
+	status, text, _ := runs(t, "config", "default")
 	if status != 0 {
 		t.Fatal(status)
 	}
-	if status, out, errw := command(t, "config", "check", write(t, "default.yaml", text)); status != 0 || !strings.Contains(out, "good") {
+	if status, out, errw := runs(t, "config", "check", write(t, "default.yaml", text)); status != 0 || !strings.Contains(out, "good") {
 		t.Errorf("the default does not check: %s %s", out, errw)
 	}
-	status, out, _ := command(t, "config", "schema")
+	status, out, _ := runs(t, "config", "schema")
 	var schema struct {
 		Properties map[string]any `json:"properties"`
 		Defs       map[string]struct {
@@ -83,7 +83,7 @@ func TestConfigCommand(t *testing.T) {
 // start of the run may come before.
 func says(t *testing.T, name string, args []string, want int, words ...string) {
 	t.Helper()
-	status, _, errw := command(t, args...)
+	status, _, errw := runs(t, args...)
 	lines := strings.Split(errw, "\n")
 	last := lines[len(lines)-1]
 	if status != want {
@@ -112,7 +112,7 @@ func TestBadInput(t *testing.T) {
 	serve := func(old, new string) []string {
 		return []string{"serve", "--sdp-dir", t.TempDir(), "--config", goodYAML(t, old, new)}
 	}
-	if status, _, errw := command(t); status != exitUsage || !strings.Contains(errw, "Usage") {
+	if status, _, errw := runs(t); status != exitUsage || !strings.Contains(errw, "Usage") {
 		t.Errorf("no command: status %d: %s", status, errw)
 	}
 	for name, c := range map[string]struct {

@@ -142,7 +142,7 @@ var located = regexp.MustCompile(`c\.yaml:[0-9]+:[0-9]+: `)
 func refused(t *testing.T, path, want string) {
 	t.Helper()
 	for _, args := range [][]string{{"config", "check", path}, {"serve", "--sdp-dir", t.TempDir(), "--config", path}} {
-		status, _, errw := command(t, args...)
+		status, _, errw := runs(t, args...)
 		if status != exitUsage || !strings.Contains(errw, want) || !located.MatchString(errw) || strings.Contains(errw, "\n") ||
 			strings.Contains(errw, "float64") || strings.Contains(errw, "main.") {
 			t.Errorf("%s: status %d, %q, want %q", args[0], status, errw, want)
@@ -160,7 +160,7 @@ func TestBadConfig(t *testing.T) {
 		text := strings.NewReplacer("320, height: 240", c[0], "rtp: {payload: raw", c[1]).Replace(good)
 		if path := write(t, "c.yaml", text); c[2] != "" {
 			refused(t, path, c[2])
-		} else if status, _, errw := command(t, "config", "check", path); status != exitOK {
+		} else if status, _, errw := runs(t, "config", "check", path); status != exitOK {
 			t.Errorf("%v: %s", c, errw)
 		}
 	}

@@ -22,9 +22,8 @@ const configUsage = `Usage: tegracast config default | check FILE | schema
 
 func configCommand(_ context.Context, e env, args []string) error {
 	f := e.flags("config", configUsage)
-	f.Usage = func() { fmt.Fprint(e.out, configUsage) }
 	if err := f.Parse(args); err != nil {
-		return usageError{err}
+		return parseError(f, err)
 	}
 	switch a := f.Args(); {
 	case len(a) == 1 && a[0] == "default":

@@ -237,8 +237,8 @@ func split(t *testing.T, path string, n int) [][]byte {
 	return frames
 }
 
-// command runs the program in this process.
-func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
+// runs runs the program in this process.
+func runs(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errw bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -32,6 +33,8 @@ Usage: tegracast COMMAND [OPTIONS]
   probe      receive a stream and check it: losses, jitter, pixels, latency
   config     print the default configuration, check one, print its JSON Schema
   version    print version, commit and Go release
+  completion print completions for bash, zsh or fish
+  man        print the manual page
 
 tegracast COMMAND --help explains the options of a command.
 `
@@ -40,6 +43,7 @@ tegracast COMMAND --help explains the options of a command.
 type env struct {
 	out, err io.Writer
 	log      *slog.Logger
+	describe func(head string, f *pflag.FlagSet) // gets a command's help in place of out; nil: out has it
 }
 
 // A usageError ends the program with status 2.
@@ -60,9 +64,6 @@ func main() {
 func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	log, journald := newLogger(errw)
 	e := env{out: out, err: errw, log: log}
-	commands := map[string]func(context.Context, env, []string) error{
-		"serve": serve, "loopback": loopback, "probe": probe, "config": configCommand, "version": version,
-	}
 	if len(args) == 0 {
 		fmt.Fprint(errw, usage)
 		return exitUsage
@@ -74,12 +75,13 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	case "--version":
 		args[0] = "version"
 	}
-	command, ok := commands[args[0]]
-	if !ok {
+	list := commands()
+	i := slices.IndexFunc(list, func(c command) bool { return c.name == args[0] })
+	if i < 0 {
 		fmt.Fprintf(errw, "tegracast: unknown command %q: try tegracast --help\n", args[0])
 		return exitUsage
 	}
-	err := command(ctx, e, args[1:])
+	err := list[i].run(ctx, e, args[1:])
 	var u usageError
 	switch {
 	case err == nil || errors.Is(err, pflag.ErrHelp):
@@ -97,25 +99,58 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	return exitFailure
 }
 
+// command is one word after tegracast.
+type command struct {
+	name string
+	run  func(context.Context, env, []string) error
+}
+
+// commands are in the order of usage.
+func commands() []command {
+	return []command{
+		{"serve", serve},
+		{"loopback", loopback},
+		{"probe", probe},
+		{"config", configCommand},
+		{"version", version},
+		{"completion", completion},
+		{"man", manual},
+	}
+}
+
 // flags makes the option parser of a command; help is printed to out with the given head.
 func (e env) flags(name, head string) *pflag.FlagSet {
 	f := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	f.SortFlags = false
 	f.SetOutput(io.Discard)
-	f.Usage = func() { fmt.Fprintf(e.out, "%s\nOptions:\n%s", head, f.FlagUsages()) }
+	f.Usage = func() {
+		switch {
+		case e.describe != nil:
+			e.describe(head, f)
+		case f.HasFlags():
+			fmt.Fprintf(e.out, "%s\nOptions:\n%s", head, f.FlagUsages())
+		default:
+			fmt.Fprint(e.out, head)
+		}
+	}
 	return f
 }
 
 // parse parses args and refuses arguments that are left over.
 func parse(f *pflag.FlagSet, args []string) error {
 	if err := f.Parse(args); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
-			return err
-		}
-		return usageError{fmt.Errorf("%w: try tegracast %s --help", err, f.Name())}
+		return parseError(f, err)
 	}
 	if f.NArg() > 0 {
 		return usageError{fmt.Errorf("unexpected argument %q: try tegracast %s --help", f.Arg(0), f.Name())}
 	}
 	return nil
+}
+
+// parseError is what the program says of options that cannot be parsed; a wish for help is no mistake.
+func parseError(f *pflag.FlagSet, err error) error {
+	if errors.Is(err, pflag.ErrHelp) {
+		return err
+	}
+	return usageError{fmt.Errorf("%w: try tegracast %s --help", err, f.Name())}
 }

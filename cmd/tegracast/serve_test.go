@@ -142,7 +142,7 @@ func TestProbeOfSilence(t *testing.T) {
 	sdp := filepath.Join(dir, "one.sdp")
 	await(t, sdp)
 	serve.stop(t)
-	status, out, _ := command(t, "probe", "--sdp", sdp, "--duration", "200ms")
+	status, out, _ := runs(t, "probe", "--sdp", sdp, "--duration", "200ms")
 	if status != exitFailure || !strings.Contains(out, "silence: no packet") {
 		t.Errorf("status %d, %s", status, out)
 	}

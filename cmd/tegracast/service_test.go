@@ -108,7 +108,9 @@ func TestServiceManager(t *testing.T) {
 	cfg := write(t, "config.yaml", strings.NewReplacer("192.168.77.1:5004", fmt.Sprint("127.0.0.1:", p[0]), "fpga: {device: /dev/tegra_p2p0, ", "model: {").Replace(cameraConfig))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
-	go func() { ended <- run(ctx, []string{"serve", "--config", cfg, "--sdp-dir", dir}, io.Discard, io.Discard) }()
+	go func() {
+		ended <- run(ctx, []string{"serve", "--config", cfg, "--sdp-dir", dir}, io.Discard, io.Discard)
+	}()
 	next := func() string {
 		buf := make([]byte, 4096)
 		if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,7 +35,8 @@ type destination struct {
 	clogged bool       // for want of buffers below the socket
 	stale   bool       // a refusal before the train's first packet has been seen
 	why     unix.Errno // for which the rest of the train was given up
-	told    unix.Errno // the why that was logged last
+	told    unix.Errno // the why that was told last
+	logged  time.Time  // when the log was told last
 
 	packets, bytes, frames, cut, dropped, refused, errors atomic.Uint64
 
@@ -162,15 +164,24 @@ func (d *destination) end() (failed bool) {
 	return d.why != 0 && d.why != unix.ECONNREFUSED
 }
 
-// tell logs and notes that the state of the destination has changed.
+// tellEvery is how often the log hears of a destination: a receiver that is away answers every other frame.
+const tellEvery = time.Minute
+
+// tell notes that the state of the destination has changed, and logs it if it has not just been logged.
 func (d *destination) tell() {
 	d.told = d.why
+	log := time.Since(d.logged) >= tellEvery
+	if log {
+		d.logged = time.Now()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last = ""
 	switch d.why {
 	case 0:
-		d.log.Info("rtp: destination takes whole frames again", "destination", d.name)
+		if log {
+			d.log.Info("rtp: destination takes whole frames again", "destination", d.name)
+		}
 		return
 	case unix.ECONNREFUSED:
 		d.last = "nobody listens: start the receiver"
@@ -181,7 +192,9 @@ func (d *destination) tell() {
 	default:
 		d.last = d.why.Error()
 	}
-	d.log.Warn("rtp: destination loses frames", "destination", d.name, "error", d.last)
+	if log {
+		d.log.Warn("rtp: destination loses frames", "destination", d.name, "error", d.last)
+	}
 }
 
 // report sends an RTCP compound. A failure is counted and does no harm: the next one comes.

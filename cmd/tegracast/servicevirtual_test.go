@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tegracast/board/vjetson"
+	"tegracast/pipeline/rtp"
+)
+
+// appliance in the virtual Jetson: Debian with the packages installed, the FPGA's camera, and this host as the receiver.
+type installed struct {
+	*vjetson.Machine
+	program, sdp string
+}
+
+// impatient is the test's own drop-in: the shipped watchdog takes 40 s.
+const impatient = "[Service]\nWatchdogSec=6\n"
+
+// serviceConfig boots Debian on a disk that stays, with what the test installs.
+func serviceConfig(t *testing.T) vjetson.Config {
+	t.Helper()
+	dir := t.TempDir()
+	kernel, err := vjetson.Fetch(t.Context(), "arm64", slog.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"nvp2p", "kmod"} { // kmod finds the header beside it
+		if err := vjetson.BuildModule(t.Context(), kernel, "../../tegra/"+name, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, version := range []string{"1.0.0", "1.1.0"} {
+		packages(t, dir, version, "arm64")
+	}
+	files := map[string]string{
+		"/usr/lib/modules/" + kernel.Release + "/updates/tegra_p2p.ko": filepath.Join(dir, "kmod/tegra_p2p.ko"),
+		"/etc/modprobe.d/tegra_p2p-development.conf":                   "../../systemd/development/modprobe.conf",
+		"/etc/udev/rules.d/71-tegra_p2p-virtual.rules":                 "../../systemd/development/virtual.rules",
+		"/etc/systemd/system/tegracast.service.d/development.conf":     "../../systemd/development/service.conf",
+		"/etc/systemd/system/tegracast.service.d/impatient.conf":       write(t, "impatient", impatient),
+		"/etc/tegracast/tegracast.yaml":                                write(t, "config", cameraConfig),
+	}
+	for _, deb := range []string{"tegracast_1.0.0_arm64", "tegracast_1.1.0_arm64", "tegracast-dkms_1.0.0_all"} {
+		files["/root/"+deb+".deb"] = filepath.Join(dir, deb+".deb")
+	}
+	return vjetson.Config{
+		Kernel: kernel, Full: true, Disk: filepath.Join(dir, "disk"), Network: true, Files: files,
+		Card: &vjetson.Card{CameraWidth: 320, CameraHeight: 240},
+	}
+}
+
+// TestService is the appliance's life on a board: installed by dpkg, started by systemd, stopped, killed and cut off in every
+// way, updated and removed.
+func TestService(t *testing.T) {
+	if testing.Short() {
+		t.Skip("NEEDS a virtual machine, which -short leaves out")
+	}
+	cfg := serviceConfig(t)
+	exe, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &installed{vjetson.StartTest(t, cfg), exe, filepath.Join(t.TempDir(), "raw.sdp")}
+	a.install(t)
+	a.shipshape(t)
+	a.mends(t)
+	if err := a.PowerCut(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Files = nil
+	began := time.Now()
+	a.Machine = vjetson.StartTest(t, cfg)
+	a.back(t, "power cut and boot", began)
+	a.is(t, noErrors, "")
+	a.is(t, "systemctl is-system-running", "running\n")
+	a.updates(t)
+	a.vanishes(t)
+}
+
+// is compares what a line of the shell prints.
+func (a *installed) is(t *testing.T, line, want string) {
+	t.Helper()
+	if out, err := a.Shell(t.Context(), line); out != want {
+		t.Errorf("%s: %q %v, want %q", line, out, err, want)
+	}
+}
+
+// must runs a line of the shell.
+func (a *installed) must(t *testing.T, line string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // the host may be busy with something else
+	defer cancel()
+	if out, err := a.Shell(ctx, line); err != nil {
+		log, _ := a.Shell(t.Context(), "ps axf -o pid,stat,wchan:20,time,args | grep -v \\[; journalctl -q -u tegracast -n 40 -o short-precise; systemctl status tegracast --no-pager")
+		t.Fatalf("%s: %v\n%s\n%s", line, err, out, log)
+	}
+}
+
+// noErrors lists the errors of this boot: all but the kernel's own, which misses firmware here.
+const noErrors = "journalctl -q -b -p err -o cat _TRANSPORT=journal + _TRANSPORT=stdout + _TRANSPORT=syslog"
+
+// active waits until the service is.
+const active = "for i in $(seq 900); do systemctl is-active -q tegracast && exit 0; sleep .1; done; exit 1"
+
+// install installs both packages; the module is compiled already, so DKMS is not wanted.
+func (a *installed) install(t *testing.T) {
+	a.must(t, "depmod -a && dpkg --force-depends -i /root/tegracast-dkms_1.0.0_all.deb && dpkg --force-confold -i /root/tegracast_1.0.0_arm64.deb && rm /etc/tegracast/*.dpkg-dist")
+	a.must(t, active)
+	a.is(t, "systemctl is-active tegracast; systemctl is-enabled tegracast", "active\nenabled\n")
+	a.is(t, "cat /sys/module/tegra_p2p/parameters/allow_unsafe; stat -c '%U:%G %a' /dev/tegra_p2p0; stat -c %U /proc/$(systemctl show -P MainPID tegracast)", "Y\nroot:tegracast 660\ntegracast\n")
+	if err := a.CopyOut(t.Context(), "/run/tegracast/raw.sdp", a.sdp); err != nil {
+		t.Fatal(err)
+	}
+	hostProbe(t, a.Machine, a.sdp, 5*time.Second)
+	a.is(t, noErrors, "")
+}
+
+// shipshape has systemd judge its unit, and the journal show a fault's fields.
+func (a *installed) shipshape(t *testing.T) {
+	a.is(t, "systemd-analyze verify --man=no tegracast.service 2>&1", "")
+	a.must(t, "mkdir /tmp/shipped && cp /lib/systemd/system/tegracast.service /tmp/shipped && systemd-analyze security --offline=true --threshold=20 /tmp/shipped/tegracast.service")
+	a.must(t, "echo 4 > /proc/$(systemctl show -P MainPID tegracast)/clear_refs; for i in $(seq 100); do journalctl -q _SYSTEMD_UNIT=tegracast.service SOURCE=camera -o json | grep -q FAULT && exit 0; sleep .1; done; exit 1")
+	a.is(t, "journalctl -q _SYSTEMD_UNIT=tegracast.service SOURCE=camera PRIORITY=4 -n 1 -o json | grep -c '\"FRAME\":\"[0-9]'", "1\n")
+}
+
+// mends takes the service down in every way, and has it stream again.
+func (a *installed) mends(t *testing.T) {
+	if _, err := a.Expect("[Oo]ut of memory|oom-kill|invoked oom-killer"); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, fault, then, says string }{
+		{"SIGSTOP", "systemctl kill --kill-who=main -s STOP tegracast", "", "Watchdog timeout"},
+		{"SIGKILL", "systemctl kill --kill-who=main -s KILL tegracast", "", "status=9/KILL"},
+		{"OOM", "systemctl set-property --runtime tegracast MemoryMax=4M", "systemctl set-property --runtime tegracast MemoryMax=infinity", "oom-kill"},
+	} {
+		restarts := "systemctl show -P NRestarts tegracast"
+		before, err := a.Shell(t.Context(), restarts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		a.must(t, tt.fault)
+		a.must(t, "for i in $(seq 900); do [ $("+restarts+") != "+strings.TrimSpace(before)+" ] && break; sleep .1; done; [ $("+restarts+") != "+strings.TrimSpace(before)+" ]")
+		if tt.then != "" {
+			a.must(t, tt.then)
+		}
+		a.back(t, tt.name, began)
+		a.is(t, "journalctl -q -b -u tegracast -o cat | grep -c '"+tt.says+"' | grep -cv '^0$'", "1\n")
+	}
+}
+
+// back waits for good frames at the host, and reports how long it took.
+func (a *installed) back(t *testing.T, what string, began time.Time) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	for {
+		c, err := a.HostCommand(ctx, a.program, "probe", "--sdp", a.sdp, "--duration", "700ms", "--json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, _ := c.Output() // silence and a stream that begins in the middle are failures to probe
+		var got rtp.ReceiverStats
+		if json.Unmarshal(out, &got) == nil && got.Matched > 0 && got.Mismatched == 0 {
+			break
+		}
+		if ctx.Err() != nil {
+			log, _ := a.Shell(t.Context(), "journalctl -q -b -u tegracast -n 40 -o short-precise")
+			t.Fatalf("%s: the stream does not come back\n%s\n%s", what, out, log)
+		}
+	}
+	t.Logf("%s: good frames again after %.1f s", what, time.Since(began).Seconds())
+	a.must(t, active)
+}
+
+// updates installs a newer and an older release; the configuration stays.
+func (a *installed) updates(t *testing.T) {
+	sum, err := a.Shell(t.Context(), "sha256sum /etc/tegracast/tegracast.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"1.1.0", "1.0.0"} {
+		a.must(t, fmt.Sprintf("pid=$(systemctl show -P MainPID tegracast); dpkg -i /root/tegracast_%s_arm64.deb 2>&1 && for i in $(seq 100); do new=$(systemctl show -P MainPID tegracast) && [ $new != $pid ] && break; sleep .1; done", version))
+		a.must(t, active)
+		a.is(t, "tegracast version | head -1; sha256sum /etc/tegracast/tegracast.yaml; systemctl is-active tegracast", "tegracast "+version+"\n"+sum+"active\n")
+		a.back(t, "to "+version, time.Now())
+	}
+}
+
+// vanishes removes the packages: the configuration goes with purge, and then nothing is left.
+func (a *installed) vanishes(t *testing.T) {
+	left := "find / -xdev \\( -name '*tegracast*' -o -name '*tegra_p2p*' \\) ! -path '/root/*' ! -path '/proc/*' ! -path '/lib/modules/*' ! -path '/usr/lib/modules/*' ! -name '*-development.conf' ! -name '71-tegra_p2p-virtual.rules' | sort"
+	a.must(t, "dpkg -r tegracast tegracast-dkms")
+	a.is(t, "systemctl is-active tegracast; ls /etc/tegracast; pgrep -x tegracast; lsmod | grep tegra_p2p", "inactive\ntegracast.yaml\n")
+	a.must(t, "dpkg --purge tegracast tegracast-dkms")
+	a.is(t, left+"; getent passwd tegracast; getent group tegracast; systemctl --failed --plain --no-legend", "")
+	if _, err := os.Stat(a.sdp); err != nil {
+		t.Error(err)
+	}
+}
