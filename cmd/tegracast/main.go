@@ -31,6 +31,7 @@ Usage: tegracast COMMAND [OPTIONS]
              camera that replays a real sensor's test chart
   loopback   validation run: copy memory through the FPGA and compare every byte
   probe      receive a stream and check it: losses, jitter, pixels, latency
+  doctor     say what this machine is, and what is missing for a real FPGA
   config     print the default configuration, check one, print its JSON Schema
   version    print version, commit and Go release
   completion print completions for bash, zsh or fish
@@ -110,7 +111,7 @@ func commands() []command {
 	return []command{
 		{"serve", serve},
 		{"loopback", loopback},
-		{"probe", probe},
+		{"probe", probe}, {"doctor", doctor},
 		{"config", configCommand},
 		{"version", version},
 		{"completion", completion},

@@ -116,6 +116,7 @@ func (a *installed) install(t *testing.T) {
 	a.must(t, active)
 	a.is(t, "systemctl is-active tegracast; systemctl is-enabled tegracast", "active\nenabled\n")
 	a.is(t, "cat /sys/module/tegra_p2p/parameters/allow_unsafe; stat -c '%U:%G %a' /dev/tegra_p2p0; stat -c %U /proc/$(systemctl show -P MainPID tegracast)", "Y\nroot:tegracast 660\ntegracast\n")
+	a.must(t, "tegracast doctor")
 	if err := a.CopyOut(t.Context(), "/run/tegracast/raw.sdp", a.sdp); err != nil {
 		t.Fatal(err)
 	}
@@ -198,6 +199,7 @@ func (a *installed) updates(t *testing.T) {
 // vanishes removes the packages: the configuration goes with purge, and then nothing is left.
 func (a *installed) vanishes(t *testing.T) {
 	left := "find / -xdev \\( -name '*tegracast*' -o -name '*tegra_p2p*' \\) ! -path '/root/*' ! -path '/proc/*' ! -path '/lib/modules/*' ! -path '/usr/lib/modules/*' ! -name '*-development.conf' ! -name '71-tegra_p2p-virtual.rules' | sort"
+	a.is(t, "systemctl stop tegracast; modprobe -r tegra_p2p; tegracast doctor | grep -c 'mend it: modprobe tegra_p2p$'; tegracast doctor >/dev/null; echo $?", "1\n1\n")
 	a.must(t, "dpkg -r tegracast tegracast-dkms")
 	a.is(t, "systemctl is-active tegracast; ls /etc/tegracast; pgrep -x tegracast; lsmod | grep tegra_p2p", "inactive\ntegracast.yaml\n")
 	a.must(t, "dpkg --purge tegracast tegracast-dkms")
