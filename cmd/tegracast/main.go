@@ -111,7 +111,8 @@ func commands() []command {
 	return []command{
 		{"serve", serve},
 		{"loopback", loopback},
-		{"probe", probe}, {"doctor", doctor},
+		{"probe", probe},
+		{"doctor", doctor},
 		{"config", configCommand},
 		{"version", version},
 		{"completion", completion},
