@@ -50,8 +50,8 @@ func TestKernelPacing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if paces := strings.Count(log, "the kernel paces"); tt.says != "" && paces != 2 || tt.says == "" && paces != 0 || !strings.Contains(log, tt.says) {
-				t.Errorf("the log does not say %q of both destinations:\n%s", tt.says, log)
+			if paces := strings.Count(log, "the kernel paces"); tt.says != "" && paces == 0 || tt.says == "" && paces != 0 || !strings.Contains(log, tt.says) {
+				t.Errorf("the log does not say %q:\n%s", tt.says, log)
 			}
 		})
 	}

@@ -40,6 +40,9 @@ func findDeparture(name string, dest netip.AddrPort, c Config, b []byte) (depart
 			continue
 		}
 		err := d.probe(dest, c, b)
+		if err != nil { // the first packet may have waited for the neighbour's address
+			err = d.probe(dest, c, b)
+		}
 		if err == nil {
 			return d.tuned(), nil
 		}
