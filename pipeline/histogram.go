@@ -17,6 +17,7 @@ const (
 type Histogram struct {
 	counts [buckets]atomic.Uint64
 	max    atomic.Int64
+	sum    atomic.Int64 // ns
 }
 
 func bucketOf(ns uint64) int {
@@ -40,6 +41,7 @@ func upperBound(b int) int64 {
 func (h *Histogram) Observe(d time.Duration) {
 	d = max(d, 0)
 	h.counts[bucketOf(uint64(d))].Add(1)
+	h.sum.Add(int64(d))
 	for {
 		old := h.max.Load()
 		if int64(d) <= old || h.max.CompareAndSwap(old, int64(d)) {

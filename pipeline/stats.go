@@ -22,7 +22,8 @@ type SourceStats struct {
 // StageStats are the books of a stage and the time that its work takes.
 type StageStats struct {
 	Counts
-	Work Percentiles `json:"work"`
+	Work      Percentiles  `json:"work"`
+	WorkTimes Distribution `json:"-"` // the same, for those who add up
 }
 
 // OutputStats are the books of an output. Once it has ended,
@@ -35,6 +36,7 @@ type OutputStats struct {
 	Dropped   map[string]uint64 `json:"dropped,omitempty"` // by "place/reason"
 	Waiting   uint64            `json:"waiting"`           // in the queue or in the sink's hands
 	Latency   Percentiles       `json:"latency"`           // DMA done to the sink's end with the frame
+	Latencies Distribution      `json:"-"`                 // the same, for those who add up
 	Error     string            `json:"error,omitempty"`
 }
 
@@ -65,7 +67,7 @@ func (g *Graph) Stats() Stats {
 		st.Sources = append(st.Sources, row)
 	}
 	for _, n := range g.stages {
-		st.Stages = append(st.Stages, StageStats{n.consumer.account.Counts(), n.work.Percentiles()})
+		st.Stages = append(st.Stages, StageStats{n.consumer.account.Counts(), n.work.Percentiles(), n.work.Distribution()})
 	}
 	for _, o := range g.outputs {
 		st.Outputs = append(st.Outputs, o.Stats())
@@ -77,6 +79,7 @@ func (g *Graph) Stats() Stats {
 func (o *Output) Stats() OutputStats {
 	c := o.consumer.account.Counts()
 	s := OutputStats{Name: o.cfg.Name, From: o.point.node, Captured: c.Offered, Delivered: c.Delivered, Latency: c.Latency}
+	s.Latencies = o.consumer.account.latency.Distribution()
 	s.Dropped = map[string]uint64{}
 	for why, n := range c.Dropped {
 		s.Dropped[c.Name+"/"+why] = n

@@ -120,14 +120,14 @@ type adjustable interface {
 }
 
 // addController makes the loop of an isp, whose statistics it observes.
-func (a *appliance) addController(c *ISPConfig, cfg *isp.Config) (*controller, error) {
+func (f *flow) addController(e env, c *ISPConfig, cfg *isp.Config) (*controller, error) {
 	if c.Auto == nil || c.Auto.Exposure == nil && c.Auto.WhiteBalance == nil {
 		return nil, nil
 	}
-	loop := auto.LoopConfig{Gains: cfg.Gains, Logger: a.env.log.With("isp", c.Name)}
+	loop := auto.LoopConfig{Gains: cfg.Gains, Logger: e.log.With("isp", c.Name)}
 	if c.Auto.Exposure != nil {
-		camera := a.sources[c.From].(adjustable) // the configuration was checked
-		limits, err := exposureLimits(c.Auto.Exposure.config(a.sources[c.From].Format().Rate.Period()), camera)
+		camera := f.source.(adjustable) // the configuration was checked
+		limits, err := exposureLimits(c.Auto.Exposure.config(f.source.Format().Rate.Period()), camera)
 		if err != nil {
 			return nil, fmt.Errorf("isp %s: automatic exposure: %w", c.Name, err)
 		}
@@ -142,8 +142,8 @@ func (a *appliance) addController(c *ISPConfig, cfg *isp.Config) (*controller, e
 	}
 	l.Freeze(c.Auto.Exposure != nil && c.Auto.Exposure.Freeze, c.Auto.WhiteBalance != nil && c.Auto.WhiteBalance.Freeze)
 	cfg.Observe = l.Observe
-	a.controllers = append(a.controllers, &controller{Loop: l, name: c.Name, config: c.Auto})
-	return a.controllers[len(a.controllers)-1], nil
+	f.controllers = append(f.controllers, &controller{Loop: l, name: c.Name, config: c.Auto})
+	return f.controllers[len(f.controllers)-1], nil
 }
 
 // exposureLimits keeps what the camera has fixed.
@@ -164,16 +164,16 @@ func exposureLimits(limits *auto.ExposureConfig, camera adjustable) (*auto.Expos
 }
 
 // control runs the loops until ctx ends, and returns when they have.
-func (a *appliance) control(ctx context.Context) (wait func()) {
-	done := make(chan struct{}, len(a.controllers))
-	for _, c := range a.controllers {
+func (f *flow) control(ctx context.Context) (wait func()) {
+	done := make(chan struct{}, len(f.controllers))
+	for _, c := range f.controllers {
 		go func() {
 			c.Run(ctx, c.stage)
 			done <- struct{}{}
 		}()
 	}
 	return func() {
-		for range a.controllers {
+		for range f.controllers {
 			<-done
 		}
 	}

@@ -64,39 +64,36 @@ func controlled(t *testing.T, section string, frames int, change func(*model.Sen
 		log := slog.New(slog.DiscardHandler)
 		a := &appliance{
 			env: env{out: io.Discard, err: io.Discard, log: log}, recorder: pipeline.NewRecorder(64),
-			sources: map[string]pipeline.Source{}, cards: map[string]*capture.Card{}, models: map[string]*modelDevice{},
-			graph: pipeline.NewGraph(pipeline.GraphConfig{Allocator: slots{memory}, Logger: log}),
+			cards: map[string]*capture.Card{}, models: map[string]*modelDevice{}, devices: map[string]func() error{}, memory: memory,
 		}
 		defer func() {
 			if err := a.Close(); err != nil {
 				t.Error(err)
 			}
 		}()
-		if err := a.addSource(d, 0, "host", slots{memory}); err != nil {
+		if err := a.addFlow(d, 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.addISP(&d.ISP[0], d.isps[0]); err != nil {
-			t.Fatal(err)
-		}
+		f := a.flows[0]
 		in, _ := d.Sources[0].format()
 		want, _, err := d.Outputs[0].formats(in)
 		if err != nil {
 			t.Fatal(err)
 		}
 		m := &meter{}
-		if _, err := a.graph.Attach(pipeline.OutputConfig{Name: "meter", Sink: m, From: "isp", Format: want, Depth: 2}); err != nil {
+		if _, err := f.graph.Attach(pipeline.OutputConfig{Name: "meter", Sink: m, From: "isp", Format: want, Depth: 2}); err != nil {
 			t.Fatal(err)
 		}
 		half := time.Duration(frames/2)*in.Rate.Period() + in.Rate.Period()/2
 		ctx, cancel := context.WithTimeout(t.Context(), 2*half)
 		defer cancel()
 		time.AfterFunc(half, func() { change(a.models["camera"].sensor) })
-		wait := a.control(ctx)
-		if err := a.graph.Run(ctx); err != nil {
+		wait := f.control(ctx)
+		if err := f.graph.Run(ctx); err != nil {
 			t.Error(err)
 		}
 		wait()
-		means, last = m.means, a.controllers[0].String()
+		means, last = m.means, a.controllers()[0].String()
 	})
 	if len(means) < frames-3 {
 		t.Fatalf("%d pictures of %d", len(means), frames)

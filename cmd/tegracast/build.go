@@ -4,28 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 
 	"tegracast/capture"
 	"tegracast/cudahost"
 	"tegracast/fpga/xdma"
 	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
 	"tegracast/pipeline/rtp"
 )
 
-// appliance is what a configuration describes, opened.
+// appliance is what a configuration describes, opened: a flow for each source, and the cards that they share.
 type appliance struct {
-	env         env
-	graph       *pipeline.Graph
-	recorder    *pipeline.Recorder
-	sources     map[string]pipeline.Source
-	cards       map[string]*capture.Card // by SourceConfig.card
-	models      map[string]*modelDevice  // by the same
-	streams     []*stream
-	controllers []*controller
-	sinks       []func() error // of the outputs that pin memory; closed first
-	closers     []func() error // in the order of opening
+	env      env
+	recorder *pipeline.Recorder
+	memory   cudahost.Allocator
+	cards    map[string]*capture.Card // by SourceConfig.card
+	models   map[string]*modelDevice  // by the same
+	devices  map[string]func() error  // closes the card of that name
+
+	mu    sync.Mutex // guards flows, and their outputs, against those who read the books
+	flows []*flow    // in the order of the sources
 }
 
 // stream is one RTP output.
@@ -35,6 +35,14 @@ type stream struct {
 	sink   *rtp.Sink
 }
 
+// output is one of a flow's.
+type output struct {
+	name     string
+	attached *pipeline.Output
+	stream   *stream      // nil: no RTP
+	unpin    func() error // gives back the memory that the sink has pinned; nil: none
+}
+
 // flightEvents is how many frame events the flight recorder keeps: over half a minute at 30 frames a second and two
 // outputs.
 const flightEvents = 4096
@@ -42,55 +50,39 @@ const flightEvents = 4096
 // build opens everything; nothing runs yet. On an error it has closed what it had opened.
 func build(e env, d *document) (*appliance, error) {
 	a := &appliance{
-		env: e, recorder: pipeline.NewRecorder(flightEvents), sources: map[string]pipeline.Source{},
-		cards: map[string]*capture.Card{}, models: map[string]*modelDevice{},
+		env: e, recorder: pipeline.NewRecorder(flightEvents),
+		cards: map[string]*capture.Card{}, models: map[string]*modelDevice{}, devices: map[string]func() error{},
 	}
-	if err := a.open(d); err != nil {
+	if err := a.open(d, everything(d)); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
 	return a, nil
 }
 
-func (a *appliance) open(d *document) error {
-	memory, err := cudahost.Open(cudahost.Config{Backend: d.Memory, Logger: a.env.log})
-	if err != nil {
-		return usageError{d.errorAt("$.memory", "%v", err)}
-	}
-	a.closers = append(a.closers, memory.Close)
-	pool := slots{memory}
-	a.graph = pipeline.NewGraph(pipeline.GraphConfig{Allocator: pool, Recorder: a.recorder, Logger: a.env.log})
-	for i := range d.Sources {
-		if err := a.addSource(d, i, memory.Backend(), pool); err != nil {
-			return err
+// open opens those flows and outputs of a configuration that p names.
+func (a *appliance) open(d *document, p plan) error {
+	if a.memory == nil {
+		memory, err := cudahost.Open(cudahost.Config{Backend: d.Memory, Logger: a.env.log})
+		if err != nil {
+			return usageError{d.errorAt("$.memory", "%v", err)}
 		}
+		a.memory = memory
 	}
-	for i := range d.ISP {
-		if err := a.addISP(&d.ISP[i], d.isps[i]); err != nil {
-			return err
+	for i := range d.Sources {
+		if p.flows[d.Sources[i].Name] {
+			if err := a.addFlow(d, i); err != nil {
+				return err
+			}
 		}
 	}
 	for i := range d.Outputs {
-		if err := a.addOutput(d, i); err != nil {
-			return err
+		if p.outputs[d.Outputs[i].Name] {
+			if err := a.addOutput(d, i); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
-}
-
-func (a *appliance) addISP(c *ISPConfig, cfg isp.Config) error {
-	control, err := a.addController(c, &cfg)
-	if err != nil {
-		return err
-	}
-	stage, err := isp.New(cfg)
-	if err != nil {
-		return err
-	}
-	if control != nil {
-		control.stage = stage
-	}
-	a.closers = append(a.closers, stage.Close)
-	return a.graph.AddStage(c.Name, stage, c.From, stageQueue)
 }
 
 // slots makes the graph's slots of shared memory.
@@ -108,7 +100,8 @@ func (s slots) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
 func (a *appliance) addOutput(d *document, i int) error {
 	c := &d.Outputs[i]
 	path := fmt.Sprintf("$.outputs[%d]", i)
-	in := a.origin(d, c).Format()
+	f := a.flow(d.origin(c))
+	in := f.source.Format()
 	want, own, err := c.formats(in)
 	if err != nil {
 		return usageError{d.errorAt(path+".rtp.payload", "%s", plain(err, rtp.ErrFormat))}
@@ -119,11 +112,12 @@ func (a *appliance) addOutput(d *document, i int) error {
 			own = ready
 		}
 	}
+	o := &output{name: c.Name}
 	var sink pipeline.Sink
 	if c.FPGA != nil {
-		sink, err = a.fpgaSink(c, d.source(c.FPGA.Card).card(), own)
+		sink, err = a.fpgaSink(o, c, d.source(c.FPGA.Card).card(), own)
 	} else {
-		sink, err = a.rtpSink(c, own)
+		sink, err = a.rtpSink(o, c, own)
 	}
 	if errors.Is(err, rtp.ErrConfig) || errors.Is(err, rtp.ErrFormat) {
 		return usageError{d.errorAt(path+".rtp", "%v", err)}
@@ -132,60 +126,113 @@ func (a *appliance) addOutput(d *document, i int) error {
 	} else if err != nil {
 		return fmt.Errorf("output %s: %w", c.Name, err)
 	}
-	_, err = a.graph.Attach(pipeline.OutputConfig{
+	o.attached, err = f.graph.Attach(pipeline.OutputConfig{
 		Name: c.Name, Sink: sink, From: c.From, Format: want, Rate: c.Rate.V, Depth: c.Queue, Policy: c.Policy.V,
 	})
 	if err != nil {
-		return usageError{d.errorAt(path, "%v", strings.ReplaceAll(err.Error(), "\n", "; "))}
+		return errors.Join(usageError{d.errorAt(path, "%v", strings.ReplaceAll(err.Error(), "\n", "; "))}, o.close())
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f.outputs = append(f.outputs, o)
 	return nil
 }
 
 // rtpSink opens an RTP stream.
-func (a *appliance) rtpSink(c *OutputConfig, own pipeline.Format) (pipeline.Sink, error) {
+func (a *appliance) rtpSink(o *output, c *OutputConfig, own pipeline.Format) (pipeline.Sink, error) {
 	cfg := c.RTP.config(c.Name)
 	cfg.Logger = a.env.log.With("output", c.Name)
 	sink, err := rtp.NewSink(cfg, own)
 	if err != nil {
 		return nil, err
 	}
-	a.closers = append(a.closers, sink.Close)
-	a.streams = append(a.streams, &stream{c.Name, c.RTP, sink})
+	o.stream = &stream{c.Name, c.RTP, sink}
 	return sink, nil
 }
 
 // fpgaSink takes an H2C channel of a card.
-func (a *appliance) fpgaSink(c *OutputConfig, card string, own pipeline.Format) (pipeline.Sink, error) {
+func (a *appliance) fpgaSink(o *output, c *OutputConfig, card string, own pipeline.Format) (pipeline.Sink, error) {
 	sink, err := capture.NewFPGAOutput(context.Background(), capture.FPGAOutputConfig{
 		Card: a.cards[card], Channel: c.FPGA.Channel, Format: own, Name: c.Name, Logger: a.env.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	a.sinks = append(a.sinks, sink.Close)
+	o.unpin = sink.Close
 	return sink, nil
 }
 
-// origin is the source that feeds an output; the check of the configuration has settled From.
-func (a *appliance) origin(d *document, c *OutputConfig) pipeline.Source {
-	if stage := d.isp(c.From); stage != nil {
-		return a.sources[stage.From]
+// close gives back what the output holds besides frames. It does not run any more.
+func (o *output) close() error {
+	var errs []error
+	if o.stream != nil {
+		errs = append(errs, o.stream.sink.Close())
 	}
-	return a.sources[c.From]
+	if o.unpin != nil {
+		errs = append(errs, o.unpin())
+	}
+	return errors.Join(errs...)
 }
 
-// Close gives back what was opened, last first. The graph must not run.
+// flow returns the flow of a source, or nil.
+func (a *appliance) flow(source string) *flow {
+	if i := slices.IndexFunc(a.flows, func(f *flow) bool { return f.name == source }); i >= 0 {
+		return a.flows[i]
+	}
+	return nil
+}
+
+// origin names the source that feeds an output; the check of the configuration has settled From.
+func (d *document) origin(c *OutputConfig) string {
+	if stage := d.isp(c.From); stage != nil {
+		return stage.From
+	}
+	return c.From
+}
+
+// running are the streams of now.
+func (a *appliance) running() []*stream {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var list []*stream
+	for _, f := range a.flows {
+		for _, o := range f.outputs {
+			if o.stream != nil {
+				list = append(list, o.stream)
+			}
+		}
+	}
+	return list
+}
+
+// controllers are the loops of now.
+func (a *appliance) controllers() []*controller {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var list []*controller
+	for _, f := range a.flows {
+		list = append(list, f.controllers...)
+	}
+	return list
+}
+
+// stats are the books of all flows.
+func (a *appliance) stats() pipeline.Stats {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all pipeline.Stats
+	for _, f := range a.flows {
+		st := f.graph.Stats()
+		all.Sources, all.Stages, all.Outputs = append(all.Sources, st.Sources...), append(all.Stages, st.Stages...), append(all.Outputs, st.Outputs...)
+	}
+	return all
+}
+
+// Close gives back what was opened. Nothing may run.
 func (a *appliance) Close() error {
 	var errs []error
-	for _, s := range a.sinks { // they have pinned the graph's slots
-		errs = append(errs, s())
+	for _, f := range slices.Backward(slices.Clone(a.flows)) {
+		errs = append(errs, a.dropFlow(f))
 	}
-	if a.graph != nil {
-		errs = append(errs, a.graph.Close())
-	}
-	for i := len(a.closers) - 1; i >= 0; i-- {
-		errs = append(errs, a.closers[i]())
-	}
-	a.closers = nil
-	return errors.Join(errs...)
+	return errors.Join(append(errs, a.dropCards(nil))...)
 }

@@ -29,6 +29,7 @@ type Config struct {
 	Sources []SourceConfig `yaml:"sources" jsonschema:"minItems=1,description=where frames come from"`
 	ISP     []ISPConfig    `yaml:"isp,omitempty" jsonschema:"description=stages that make pictures out of Bayer frames"`
 	Outputs []OutputConfig `yaml:"outputs" jsonschema:"minItems=1,description=where frames go to"`
+	Web     WebConfig      `yaml:"web,omitempty" jsonschema:"description=metrics and health over HTTP"`
 }
 
 // SourceConfig is a source; exactly one of FPGA, Model and File is given.

@@ -20,6 +20,9 @@ func (d *document) check() error {
 	if d.Memory == "" {
 		d.Memory = "auto"
 	}
+	if err := d.checkWeb(); err != nil {
+		return err
+	}
 	names := map[string]string{}
 	for i := range d.Sources {
 		path := fmt.Sprintf("$.sources[%d]", i)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,12 +14,11 @@ import (
 
 // health watches whether the pipeline moves, and tells the service manager (sd_notify(3)).
 type health struct {
-	env      env
-	graph    *pipeline.Graph
+	*appliance
 	watchdog time.Duration // of the service manager; 0: none
 	settle   func()        // called once the pipeline has been good for long
 
-	mu      sync.Mutex
+	guard   sync.Mutex
 	ready   bool
 	stalled error
 }
@@ -26,32 +26,45 @@ type health struct {
 // defaultPatience is how long a part may stand still without a watchdog that says otherwise.
 const defaultPatience = 20 * time.Second
 
-func newHealth(e env, g *pipeline.Graph, settle func()) (*health, error) {
+func newHealth(a *appliance, settle func()) (*health, error) {
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
 		return nil, fmt.Errorf("WATCHDOG_USEC: %w", err)
 	}
-	return &health{env: e, graph: g, watchdog: watchdog, settle: settle}, nil
+	return &health{appliance: a, watchdog: watchdog, settle: settle}, nil
+}
+
+// started waits until every flow has armed its outputs. It returns false when ctx ends first.
+func (a *appliance) started(ctx context.Context) bool {
+	a.mu.Lock()
+	flows := slices.Clone(a.flows)
+	a.mu.Unlock()
+	for _, f := range flows {
+		select {
+		case <-f.graph.Started():
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // state is whether every output is armed, and what stalls.
 func (h *health) state() (ready bool, stalled error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.guard.Lock()
+	defer h.guard.Unlock()
 	return h.ready, h.stalled
 }
 
 func (h *health) set(ready bool, stalled error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.guard.Lock()
+	defer h.guard.Unlock()
 	h.ready, h.stalled = ready, stalled
 }
 
 // run is ready when the graph has started, and feeds the watchdog as long as the pipeline moves.
 func (h *health) run(ctx context.Context) {
-	select {
-	case <-h.graph.Started():
-	case <-ctx.Done():
+	if !h.started(ctx) {
 		return
 	}
 	h.set(true, nil)
@@ -73,7 +86,7 @@ func (h *health) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if h.look(progress.Check(h.graph.Stats(), now, patience)) {
+			if h.look(progress.Check(h.stats(), now, patience)) {
 				good = now
 			} else if h.settle != nil && now.Sub(good) >= settled {
 				h.settle()

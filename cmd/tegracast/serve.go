@@ -48,7 +48,11 @@ func serve(ctx context.Context, e env, args []string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(a.serve(ctx, *dir, starts), a.Close())
+	r := &runner{appliance: a, doc: d, path: *path, dir: *dir}
+	if len(*faults) > 0 {
+		r.path = "" // --fault is not in the file
+	}
+	err = errors.Join(r.serve(ctx, starts), a.Close())
 	if err == nil {
 		starts.forget()
 	}
@@ -86,45 +90,43 @@ func sdpDir() string {
 	return "."
 }
 
-func (a *appliance) serve(ctx context.Context, dir string, starts backoff) error {
-	health, err := newHealth(a.env, a.graph, starts.forget)
+func (r *runner) serve(ctx context.Context, starts backoff) error {
+	health, err := newHealth(r.appliance, starts.forget)
 	if err != nil {
 		return err
 	}
-	for _, s := range a.streams {
-		if err := s.announce(a.env, dir); err != nil {
+	for _, s := range r.running() {
+		if err := s.announce(r.env, r.dir); err != nil {
 			return err
 		}
 	}
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
-	defer close(hangup)
 	defer signal.Stop(hangup)
-	go func() {
-		for range hangup {
-			a.env.log.Warn("SIGHUP: the configuration is read at the start only: start the service again to change it")
-		}
-	}()
 	began, cpu := time.Now(), cpuTime()
 	watch, stop := context.WithCancel(ctx)
+	defer stop()
+	r.web = &webRunner{health: health}
+	if err := r.web.open(watch, r.appliance, r.doc.Web); err != nil {
+		return err
+	}
 	var watching sync.WaitGroup
-	watching.Go(func() { newStatus(a.env, a.graph, a.streams, a.controllers).run(watch) })
+	watching.Go(func() { newStatus(r.appliance).run(watch) })
 	watching.Go(func() { health.run(watch) })
-	controlled := a.control(watch)
-	err = a.graph.Run(ctx)
+	err = r.run(ctx, hangup)
 	stop()
 	watching.Wait()
-	controlled()
+	r.web.close()
 	if err != nil {
-		err = errors.Join(err, a.dump(dir))
+		err = errors.Join(err, r.dump(r.dir))
 	}
-	summary(a.env.out, a.graph.Stats())
-	for _, c := range a.controllers {
-		fmt.Fprintf(a.env.out, "%v\n", c)
+	summary(r.env.out, r.stats())
+	for _, c := range r.controllers() {
+		fmt.Fprintf(r.env.out, "%v\n", c)
 	}
-	destinations(a.env.out, a.streams)
-	a.received()
-	fmt.Fprintf(a.env.out, "cpu: %.1f s in %.1f s\n", (cpuTime() - cpu).Seconds(), time.Since(began).Seconds())
+	destinations(r.env.out, r.running())
+	r.received()
+	fmt.Fprintf(r.env.out, "cpu: %.1f s in %.1f s\n", (cpuTime() - cpu).Seconds(), time.Since(began).Seconds())
 	return err
 }
 
@@ -157,9 +159,17 @@ func (s *stream) announce(e env, dir string) error {
 	return nil
 }
 
-// dump writes the flight recorder's events after a fault.
+// dump writes the flight recorder's events after a fault: into dir, or under the service manager's state directory, which
+// outlives the service and is tidied by systemd-tmpfiles.
 func (a *appliance) dump(dir string) error {
 	file := filepath.Join(dir, "flight-recorder.txt")
+	if state := stateDir(); state != "" {
+		dir = filepath.Join(state, "faults")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		file = filepath.Join(dir, time.Now().UTC().Format("20060102T150405.000Z")+".txt")
+	}
 	out, err := os.Create(file)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ type source interface {
 	Close() error
 }
 
-func (a *appliance) addSource(d *document, i int, backend string, pool slots) error {
+func (a *appliance) addSource(d *document, f *flow, i int, backend string, pool slots) error {
 	c := &d.Sources[i]
 	var s source
 	var err error
@@ -40,9 +40,8 @@ func (a *appliance) addSource(d *document, i int, backend string, pool slots) er
 	if err != nil {
 		return usageError{d.errorAt(path, "%v", err)}
 	}
-	a.closers = append(a.closers, s.Close)
-	a.sources[c.Name] = s
-	return a.graph.AddSource(c.Name, s)
+	f.source, f.closers = s, append(f.closers, s.Close)
+	return f.graph.AddSource(c.Name, s)
 }
 
 // camera opens a camera of an FPGA, whose device file is opened for its first one.
@@ -53,9 +52,8 @@ func (a *appliance) camera(c *SourceConfig, backend string) (source, error) {
 		if err != nil {
 			return nil, err
 		}
-		a.closers = append(a.closers, board.Close)
 		card = capture.NewCard(board.Hardware)
-		a.cards[c.card()] = card
+		a.cards[c.card()], a.devices[c.card()] = card, board.Close
 	}
 	pixel, _ := c.FPGA.Sensor.pixel()
 	return capture.NewFPGACamera(capture.FPGAConfig{
@@ -89,8 +87,7 @@ func (a *appliance) modelCamera(c *SourceConfig, backend string) (source, error)
 		return nil, err
 	}
 	device.sensor = sensor
-	a.closers = append(a.closers, device.Close)
-	a.cards[c.card()], a.models[c.card()] = device.card, device
+	a.cards[c.card()], a.models[c.card()], a.devices[c.card()] = device.card, device, device.Close
 	pixel, _ := c.Model.Sensor.pixel()
 	return capture.NewFPGACamera(capture.FPGAConfig{
 		Card: device.card, Name: c.Name, Recorder: a.recorder, Width: c.Model.Width, Height: c.Model.Height, Pixel: pixel,

@@ -16,18 +16,15 @@ import (
 
 // status prints frames, drops and latency: once a second on a terminal, else once a minute to the log.
 type status struct {
-	env      env
-	graph    *pipeline.Graph
-	streams  []*stream
-	controls []*controller
+	*appliance
 	terminal bool
 	before   pipeline.Stats
 	at       time.Time
 	cpu      time.Duration
 }
 
-func newStatus(e env, g *pipeline.Graph, streams []*stream, controls []*controller) *status {
-	return &status{env: e, graph: g, streams: streams, controls: controls, terminal: isTerminal(e.out), at: time.Now(), cpu: cpuTime(), before: g.Stats()}
+func newStatus(a *appliance) *status {
+	return &status{appliance: a, terminal: isTerminal(a.env.out), at: time.Now(), cpu: cpuTime(), before: a.stats()}
 }
 
 func isTerminal(w io.Writer) bool {
@@ -70,13 +67,17 @@ func (s *status) run(ctx context.Context) {
 
 // line describes the time since the last one.
 func (s *status) line() string {
-	now, cpu, stats := time.Now(), cpuTime(), s.graph.Stats()
+	now, cpu, stats := time.Now(), cpuTime(), s.stats()
 	seconds := now.Sub(s.at).Seconds()
-	rate := func(is, was uint64) float64 { return float64(is-was) / seconds }
+	rate := func(is, was uint64) float64 { return float64(is-min(is, was)) / seconds } // a reload begins anew
+
 	var b strings.Builder
 	b.WriteString(now.Format(time.TimeOnly))
-	for i, x := range stats.Sources {
-		was := s.before.Sources[i]
+	for _, x := range stats.Sources {
+		var was pipeline.SourceStats
+		if i := slices.IndexFunc(s.before.Sources, func(o pipeline.SourceStats) bool { return o.Name == x.Name }); i >= 0 {
+			was = s.before.Sources[i]
+		}
 		fmt.Fprintf(&b, "  %s %.1f/s lost %d", x.Name, rate(x.Captured, was.Captured), x.Lost)
 	}
 	for _, x := range stats.Outputs {
@@ -86,7 +87,7 @@ func (s *status) line() string {
 		}
 		fmt.Fprintf(&b, "  | %s %.1f/s dropped %d latency %s p99 %s", x.Name, rate(x.Delivered, was.Delivered), x.Drops(), ms(x.Latency.P50), ms(x.Latency.P99))
 	}
-	for _, c := range s.controls {
+	for _, c := range s.controllers() {
 		fmt.Fprintf(&b, "  | %v", c)
 	}
 	fmt.Fprintf(&b, "  | cpu %.0f %%", 100*(cpu-s.cpu).Seconds()/seconds)

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"tegracast/pipeline"
+	"tegracast/pipeline/isp"
+)
+
+// flow is a source with what reads from it, as a graph of its own: it can be stopped and made anew without the others.
+type flow struct {
+	name    string
+	graph   *pipeline.Graph
+	source  source
+	outputs []*output
+
+	controllers []*controller
+
+	closers []func() error // in the order of opening
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when the graph has ended; nil before it runs
+	err     error         // why; read after done
+}
+
+// addFlow opens a source and its stages.
+func (a *appliance) addFlow(d *document, i int) error {
+	pool := slots{a.memory}
+	f := &flow{
+		name:  d.Sources[i].Name,
+		graph: pipeline.NewGraph(pipeline.GraphConfig{Allocator: pool, Recorder: a.recorder, Logger: a.env.log}),
+	}
+	a.mu.Lock()
+	a.flows = append(a.flows, f)
+	a.mu.Unlock()
+	if err := a.addSource(d, f, i, a.memory.Backend(), pool); err != nil {
+		return err
+	}
+	for i := range d.ISP {
+		if d.ISP[i].From != f.name {
+			continue
+		}
+		if err := f.addISP(a.env, &d.ISP[i], d.isps[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addISP adds a stage, and the loop that it is the eye of.
+func (f *flow) addISP(e env, c *ISPConfig, cfg isp.Config) error {
+	control, err := f.addController(e, c, &cfg)
+	if err != nil {
+		return err
+	}
+	stage, err := isp.New(cfg)
+	if err != nil {
+		return err
+	}
+	if control != nil {
+		control.stage = stage
+	}
+	f.closers = append(f.closers, stage.Close)
+	return f.graph.AddStage(c.Name, stage, c.From, stageQueue)
+}
+
+// start runs the flow until ctx ends; then ended hears of it, unless over has been closed.
+func (f *flow) start(ctx context.Context, ended chan<- *flow, over <-chan struct{}) {
+	ctx, f.cancel = context.WithCancel(ctx)
+	f.done = make(chan struct{})
+	controlled := f.control(ctx)
+	go func() {
+		f.err = f.graph.Run(ctx)
+		f.cancel()
+		controlled()
+		close(f.done)
+		select {
+		case ended <- f:
+		case <-over:
+		}
+	}()
+}
+
+// stop ends the flow, if it runs, and waits for it.
+func (f *flow) stop() {
+	if f.done != nil {
+		f.cancel()
+		<-f.done
+	}
+}
+
+// dropFlow stops a flow, closes it and forgets it.
+func (a *appliance) dropFlow(f *flow) error {
+	f.stop()
+	var errs []error
+	for _, o := range f.outputs { // some have pinned the graph's slots
+		errs = append(errs, o.close())
+	}
+	errs = append(errs, f.graph.Close())
+	for _, c := range slices.Backward(f.closers) {
+		errs = append(errs, c())
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.flows = slices.DeleteFunc(a.flows, func(x *flow) bool { return x == f })
+	return errors.Join(errs...)
+}
+
+// dropOutput takes an output off its flow while that runs.
+func (a *appliance) dropOutput(ctx context.Context, f *flow, o *output) error {
+	o.attached.Detach(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f.outputs = slices.DeleteFunc(f.outputs, func(x *output) bool { return x == o })
+	return o.close()
+}
+
+// dropCards closes the cards that are not in keep. Nothing may use them any more.
+func (a *appliance) dropCards(keep map[string]bool) error {
+	var errs []error
+	for name, closeCard := range a.devices {
+		if !keep[name] {
+			errs = append(errs, closeCard())
+			delete(a.devices, name)
+			delete(a.cards, name)
+			delete(a.models, name)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tegracast/pipeline"
+)
+
+// TestChanges: a difference is found wherever it is, also in keys that this test does not know: every key of the structs is
+// changed once.
+func TestChanges(t *testing.T) {
+	read := func(text string) Config {
+		t.Helper()
+		d, err := parseConfig("test", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Config
+	}
+	base := reloadConfig(t, []string{"127.0.0.1:5004", "127.0.0.1:5006", "127.0.0.1:5008"}, 31, 1.5, 1400)
+	for _, tt := range []struct {
+		name, from, to string
+		want           []string
+	}{
+		{"nothing", "", "", nil},
+		{"memory", "sources:", "memory: host\nsources:", []string{"memory"}},
+		{"source", "rate: 31", "rate: 20", []string{"sources[two].model.rate"}},
+		{"isp", "red: 1.5", "red: 1.25", []string{"isp[isp2].white_balance.red"}},
+		{"output", "mtu: 1400", "mtu: 1300", []string{"outputs[raw3].rtp.mtu"}},
+		{"list", `"127.0.0.1:5006"`, `"127.0.0.1:5010"`, []string{"outputs[raw2].rtp.destinations"}},
+		{"name", "name: raw2", "name: raw4", []string{"outputs[raw2]", "outputs[raw4]"}},
+		{"web", "web: {listen: none}", "web: {listen: 127.0.0.1:9}", []string{"web.listen"}},
+	} {
+		if got := changes(read(base), read(strings.Replace(base, tt.from, tt.to, 1))); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	order := strings.NewReplacer("name: raw1", "name: raw2", "name: raw2", "name: raw1", "from: isp1", "from: isp2", "from: isp2", "from: isp1")
+	if got := changes(read(base), read(order.Replace(base))); len(got) == 0 {
+		t.Error("two outputs have changed places with each other, and nothing is found")
+	}
+}
+
+// reloadConfig has two cameras with an output each, and a third output of the first one. rate and red are the second camera's, mtu
+// is the third output's.
+func reloadConfig(t *testing.T, to []string, rate int, red float64, mtu int) string {
+	t.Helper()
+	return fmt.Sprintf(`
+web: {listen: none}
+sources:
+  - name: one
+    model: {width: 64, height: 16, rate: 10}
+  - name: two
+    model: {width: 64, height: 16, rate: %d}
+isp:
+  - {name: isp1, from: one, workers: 1}
+  - {name: isp2, from: two, workers: 1, white_balance: {red: %g}}
+outputs:
+  - name: raw1
+    from: isp1
+    queue: 64
+    rtp: {payload: raw, destinations: [%q], pacing: burst}
+  - name: raw2
+    from: isp2
+    rtp: {payload: raw, destinations: [%q], pacing: burst}
+  - name: raw3
+    from: isp1
+    scale: half
+    rtp: {payload: raw, destinations: [%q], mtu: %d, pacing: burst}
+`, rate, red, to[0], to[1], to[2], mtu)
+}
+
+// reloads is an appliance under test that reads its configuration again on demand.
+type reloads struct {
+	*runner
+	file   string
+	hangup chan os.Signal
+	log    *logLines
+	ended  chan error
+	stop   context.CancelFunc
+}
+
+type logLines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// count is how often a text was logged.
+func (l *logLines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), text)
+}
+
+func startReloads(t *testing.T, text string) *reloads {
+	t.Helper()
+	s := &reloads{file: write(t, "config.yaml", text), hangup: make(chan os.Signal), log: &logLines{}, ended: make(chan error, 1)}
+	e := env{out: &logLines{}, err: s.log, log: slog.New(slog.NewTextHandler(s.log, nil))}
+	d, err := readConfig(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := build(e, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.runner = &runner{appliance: a, doc: d, path: s.file, dir: filepath.Dir(s.file), web: &webRunner{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	s.stop = cancel
+	go func() { s.ended <- s.run(ctx, s.hangup) }()
+	return s
+}
+
+// put changes the file and has it read again; it returns when the log says what came of it.
+func (s *reloads) put(t *testing.T, text string) {
+	t.Helper()
+	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := s.log.count("SIGHUP")
+	s.hangup <- nil
+	for range 2000 {
+		if s.log.count("SIGHUP") > before {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatal("nothing came of it")
+}
+
+// end stops the appliance, which must give everything back.
+func (s *reloads) end(t *testing.T) pipeline.Stats {
+	t.Helper()
+	s.stop()
+	if err := <-s.ended; err != nil {
+		t.Error(err)
+	}
+	st := s.stats()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	return st
+}
+
+// TestReload changes the second camera, and an output of the first one, a thousand times at random, also to what is no good. The
+// first camera's other output does not lose a frame, and nothing leaks.
+func TestReload(t *testing.T) { quiet(t, reloadAtRandom) }
+
+func reloadAtRandom(t *testing.T) error {
+	rounds := 1000
+	if testing.Short() {
+		rounds = 50
+	}
+	var to []string
+	for _, p := range ports(t, 3) {
+		to = append(to, fmt.Sprint("127.0.0.1:", p))
+	}
+	s := startReloads(t, reloadConfig(t, to, 100, 1.5, 1400))
+	unchanged := s.flow("one").outputs[0]
+	rng := rand.New(rand.NewPCG(1, 2))
+	rate, red, mtu := 100, 1.5, 1400
+	goroutines, files, bad := 0, 0, 0
+	for i := range rounds {
+		switch rng.IntN(4) {
+		case 0:
+			rate = 50 + rng.IntN(100)
+		case 1:
+			red = 1 + float64(rng.IntN(64))/64
+		case 2:
+			mtu = 1000 + rng.IntN(400)
+		case 3:
+			bad++
+			s.put(t, strings.Replace(reloadConfig(t, to, rate, red, mtu), "mtu: ", "mut: ", 1))
+			continue
+		}
+		s.put(t, reloadConfig(t, to, rate, red, mtu))
+		if i >= rounds/2 && goroutines == 0 {
+			goroutines, files = runtime.NumGoroutine(), openFiles(t)
+		}
+	}
+	if n := s.log.count("nothing changes"); n != bad {
+		t.Errorf("%d of %d bad files were refused", n, bad)
+	}
+	if n := s.log.count(s.file + ":22:"); n != bad {
+		t.Errorf("%d of %d refusals have the line of the mistake", n, bad)
+	}
+	if n := s.log.count("going back"); n > 0 {
+		t.Errorf("%d good files could not be opened", n)
+	}
+	if g, f := runtime.NumGoroutine(), openFiles(t); g > goroutines+8 || f > files+4 {
+		t.Errorf("goroutines %d, then %d; open files %d, then %d", goroutines, g, files, f)
+	}
+	if s.flow("one").outputs[0] != unchanged {
+		t.Error("the unchanged output was made anew")
+	}
+	st := s.end(t)
+	i := slices.IndexFunc(st.Outputs, func(o pipeline.OutputStats) bool { return o.Name == "raw1" })
+	if i < 0 || st.Outputs[i].Captured == 0 || st.Outputs[i].Delivered != st.Outputs[i].Captured || st.Sources[0].Name != "one" || st.Sources[0].Lost != 0 {
+		return fmt.Errorf("the unchanged output has lost frames: %+v of %+v", st.Outputs, st.Sources)
+	}
+	t.Logf("%d reloads, %d of them refused; unchanged output: captured %d, delivered %d", rounds, bad, st.Outputs[i].Captured, st.Outputs[i].Delivered)
+	return nil
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}

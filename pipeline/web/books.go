@@ -1,0 +1,104 @@
+package web
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tegracast/pipeline"
+)
+
+// books are the graph's books as metrics: read when they are asked for, nothing is counted twice.
+type books struct {
+	stats  func() pipeline.Stats
+	health func() (ready bool, stalled error)
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("tegracast_"+name, help, labels, nil)
+}
+
+// Describe implements prometheus.Collector: what there is depends on the configuration, so it is not checked beforehand.
+func (b *books) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (b *books) Collect(ch chan<- prometheus.Metric) {
+	emit := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
+	}
+	ready, stalled := b.health()
+	emit(desc("ready", "1 when every output is armed."), prometheus.GaugeValue, number(ready))
+	emit(desc("stalled", "1 while a part of the pipeline stands still that should not."), prometheus.GaugeValue, number(stalled != nil))
+	st := b.stats()
+	sources(st.Sources, emit)
+	stages(st.Stages, ch, emit)
+	outputs(st.Outputs, ch, emit)
+}
+
+type emitter func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string)
+
+func sources(list []pipeline.SourceStats, emit emitter) {
+	captured := desc("source_frames_total", "Frames that a source has emitted.", "source")
+	lost := desc("source_lost_frames_total", "Frames that the sensor has counted and the source has not emitted.", "source")
+	idle := desc("source_idle", "1 while a source has nothing to emit, and that is no fault.", "source")
+	events := desc("source_events_total", "What a source reports: frames refused for their CRC, changes of its state.", "source", "event")
+	for _, s := range list {
+		emit(captured, prometheus.CounterValue, float64(s.Captured), s.Name)
+		emit(lost, prometheus.CounterValue, float64(s.Lost), s.Name)
+		emit(idle, prometheus.GaugeValue, number(s.Idle), s.Name)
+		for event, n := range s.Report {
+			emit(events, prometheus.CounterValue, float64(n), s.Name, event)
+		}
+	}
+}
+
+func stages(list []pipeline.StageStats, ch chan<- prometheus.Metric, emit emitter) {
+	offered := desc("stage_offered_frames_total", "Frames that were offered to a stage.", "stage")
+	processed := desc("stage_frames_total", "Frames that a stage is done with.", "stage")
+	dropped := desc("stage_dropped_frames_total", "Frames that a stage has lost.", "stage", "reason")
+	work := desc("stage_work_seconds", "Time that a stage works on a frame.", "stage")
+	for _, s := range list {
+		emit(offered, prometheus.CounterValue, float64(s.Offered), s.Name)
+		emit(processed, prometheus.CounterValue, float64(s.Delivered), s.Name)
+		for reason, n := range s.Dropped {
+			emit(dropped, prometheus.CounterValue, float64(n), s.Name, reason)
+		}
+		ch <- histogram(work, s.WorkTimes, s.Name)
+	}
+}
+
+func outputs(list []pipeline.OutputStats, ch chan<- prometheus.Metric, emit emitter) {
+	captured := desc("output_offered_frames_total", "Frames since an output was attached.", "output")
+	delivered := desc("output_frames_total", "Frames that an output is done with.", "output")
+	dropped := desc("output_dropped_frames_total", "Frames that an output has not got, by where and why.", "output", "place", "reason")
+	waiting := desc("output_waiting_frames", "Frames in an output's queue, or in its hands.", "output")
+	failed := desc("output_failed", "1 when an output has ended with an error.", "output")
+	latency := desc("output_latency_seconds", "Time from a frame's last byte in memory to the output's end with it.", "output")
+	for _, o := range list {
+		emit(captured, prometheus.CounterValue, float64(o.Captured), o.Name)
+		emit(delivered, prometheus.CounterValue, float64(o.Delivered), o.Name)
+		for at, n := range o.Dropped {
+			place, reason, _ := strings.Cut(at, "/")
+			emit(dropped, prometheus.CounterValue, float64(n), o.Name, place, reason)
+		}
+		emit(waiting, prometheus.GaugeValue, float64(o.Waiting), o.Name)
+		emit(failed, prometheus.GaugeValue, number(o.Error != ""), o.Name)
+		ch <- histogram(latency, o.Latencies, o.Name)
+	}
+}
+
+// histogram is a distribution in Prometheus's buckets, in seconds.
+func histogram(d *prometheus.Desc, times pipeline.Distribution, labels ...string) prometheus.Metric {
+	below := map[float64]uint64{}
+	for _, b := range times.Below {
+		below[b.Limit.Seconds()] = b.Count
+	}
+	return prometheus.MustNewConstHistogram(d, times.Count, times.Sum.Seconds(), below, labels...)
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,113 @@
+// Package web is what the appliance tells over HTTP: metrics for Prometheus, health and readiness.
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"tegracast/pipeline"
+)
+
+// Config is a server.
+type Config struct {
+	Listen  string                // host:port
+	Profile bool                  // serve /debug/pprof/, too
+	Stats   func() pipeline.Stats // the graph's books
+	// Health says whether every output is armed, and what of the pipeline stalls; nil when nothing does.
+	Health  func() (ready bool, stalled error)
+	Metrics []prometheus.Collector // further ones
+	Logger  *slog.Logger
+}
+
+// A Server answers GET /metrics, /healthz (503 and the reason while the pipeline stalls) and /readyz (503 until every output
+// is armed).
+type Server struct {
+	listener net.Listener
+	http     *http.Server
+}
+
+// New takes the address. Run, or Close when it is never run, gives it back.
+func New(c Config) (*Server, error) {
+	registry := prometheus.NewRegistry()
+	all := []prometheus.Collector{
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &books{c.Stats, c.Health},
+	}
+	for _, m := range append(all, c.Metrics...) {
+		if err := registry.Register(m); err != nil {
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn)}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, stalled := c.Health()
+		answer(w, stalled)
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		ready, _ := c.Health()
+		if ready {
+			answer(w, nil)
+		} else {
+			answer(w, errors.New("not every output is armed"))
+		}
+	})
+	if c.Profile {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{l, &http.Server{
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn),
+	}}, nil
+}
+
+func answer(w http.ResponseWriter, wrong error) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if wrong != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(w, wrong)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// Addr is the address that it listens on.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Run answers until ctx ends, and gives requests that are under way a second.
+func (s *Server) Run(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- s.http.Serve(s.listener) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if s.http.Shutdown(bounded) != nil {
+		_ = s.http.Close() // somebody reads slowly
+	}
+	<-ended // http.ErrServerClosed
+	return nil
+}
+
+// Close gives back the address of a server that was never run.
+func (s *Server) Close() error { return s.listener.Close() }
