@@ -1,0 +1,129 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+)
+
+// TestMetrics runs the appliance: its metrics pass Prometheus's linter, it is ready and healthy, and the dashboard and the alert
+// rules ask for nothing that is not there.
+func TestMetrics(t *testing.T) {
+	p := ports(t, 2)
+	text := fmt.Sprintf(`
+web: {listen: "127.0.0.1:%d"}
+sources:
+  - name: camera
+    model: {width: 64, height: 16, rate: 50}
+isp:
+  - {name: isp, workers: 1}
+outputs:
+  - name: raw
+    rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}
+  - name: slow
+    rate: 5
+    scale: half
+    rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}
+`, p[0], p[1], p[1]+20)
+	dir := t.TempDir()
+	appliance := startProgram(t, "serve", "--config", write(t, "config.yaml", text), "--sdp-dir", dir)
+	base := fmt.Sprintf("http://127.0.0.1:%d", p[0])
+	probe := startReceiver(t, filepath.Join(dir, "raw.sdp"))
+	for _, path := range []string{"/readyz", "/healthz"} {
+		if status, body := fetch(t, base+path); status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	probe.wait(t, 20*time.Second)
+	_, metrics := fetch(t, base+"/metrics")
+	problems, err := promlint.New(strings.NewReader(metrics)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range problems {
+		if strings.HasPrefix(x.Metric, "tegracast_") {
+			t.Errorf("promlint: %s: %s", x.Metric, x.Text)
+		}
+	}
+	for _, file := range []string{"grafana.json", "alerts.yaml"} {
+		text, err := os.ReadFile(filepath.Join("../../docs/monitoring", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var content any
+		err = yaml.Unmarshal(text, &content)
+		if strings.HasSuffix(file, ".json") {
+			err = json.Unmarshal(text, &content)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		for _, name := range regexp.MustCompile(`\b(tegracast|go|process)_[a-z_]+`).FindAllString(string(text), -1) {
+			if !strings.Contains(metrics, "\n"+name+"{") && !strings.Contains(metrics, "\n"+name+" ") {
+				t.Errorf("%s asks for %s, which is not there", file, name)
+			}
+		}
+	}
+	appliance.stop(t)
+}
+
+// startReceiver receives for a while, so that there are reports.
+func startReceiver(t *testing.T, sdp string) *process {
+	t.Helper()
+	await(t, sdp)
+	return startProgram(t, "probe", "--sdp", sdp, "--duration", "7s")
+}
+
+func fetch(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	for try := 0; ; try++ {
+		r, err := http.Get(url)
+		if err != nil && try < 100 {
+			time.Sleep(50 * time.Millisecond)
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.StatusCode == http.StatusServiceUnavailable && try < 100 {
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		return r.StatusCode, string(b)
+	}
+}
+
+// TestWebAddress: an address that the configuration names must be free, and a wrong one is refused with its place.
+func TestWebAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	const rest = "\nsources: [{name: camera, model: {width: 64, height: 16}}]\nisp: [{name: isp}]\noutputs: [{name: raw, rtp: {payload: raw, destinations: [\"127.0.0.1:5104\"]}}]\n"
+	for web, want := range map[string]string{
+		"listen: \"" + l.Addr().String() + "\"":   "web.listen: listen tcp",
+		"listen: here":                            "config.yaml:1:15: web.listen: \"here\": write an address and a port",
+		"listen: \"0.0.0.0:8080\", profile: true": "web.profile: profiles tell what is in memory",
+	} {
+		status, _, errw := runs(t, "serve", "--sdp-dir", t.TempDir(), "--config", write(t, "config.yaml", "web: {"+web+"}"+rest))
+		if status == exitOK || !strings.Contains(errw, want) {
+			t.Errorf("%s: status %d, %s", web, status, errw)
+		}
+	}
+}
