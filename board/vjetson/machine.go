@@ -186,6 +186,12 @@ func (m *Machine) PowerCut(ctx context.Context) error {
 	return m.awaitEnd(ctx)
 }
 
+// PressPowerButton pulses the power button's line for 100 ms: on arm64 line 3 of the PL061. A machine whose system still listens
+// to it powers off.
+func (m *Machine) PressPowerButton(ctx context.Context) error {
+	return m.qmp.do(ctx, "system_powerdown", nil)
+}
+
 // Freeze stops the machine's processors and Thaw lets them go on.
 func (m *Machine) Freeze(ctx context.Context) error { return m.qmp.do(ctx, "stop", nil) }
 

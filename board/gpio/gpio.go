@@ -1,0 +1,162 @@
+// Package gpio drives a camera's lines: trigger out, strobe, the FPGA's reset, a status LED, and takes the times of edges of
+// trigger in and PPS. It needs Linux 5.10 (the second version of the GPIO character device's interface).
+//
+// A line that was opened belongs to this process: others find it busy. Close puts it back into the direction, and an output to
+// the value, that it had. When the process dies instead, the kernel releases the line and leaves it as it is.
+package gpio
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/warthog618/gpiod"
+	"golang.org/x/sys/unix"
+)
+
+// Errors that callers tell apart; each comes wrapped with the line and what to do.
+var (
+	ErrNoLine = errors.New("gpio: there is no such line")
+	ErrBusy   = errors.New("gpio: the line is in use")
+	ErrDenied = errors.New("gpio: the chip may not be opened")
+)
+
+// A Line is named as the device tree or the board names it, or by its place.
+type Line struct {
+	Name      string // such as "PQ.05"; empty: Chip and Offset
+	Chip      string // such as "gpiochip0"; with a Name: where it is looked for, empty: everywhere
+	Offset    int    // on Chip
+	ActiveLow bool   // a low voltage is 1
+}
+
+// String names the line as it was asked for.
+func (l Line) String() string {
+	if l.Name != "" {
+		return l.Name
+	}
+	return fmt.Sprintf("%s line %d", l.Chip, l.Offset)
+}
+
+// find says on which chip and where on it the line is.
+func (l Line) find() (chip string, offset int, err error) {
+	if l.Name == "" {
+		return l.Chip, l.Offset, nil
+	}
+	chips := []string{l.Chip}
+	if l.Chip == "" {
+		chips = gpiod.Chips()
+	}
+	for _, chip := range chips {
+		c, err := gpiod.NewChip(chip)
+		if err != nil {
+			return "", 0, explain(l, "", err)
+		}
+		for i := range c.Lines() {
+			if info, err := c.LineInfo(i); err == nil && info.Name == l.Name {
+				return chip, i, c.Close()
+			}
+		}
+		if err := c.Close(); err != nil {
+			return "", 0, err
+		}
+	}
+	return "", 0, fmt.Errorf("%w: %s is on none of %s: gpioinfo lists what there is", ErrNoLine, l, strings.Join(chips, ", "))
+}
+
+// explain tells a system call's error in the terms of GPIO.
+func explain(l Line, consumer string, err error) error {
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("%w: %s by %q: gpioinfo lists who has what", ErrBusy, l, consumer)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: %s: be of the group that its device file has (usermod -a -G gpio USER): %w", ErrDenied, l, err)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.EINVAL), errors.Is(err, gpiod.ErrInvalidOffset):
+		return fmt.Errorf("%w: %s: %w: gpioinfo lists what there is", ErrNoLine, l, err)
+	}
+	return fmt.Errorf("gpio: %s: %w", l, err)
+}
+
+// request opens a line with the options and what it was before.
+func request(l Line, consumer string, options ...gpiod.LineReqOption) (line *gpiod.Line, before gpiod.LineInfo, err error) {
+	chip, offset, err := l.find()
+	if err != nil {
+		return nil, before, err
+	}
+	c, err := gpiod.NewChip(chip, gpiod.WithConsumer(consumer))
+	if err != nil {
+		return nil, before, explain(l, "", err)
+	}
+	defer c.Close()
+	if before, err = c.LineInfo(offset); err != nil {
+		return nil, before, explain(l, "", err)
+	}
+	options = append(options, gpiod.WithConsumer(consumer), gpiod.WithABIVersion(2))
+	if l.ActiveLow {
+		options = append(options, gpiod.AsActiveLow)
+	}
+	if line, err = c.RequestLine(offset, options...); err != nil {
+		return nil, before, explain(l, before.Consumer, err)
+	}
+	return line, before, nil
+}
+
+// An Output is a line that this process drives: a trigger, a strobe, a reset, an LED.
+type Output struct {
+	line    *gpiod.Line
+	asked   Line
+	restore gpiod.LineConfigOption
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// OpenOutput takes a line, first as it is, and then drives it with the value, 0 or 1. consumer is who has it, as gpioinfo shows.
+func OpenOutput(l Line, consumer string, value int) (*Output, error) {
+	line, before, err := request(l, consumer, gpiod.AsIs)
+	if err != nil {
+		return nil, err
+	}
+	o := &Output{line: line, asked: l, restore: gpiod.AsInput}
+	if before.Config.Direction == gpiod.LineDirectionOutput {
+		was, err := line.Value()
+		if err != nil {
+			return nil, errors.Join(explain(l, "", err), line.Close())
+		}
+		o.restore = gpiod.AsOutput(was)
+	}
+	if err := line.Reconfigure(gpiod.AsOutput(value)); err != nil {
+		return nil, errors.Join(explain(l, "", err), line.Close())
+	}
+	return o, nil
+}
+
+// Set drives the line with 0 or 1.
+func (o *Output) Set(value int) error {
+	if err := o.line.SetValue(value); err != nil {
+		return fmt.Errorf("gpio: %s: %w", o.asked, err)
+	}
+	return nil
+}
+
+// Pulse drives 1 for at least d, and then 0: a trigger, or the reset of an FPGA, whose data sheet has the least time.
+func (o *Output) Pulse(d time.Duration) error {
+	if err := o.Set(1); err != nil {
+		return err
+	}
+	time.Sleep(d)
+	return o.Set(0)
+}
+
+// Close puts the line back as it was, and releases it. A second Close does nothing.
+func (o *Output) Close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return nil
+	}
+	o.closed = true
+	return errors.Join(o.line.Reconfigure(o.restore), o.line.Close())
+}

@@ -1,0 +1,83 @@
+package gpio
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/warthog618/gpiod"
+	"golang.org/x/sys/unix"
+)
+
+// Edges are the changes of a line that an Input reports.
+type Edges int
+
+// The changes, from the point of view of the value: ActiveLow turns them round.
+const (
+	Rising Edges = iota
+	Falling
+	Both
+)
+
+// An Edge is one change of a line.
+type Edge struct {
+	At     time.Time // when the kernel's interrupt handler saw it, by this machine's clock
+	Rising bool
+	Number uint32 // counts the line's edges from 1 on; a gap is what was lost
+}
+
+// An Input reports a line's edges: trigger in, PPS.
+type Input struct {
+	line  *gpiod.Line
+	edges chan Edge
+	last  uint32 // number of the last edge; only the handler uses it
+	lost  atomic.Uint64
+}
+
+// edgeQueue is how many edges may wait for who reads them: a second of a fast trigger.
+const edgeQueue = 1024
+
+// OpenInput takes a line and listens to it.
+func OpenInput(l Line, consumer string, edges Edges) (*Input, error) {
+	in := &Input{edges: make(chan Edge, edgeQueue)}
+	var kind gpiod.LineReqOption = map[Edges]gpiod.LineEdge{Rising: gpiod.WithRisingEdge, Falling: gpiod.WithFallingEdge, Both: gpiod.WithBothEdges}[edges]
+	// The handler asks nothing of the line, whose Close waits for it with the line's lock held.
+	line, _, err := request(l, consumer, gpiod.AsInput, kind, gpiod.WithEventHandler(in.handle))
+	if err != nil {
+		return nil, err
+	}
+	in.line = line
+	return in, nil
+}
+
+// handle runs in the library's goroutine, an edge at a time.
+func (in *Input) handle(e gpiod.LineEvent) {
+	if gap := e.LineSeqno - in.last - 1; gap > 0 && gap < 1<<31 {
+		in.lost.Add(uint64(gap)) // the kernel's own buffer was full
+	}
+	in.last = e.LineSeqno
+	edge := Edge{At: wall(e.Timestamp), Rising: e.Type == gpiod.LineEventRisingEdge, Number: e.LineSeqno}
+	select {
+	case in.edges <- edge:
+	default:
+		in.lost.Add(1)
+	}
+}
+
+// wall is a time of the monotonic clock, which the kernel stamps edges with, by this machine's clock.
+func wall(monotonic time.Duration) time.Time {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // cannot fail on Linux
+	return time.Now().Add(monotonic - time.Duration(now.Nano()))
+}
+
+// Edges is where the edges come out. It is never closed.
+func (in *Input) Edges() <-chan Edge { return in.edges }
+
+// Lost counts edges that nobody got: the kernel's buffer, or the channel, was full.
+func (in *Input) Lost() uint64 { return in.lost.Load() }
+
+// Value is the line's value, 0 or 1.
+func (in *Input) Value() (int, error) { return in.line.Value() }
+
+// Close releases the line. No edge comes afterwards.
+func (in *Input) Close() error { return in.line.Close() }
