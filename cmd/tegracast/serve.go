@@ -21,8 +21,10 @@ Runs the appliance until SIGINT or SIGTERM. Without a configuration a model of
 the FPGA camera replays a real sensor's test chart at 1920x1080, 30 frames a
 second: raw RTP (UYVY) to 127.0.0.1:5004, JPEG RTP (half size, 10 frames a
 second) to 127.0.0.1:5006. An SDP file for each stream, NAME.sdp, is written for
-receivers. A source with "fpga: {device: /dev/tegra_p2p0, width: ..., height:
-...}" in the configuration is a camera of a real FPGA.
+receivers. SIGHUP reads FILE again and makes anew what has changed. Metrics and
+health are on http://127.0.0.1:8080 (web: in the configuration). A source with
+"fpga: {device: /dev/tegra_p2p0, width: ..., height: ...}" in the configuration
+is a camera of a real FPGA.
 `
 
 func serve(ctx context.Context, e env, args []string) error {
@@ -113,6 +115,7 @@ func (r *runner) serve(ctx context.Context, starts backoff) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { newStatus(r.appliance).run(watch) })
 	watching.Go(func() { health.run(watch) })
+	watching.Go(func() { watchBoard(watch, r.env.log, os.DirFS("/")) })
 	err = r.run(ctx, hangup)
 	stop()
 	watching.Wait()

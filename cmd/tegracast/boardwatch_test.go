@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+const (
+	coolingDevice = "sys/class/thermal/cooling_device0/"
+	powerMonitor  = "sys/class/hwmon/hwmon1/"
+)
+
+func sensors(state, alarm string) fstest.MapFS {
+	root := orin()
+	for name, text := range map[string]string{
+		coolingDevice + "type": "cpufreq-cpu0", coolingDevice + "cur_state": state,
+		powerMonitor + "name": "ina3221", powerMonitor + "in1_label": "VDD_GPU_SOC", powerMonitor + "in1_input": "19984", powerMonitor + "curr1_input": "1250", powerMonitor + "curr1_crit_alarm": alarm,
+		"sys/class/thermal/thermal_zone0/type": "cpu-thermal", "sys/class/thermal/thermal_zone0/temp": "49500",
+		"sys/class/thermal/thermal_zone1/type": "cpu-thermal", "sys/class/thermal/thermal_zone1/temp": "50000", // a second of the name
+	} {
+		root[name] = &fstest.MapFile{Data: []byte(text + "\n")}
+	}
+	return root
+}
+
+func TestBoardMetrics(t *testing.T) {
+	const want = `
+# HELP tegracast_board_info 1; the labels say which board this is.
+# TYPE tegracast_board_info gauge
+tegracast_board_info{l4t="36.4.3",model="NVIDIA Jetson AGX Orin Developer Kit",module="p3701-0000",power_mode="MAXN"} 1
+# HELP tegracast_board_rail_amperes Current of a power rail.
+# TYPE tegracast_board_rail_amperes gauge
+tegracast_board_rail_amperes{rail="VDD_GPU_SOC"} 1.25
+# HELP tegracast_board_rail_volts Voltage of a power rail.
+# TYPE tegracast_board_rail_volts gauge
+tegracast_board_rail_volts{rail="VDD_GPU_SOC"} 19.984
+# HELP tegracast_board_temperature_celsius Temperature of a thermal zone.
+# TYPE tegracast_board_temperature_celsius gauge
+tegracast_board_temperature_celsius{zone="cpu-thermal"} 49.5
+# HELP tegracast_board_throttle_state What holds the board back: the state of a cooling device, or over-current events so far.
+# TYPE tegracast_board_throttle_state gauge
+tegracast_board_throttle_state{name="cpufreq-cpu0"} 2
+`
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&boardMetrics{sensors("2", "0")})
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+}
+
+// TestWatchBoard: the log hears of a change, once.
+func TestWatchBoard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		root := sensors("0", "0")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			watchBoard(ctx, slog.New(slog.NewTextHandler(&log, nil)), root)
+		}()
+		steps := []struct{ state, alarm, says string }{
+			{"0", "0", ""},
+			{"2", "0", `level=WARN msg="the board is held back" fault=cpufreq-cpu0 state=2 before=0`},
+			{"2", "1", `level=WARN msg="the board is held back" fault="rail VDD_GPU_SOC" state=1 before=0`},
+			{"2", "1", ""},
+			{"0", "1", `level=INFO msg="the board is held back less" fault=cpufreq-cpu0 state=0 before=2`},
+		}
+		synctest.Wait()
+		for _, s := range steps {
+			root[coolingDevice+"cur_state"].Data, root[powerMonitor+"curr1_crit_alarm"].Data = []byte(s.state), []byte(s.alarm)
+			log.Reset()
+			time.Sleep(boardEvery)
+			synctest.Wait()
+			if said := log.String(); strings.Count(said, "\n") > 1 || !strings.Contains(said, s.says) || s.says == "" && said != "" {
+				t.Errorf("state %s, alarm %s: %q, want %q", s.state, s.alarm, said, s.says)
+			}
+		}
+		cancel()
+		<-ended
+	})
+}
