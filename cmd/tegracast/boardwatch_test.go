@@ -1,10 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"io/fs"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -60,16 +61,22 @@ tegracast_board_throttle_state{name="cpufreq-cpu0"} 2
 	}
 }
 
+// changing is a file system that is another one from time to time.
+type changing struct{ atomic.Pointer[fstest.MapFS] }
+
+func (c *changing) Open(name string) (fs.File, error) { return c.Load().Open(name) }
+
 // TestWatchBoard: the log hears of a change, once.
 func TestWatchBoard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		root := sensors("0", "0")
+		log := &logLines{}
+		var root changing
+		root.Store(new(sensors("0", "0")))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			watchBoard(ctx, slog.New(slog.NewTextHandler(&log, nil)), root)
+			watchBoard(ctx, slog.New(slog.NewTextHandler(log, nil)), &root)
 		}()
 		steps := []struct{ state, alarm, says string }{
 			{"0", "0", ""},
@@ -80,11 +87,10 @@ func TestWatchBoard(t *testing.T) {
 		}
 		synctest.Wait()
 		for _, s := range steps {
-			root[coolingDevice+"cur_state"].Data, root[powerMonitor+"curr1_crit_alarm"].Data = []byte(s.state), []byte(s.alarm)
-			log.Reset()
+			root.Store(new(sensors(s.state, s.alarm)))
 			time.Sleep(boardEvery)
 			synctest.Wait()
-			if said := log.String(); strings.Count(said, "\n") > 1 || !strings.Contains(said, s.says) || s.says == "" && said != "" {
+			if said := log.take(); strings.Count(said, "\n") > 1 || !strings.Contains(said, s.says) || s.says == "" && said != "" {
 				t.Errorf("state %s, alarm %s: %q, want %q", s.state, s.alarm, said, s.says)
 			}
 		}

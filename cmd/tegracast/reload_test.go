@@ -110,6 +110,14 @@ func (l *logLines) count(text string) int {
 	return strings.Count(l.b.String(), text)
 }
 
+// take is what was logged since the last call.
+func (l *logLines) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.b.Reset()
+	return l.b.String()
+}
+
 func startReloads(t *testing.T, text string) *reloads {
 	t.Helper()
 	s := &reloads{file: write(t, "config.yaml", text), hangup: make(chan os.Signal), log: &logLines{}, ended: make(chan error, 1)}
