@@ -1,7 +1,7 @@
 # tegracast: `make run` streams on any Linux machine, `make test` checks everything. Both install what they miss.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check build deb lint lint-kmod bench bench-peers gpu-test fuzz test-sanitized vjetson
+.PHONY: help setup run test check build deb soak lint lint-kmod bench bench-peers gpu-test fuzz test-sanitized vjetson
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
@@ -10,6 +10,7 @@ COMMIT := $(shell git describe --always --dirty 2>/dev/null)
 PACKAGES := ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc libc6-dev \
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu make iproute2 e2fsprogs kmod ethtool groff-base
 FUZZTIME ?= 30s
+SOAK ?= 1h
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +78,9 @@ bench-peers: setup ## what sending costs, beside GStreamer, ffmpeg, pion and C; 
 	@mkdir -p bin
 	go build -o bin/benchpeers ./pipeline/rtp/benchpeers
 	bin/benchpeers --out docs/results.md
+
+soak: ## stream the model's camera for SOAK (1h): memory flat, books exact
+	go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./cmd/tegracast -args -soak $(SOAK)
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	@set -e; for p in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$p | grep ^Fuzz || true); do \

@@ -81,6 +81,7 @@ func TestService(t *testing.T) {
 	a.back(t, "power cut and boot", began)
 	a.is(t, noErrors, "")
 	a.is(t, "systemctl is-system-running", "running\n")
+	a.reloads(t)
 	a.updates(t)
 	a.vanishes(t)
 }
@@ -180,6 +181,16 @@ func (a *installed) back(t *testing.T, what string, began time.Time) {
 	}
 	t.Logf("%s: good frames again after %.1f s", what, time.Since(began).Seconds())
 	a.must(t, active)
+}
+
+// reloads has systemd reload the service: a change, a mistake, and the file as it was.
+func (a *installed) reloads(t *testing.T) {
+	const file = "/etc/tegracast/tegracast.yaml"
+	wait := "; systemctl reload tegracast; for i in $(seq 100); do journalctl -q -b -u tegracast -o cat | grep -q '%s' && exit 0; sleep .1; done; exit 1"
+	a.must(t, "cp "+file+" /root/kept; echo 'web: {listen: none}' >> "+file+fmt.Sprintf(wait, `read again changed=\[web.listen\]`))
+	a.must(t, "echo 'wbe: {}' >> "+file+fmt.Sprintf(wait, "tegracast.yaml:11:1: "))
+	a.must(t, "cp /root/kept "+file+"; systemctl reload tegracast")
+	a.back(t, "after reloads", time.Now())
 }
 
 // updates installs a newer and an older release; the configuration stays.
