@@ -26,12 +26,7 @@ type Hardware struct {
 // OpenXDMA finds the XDMA core, which nobody in this process uses yet, and says how it is halted. A fence that another
 // process has left behind is lifted when all channels have stopped.
 func (h Hardware) OpenXDMA(ctx context.Context) (*xdma.Device, error) {
-	fencer, _ := h.Pinner.(tegra.Fencer)
-	var generation uint64
-	var fenced bool
-	if fencer != nil {
-		generation, fenced = fencer.Fenced()
-	}
+	fencer, generation, fenced := h.fence()
 	d, err := xdma.Open(xdma.Config{BARs: h.BARs, Interrupts: h.Interrupts, Alloc: CoherentMemory(h.Pinner)})
 	if err != nil {
 		return nil, err
@@ -50,6 +45,14 @@ func (h Hardware) OpenXDMA(ctx context.Context) (*xdma.Device, error) {
 		}
 	}
 	return d, fencer.Resume(generation)
+}
+
+// fence asks the pinner, if it is a Fencer, whether the function is fenced.
+func (h Hardware) fence() (fencer tegra.Fencer, generation uint64, fenced bool) {
+	if fencer, _ = h.Pinner.(tegra.Fencer); fencer != nil {
+		generation, fenced = fencer.Fenced()
+	}
+	return fencer, generation, fenced
 }
 
 // A Card is one FPGA, which several cameras and outputs may share. Each has a DMA channel of its own.
@@ -108,12 +111,7 @@ func (c *Card) dma(ctx context.Context) (*xdma.Device, error) {
 // channel returns the engine with a user's channel ready to be started: whatever has happened to it before. A fence that
 // a revocation has put up is lifted, unless more memory was revoked meanwhile, or another user still has to stop.
 func (c *Card) channel(ctx context.Context, user any, dir fpga.Direction, index int) (*xdma.Device, error) {
-	fencer, _ := c.Pinner.(tegra.Fencer)
-	var generation uint64
-	var fenced bool
-	if fencer != nil {
-		generation, fenced = fencer.Fenced()
-	}
+	fencer, generation, fenced := c.fence()
 	device, err := c.dma(ctx)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -43,16 +44,10 @@ const (
 )
 
 func (c *AutoExposureConfig) config(period time.Duration) *auto.ExposureConfig {
-	or := func(v, d float64) float64 {
-		if v == 0 {
-			return d
-		}
-		return v
-	}
 	e := &auto.ExposureConfig{
 		Target: c.Target,
-		Min:    auto.Setting{Exposure: c.Shortest.V, Gain: or(c.LeastGain, 1)},
-		Max:    auto.Setting{Exposure: c.Longest.V, Gain: or(c.MostGain, max(defaultMostGain, c.LeastGain))},
+		Min:    auto.Setting{Exposure: c.Shortest.V, Gain: cmp.Or(c.LeastGain, 1)},
+		Max:    auto.Setting{Exposure: c.Longest.V, Gain: cmp.Or(c.MostGain, max(defaultMostGain, c.LeastGain))},
 	}
 	if e.Max.Exposure == 0 {
 		e.Max.Exposure = period

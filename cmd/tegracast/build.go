@@ -234,5 +234,15 @@ func (a *appliance) Close() error {
 	for _, f := range slices.Backward(slices.Clone(a.flows)) {
 		errs = append(errs, a.dropFlow(f))
 	}
-	return errors.Join(append(errs, a.dropCards(nil))...)
+	return errors.Join(append(errs, a.dropCards(nil), a.dropMemory())...)
+}
+
+// dropMemory closes the back end; all that was made of it has been closed.
+func (a *appliance) dropMemory() error {
+	if a.memory == nil {
+		return nil
+	}
+	err := a.memory.Close()
+	a.memory = nil
+	return err
 }

@@ -26,15 +26,14 @@ type flow struct {
 
 // addFlow opens a source and its stages.
 func (a *appliance) addFlow(d *document, i int) error {
-	pool := slots{a.memory}
 	f := &flow{
 		name:  d.Sources[i].Name,
-		graph: pipeline.NewGraph(pipeline.GraphConfig{Allocator: pool, Recorder: a.recorder, Logger: a.env.log}),
+		graph: pipeline.NewGraph(pipeline.GraphConfig{Allocator: slots{a.memory}, Recorder: a.recorder, Logger: a.env.log}),
 	}
 	a.mu.Lock()
 	a.flows = append(a.flows, f)
 	a.mu.Unlock()
-	if err := a.addSource(d, f, i, a.memory.Backend(), pool); err != nil {
+	if err := a.addSource(d, f, i); err != nil {
 		return err
 	}
 	for i := range d.ISP {

@@ -154,6 +154,6 @@ func (r *runner) giveUp(ctx context.Context, d *document, p plan) {
 	}
 	tell("a card", "", r.dropCards(keep))
 	if p.memory {
-		r.memory = nil
+		tell("the memory", "", r.dropMemory())
 	}
 }

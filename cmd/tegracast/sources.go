@@ -18,24 +18,24 @@ type source interface {
 	Close() error
 }
 
-func (a *appliance) addSource(d *document, f *flow, i int, backend string, pool slots) error {
+func (a *appliance) addSource(d *document, f *flow, i int) error {
 	c := &d.Sources[i]
 	var s source
 	var err error
 	path := fmt.Sprintf("$.sources[%d]", i)
 	switch {
 	case c.FPGA != nil:
-		if s, err = a.camera(c, backend); err != nil { // no fault of the configuration
+		if s, err = a.camera(c); err != nil { // no fault of the configuration
 			return fmt.Errorf("source %s: %w", c.Name, err)
 		}
 	case c.Model != nil:
 		if c.Model.Replay != "" {
 			path += ".model.replay"
 		}
-		s, err = a.modelCamera(c, backend)
+		s, err = a.modelCamera(c)
 	default:
 		path += ".file.path"
-		s, err = replay(c, pool)
+		s, err = replay(c, slots{a.memory})
 	}
 	if err != nil {
 		return usageError{d.errorAt(path, "%v", err)}
@@ -45,10 +45,10 @@ func (a *appliance) addSource(d *document, f *flow, i int, backend string, pool 
 }
 
 // camera opens a camera of an FPGA, whose device file is opened for its first one.
-func (a *appliance) camera(c *SourceConfig, backend string) (source, error) {
+func (a *appliance) camera(c *SourceConfig) (source, error) {
 	card := a.cards[c.card()]
 	if card == nil {
-		board, err := openBoard(a.env, c.card(), backend)
+		board, err := openBoard(a.env, c.card(), a.memory.Backend())
 		if err != nil {
 			return nil, err
 		}
@@ -72,12 +72,12 @@ func replay(c *SourceConfig, pool slots) (source, error) {
 }
 
 // modelCamera plugs in an FPGA model with a sensor and opens it as the real camera is opened.
-func (a *appliance) modelCamera(c *SourceConfig, backend string) (source, error) {
+func (a *appliance) modelCamera(c *SourceConfig) (source, error) {
 	sensor, err := modelSensor(c.Model)
 	if err != nil {
 		return nil, err
 	}
-	device, err := newModelDevice(a.env, backend, c.Model.Seed, func(sim *tegrasim.Sim) model.Config {
+	device, err := newModelDevice(a.env, a.memory.Backend(), c.Model.Seed, func(sim *tegrasim.Sim) model.Config {
 		cfg := model.Camera(sim, sensor)
 		cfg.Faults = faultPlan(c.Model, sim)
 		cfg.Sinks = map[int]model.SinkConfig{0: {}} // checks what an fpga output sends

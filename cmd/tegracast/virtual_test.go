@@ -17,9 +17,6 @@ import (
 	"tegracast/pipeline/rtp"
 )
 
-// The function in the virtual Jetson's slot.
-const slotAddress = "0000:01:00.0"
-
 // guest is what runs in the machine: the program and its tests, the conformance suite, the kernel module, and nv-p2p.
 type guest struct {
 	kernel                                       vjetson.Kernel
@@ -86,10 +83,8 @@ func (g guest) boot(t *testing.T, cfg vjetson.Config, parameters ...string) *vje
 // bind gives what is in the slot to the kernel module.
 func bind(t *testing.T, m *vjetson.Machine) {
 	t.Helper()
-	line := "until [ -e /sys/bus/pci/devices/" + slotAddress + " ]; do usleep 20000; done; echo tegra_p2p > /sys/bus/pci/devices/" + slotAddress + "/driver_override && echo " + slotAddress + " > /sys/bus/pci/drivers_probe && " +
-		"for i in $(seq 100); do [ -c /dev/tegra_p2p0 ] && exit 0; usleep 20000; done; exit 1"
-	if out, err := m.Shell(t.Context(), line); err != nil {
-		t.Fatalf("binding: %v %s", err, out)
+	if err := m.Bind(t.Context(), "tegra_p2p", "/dev/tegra_p2p0"); err != nil {
+		t.Fatalf("binding: %v", err)
 	}
 }
 
