@@ -37,7 +37,7 @@ func (c *CUDA) AllocHost(size int, flags Flags) (*Buffer, error) {
 	if err := checkRequest(size, flags); err != nil {
 		return nil, err
 	}
-	length := pageSize + (size+pageSize-1)&^(pageSize-1)
+	length := withLeadingPage(size)
 	var base unsafe.Pointer
 	var info PointerInfo
 	var device uintptr

@@ -32,7 +32,7 @@ func (a *hostAllocator) AllocHost(size int, flags Flags) (*Buffer, error) {
 	if err := checkRequest(size, flags); err != nil {
 		return nil, err
 	}
-	length := pageSize + (size+pageSize-1)&^(pageSize-1)
+	length := withLeadingPage(size)
 	mem, err := unix.Mmap(-1, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
 	if err != nil {
 		return nil, fmt.Errorf("mapping %d bytes of anonymous memory: %w", length, err)
@@ -51,6 +51,9 @@ func (a *hostAllocator) AllocHost(size int, flags Flags) (*Buffer, error) {
 		free: func() error { return unix.Munmap(mem) },
 	}, nil
 }
+
+// withLeadingPage is the length of a mapping for a buffer of size bytes that begins at its second page.
+func withLeadingPage(size int) int { return pageSize + (size+pageSize-1)&^(pageSize-1) }
 
 // checkRequest checks what is asked of any back end.
 func checkRequest(size int, flags Flags) error {

@@ -38,11 +38,6 @@ const (
 	cuGetErrorName
 	cuGetErrorString
 	cuMemGetInfo
-	cuMemAlloc
-	cuMemFree
-	cuMemcpyHtoDAsync
-	cuMemcpyDtoHAsync
-	cuMemcpyDtoDAsync
 	cuMemHostAlloc
 	cuMemFreeHost
 	cuMemHostGetDevicePointer
@@ -56,9 +51,7 @@ const (
 	cuEventCreate
 	cuEventDestroy
 	cuEventRecord
-	cuEventQuery
 	cuEventSynchronize
-	cuEventElapsedTime
 	cuModuleLoadData
 	cuModuleUnload
 	cuModuleGetFunction
@@ -67,13 +60,37 @@ const (
 )
 
 var symbolNames = [symbolCount]string{
-	"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute",
-	"cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent", "cuCtxSynchronize", "cuGetErrorName",
-	"cuGetErrorString", "cuMemGetInfo_v2", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
-	"cuMemcpyDtoDAsync_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuMemHostGetDevicePointer_v2", "cuMemHostRegister_v2",
-	"cuMemHostUnregister", "cuPointerGetAttributes", "cuPointerSetAttribute", "cuStreamCreate", "cuStreamDestroy_v2",
-	"cuStreamSynchronize", "cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventQuery", "cuEventSynchronize",
-	"cuEventElapsedTime", "cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction", "cuLaunchKernel",
+	cuInit:                    "cuInit",
+	cuDriverGetVersion:        "cuDriverGetVersion",
+	cuDeviceGetCount:          "cuDeviceGetCount",
+	cuDeviceGet:               "cuDeviceGet",
+	cuDeviceGetName:           "cuDeviceGetName",
+	cuDeviceGetAttribute:      "cuDeviceGetAttribute",
+	cuDevicePrimaryCtxRetain:  "cuDevicePrimaryCtxRetain",
+	cuDevicePrimaryCtxRelease: "cuDevicePrimaryCtxRelease_v2",
+	cuCtxSetCurrent:           "cuCtxSetCurrent",
+	cuCtxSynchronize:          "cuCtxSynchronize",
+	cuGetErrorName:            "cuGetErrorName",
+	cuGetErrorString:          "cuGetErrorString",
+	cuMemGetInfo:              "cuMemGetInfo_v2",
+	cuMemHostAlloc:            "cuMemHostAlloc",
+	cuMemFreeHost:             "cuMemFreeHost",
+	cuMemHostGetDevicePointer: "cuMemHostGetDevicePointer_v2",
+	cuMemHostRegister:         "cuMemHostRegister_v2",
+	cuMemHostUnregister:       "cuMemHostUnregister",
+	cuPointerGetAttributes:    "cuPointerGetAttributes",
+	cuPointerSetAttribute:     "cuPointerSetAttribute",
+	cuStreamCreate:            "cuStreamCreate",
+	cuStreamDestroy:           "cuStreamDestroy_v2",
+	cuStreamSynchronize:       "cuStreamSynchronize",
+	cuEventCreate:             "cuEventCreate",
+	cuEventDestroy:            "cuEventDestroy_v2",
+	cuEventRecord:             "cuEventRecord",
+	cuEventSynchronize:        "cuEventSynchronize",
+	cuModuleLoadData:          "cuModuleLoadData",
+	cuModuleUnload:            "cuModuleUnload",
+	cuModuleGetFunction:       "cuModuleGetFunction",
+	cuLaunchKernel:            "cuLaunchKernel",
 }
 
 // openDriver opens the library of that name or path and finds all functions.
@@ -113,12 +130,6 @@ type Error struct {
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%d): %s", e.Call, e.Name, e.Code, e.Meaning)
 }
-
-// Results that are told apart (cuda.h).
-const (
-	resultOutOfMemory = 2
-	resultNotReady    = 600
-)
 
 // Sticky says whether the process cannot go on with CUDA: after a fault of a kernel every further call fails, and not
 // even a new context heals it. The process must end, and its service manager start it anew.

@@ -3,9 +3,7 @@ package cudahost
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-	"time"
 	"unsafe"
 )
 
@@ -102,33 +100,4 @@ func (f *Fence) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// Elapsed runs work on the stream and returns how long the GPU took for it.
-func (s *Stream) Elapsed(work func() error) (time.Duration, error) {
-	var begin, end uintptr
-	var ms float32
-	err := s.device.do(func(d *driver) error {
-		for _, e := range []*uintptr{&begin, &end} {
-			if err := d.call(cuEventCreate, uintptr(unsafe.Pointer(e)), 0); err != nil {
-				return err
-			}
-		}
-		return d.call(cuEventRecord, begin, s.handle)
-	})
-	if err == nil {
-		err = work()
-	}
-	if err != nil {
-		return 0, err
-	}
-	err = s.device.do(func(d *driver) error {
-		return errors.Join(d.call(cuEventRecord, end, s.handle), d.call(cuEventSynchronize, end),
-			d.call(cuEventElapsedTime, uintptr(unsafe.Pointer(&ms)), begin, end),
-			d.call(cuEventDestroy, begin), d.call(cuEventDestroy, end))
-	})
-	if err != nil {
-		return 0, fmt.Errorf("timing: %w", err)
-	}
-	return time.Duration(float64(ms) * 1e6), nil
 }
