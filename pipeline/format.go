@@ -93,7 +93,7 @@ func (f Format) Validate() error {
 	if f.Width < 2 || f.Height < 2 || f.Width > 1<<15 || f.Height > 1<<15 {
 		return bad("width and height must be from 2 to 32768")
 	}
-	group, line := f.Pixel.group(), f.Pixel.LineBytes(f.Width)
+	group, line := f.Pixel.Group(), f.Pixel.LineBytes(f.Width)
 	switch {
 	case line == 0:
 		return bad("unknown pixel format")
@@ -103,8 +103,8 @@ func (f Format) Validate() error {
 		return bad("stride %d must be even", f.Stride)
 	case (f.Pixel == UYVY || f.Pixel == UYVP) && f.Width%2 != 0:
 		return bad("4:2:2 needs an even width")
-	case f.Width%group.pixels != 0:
-		return bad("width must be a multiple of %d: so many pixels share %d bytes", group.pixels, group.bytes)
+	case f.Width%group.Pixels != 0:
+		return bad("width must be a multiple of %d: so many pixels share %d bytes", group.Pixels, group.Bytes)
 	case f.Stride > maxStride:
 		return bad("stride %d is more than %d bytes", f.Stride, maxStride)
 	case f.Stride < line:
@@ -119,7 +119,7 @@ func (f Format) Validate() error {
 }
 
 // packets says why the packet-ready layout cannot be.
-func (f Format) packets(group pixelGroup, line int) string {
+func (f Format) packets(group PixelGroup, line int) string {
 	payload := f.PacketPitch - f.HeaderGap
 	switch {
 	case f.PacketPitch == 0 && f.HeaderGap == 0:
@@ -130,8 +130,8 @@ func (f Format) packets(group pixelGroup, line int) string {
 		return "planes cannot be packet-ready"
 	case f.Stride != line:
 		return fmt.Sprintf("stride %d must be a line's %d bytes in packet-ready memory", f.Stride, line)
-	case line%payload != 0 || payload%group.bytes != 0:
-		return fmt.Sprintf("a line's %d bytes are no whole number of packets with %d bytes of %d-byte pixel groups", line, payload, group.bytes)
+	case line%payload != 0 || payload%group.Bytes != 0:
+		return fmt.Sprintf("a line's %d bytes are no whole number of packets with %d bytes of %d-byte pixel groups", line, payload, group.Bytes)
 	}
 	return ""
 }

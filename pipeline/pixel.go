@@ -118,33 +118,33 @@ func (s Samples) Format() (PixelFormat, bool) {
 	return 0, false
 }
 
-// A pixelGroup is the smallest piece of a line (of the first plane) that is whole pixels and whole bytes.
-type pixelGroup struct{ pixels, bytes int }
+// A PixelGroup is the smallest piece of a line (of the first plane) that is whole pixels and whole bytes.
+type PixelGroup struct{ Pixels, Bytes int }
 
-// group is the zero pixelGroup for an unknown format.
-func (p PixelFormat) group() pixelGroup {
+// Group is the zero PixelGroup for an unknown format.
+func (p PixelFormat) Group() PixelGroup {
 	switch p {
 	case UYVY:
-		return pixelGroup{2, 4}
+		return PixelGroup{2, 4}
 	case UYVP:
-		return pixelGroup{2, 5}
+		return PixelGroup{2, 5}
 	case RGB24:
-		return pixelGroup{1, 3}
+		return PixelGroup{1, 3}
 	case I420, NV12:
-		return pixelGroup{2, 2}
+		return PixelGroup{2, 2}
 	}
 	s, ok := p.Samples()
 	switch {
 	case !ok:
-		return pixelGroup{}
+		return PixelGroup{}
 	case s.Packed && s.Bits == 10:
-		return pixelGroup{4, 5}
+		return PixelGroup{4, 5}
 	case s.Packed:
-		return pixelGroup{2, 3}
+		return PixelGroup{2, 3}
 	case s.Bits == 8:
-		return pixelGroup{1, 1}
+		return PixelGroup{1, 1}
 	}
-	return pixelGroup{1, 2}
+	return PixelGroup{1, 2}
 }
 
 // planar420 says whether chroma planes of half the height follow the luma plane.
@@ -152,9 +152,9 @@ func (p PixelFormat) planar420() bool { return p == I420 || p == NV12 }
 
 // LineBytes is the length of one line of the first plane without padding. Format.Validate says which widths can be.
 func (p PixelFormat) LineBytes(width int) int {
-	g := p.group()
-	if g.pixels == 0 {
+	g := p.Group()
+	if g.Pixels == 0 {
 		return 0
 	}
-	return (width + g.pixels - 1) / g.pixels * g.bytes
+	return (width + g.Pixels - 1) / g.Pixels * g.Bytes
 }

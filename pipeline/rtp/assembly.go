@@ -47,12 +47,12 @@ func newDepacketizer(m Media) depacketizer {
 		return &jpegDepacketizer{media: m, huffman: huffmanTables()}
 	}
 	raw, _ := rawOf(m.Pixel)
-	return &rawDepacketizer{raw: raw, line: raw.line(m.Width), height: m.Height}
+	return &rawDepacketizer{group: raw.pixel.Group(), line: raw.pixel.LineBytes(m.Width), height: m.Height}
 }
 
 // rawDepacketizer reads RFC 4175.
 type rawDepacketizer struct {
-	raw          rawFormat
+	group        pipeline.PixelGroup
 	line, height int
 }
 
@@ -83,9 +83,9 @@ func (d *rawDepacketizer) add(a *assembly, payload []byte, _ bool) error {
 	for pass, rest := range [2][]byte{data, data} {
 		for h := payload[2:headers]; len(h) > 0; h = h[6:] {
 			n, y, pixel := int(be.Uint16(h)), int(be.Uint16(h[2:])), int(be.Uint16(h[4:])&0x7fff)
-			x := pixel / d.raw.pixels * d.raw.bytes
+			x := pixel / d.group.Pixels * d.group.Bytes
 			// y has the field bit on top: the second field of interlaced video is out of range here.
-			if n > len(rest) || n%d.raw.bytes != 0 || pixel%d.raw.pixels != 0 || y >= d.height || x+n > d.line {
+			if n > len(rest) || n%d.group.Bytes != 0 || pixel%d.group.Pixels != 0 || y >= d.height || x+n > d.line {
 				return errMalformed
 			}
 			if at := y*d.line + x; pass == 1 && a.got.add(at, at+n) {

@@ -224,13 +224,12 @@ func CheckDestination(dest string) error {
 // gathering. ok is false when there is none, since the packets of a line cannot all have one size.
 func (c Config) PacketReady(f pipeline.Format) (ready pipeline.Format, ok bool) {
 	c = c.withDefaults()
-	raw, ok := rawOf(f.Pixel)
-	if c.Payload != Raw || !ok {
+	if _, ok := rawOf(f.Pixel); c.Payload != Raw || !ok {
 		return f, false
 	}
-	line, head := raw.line(f.Width), c.rtpHeader()+rawPayloadHeader
-	for packets, _ := raw.cut(line, c.MTU-ipUDPHeader-head); packets <= line/raw.bytes; packets++ {
-		if size := line / packets; line%packets == 0 && size%raw.bytes == 0 {
+	line, group, head := f.Pixel.LineBytes(f.Width), f.Pixel.Group().Bytes, c.rtpHeader()+rawPayloadHeader
+	for packets, _ := cutLine(line, c.MTU-ipUDPHeader-head, group); packets <= line/group; packets++ {
+		if size := line / packets; line%packets == 0 && size%group == 0 {
 			f.Stride, f.HeaderGap, f.PacketPitch = line, head, head+size
 			return f, 2*size > c.MTU-ipUDPHeader-head // not with packets much smaller than need be
 		}

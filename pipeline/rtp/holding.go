@@ -1,6 +1,7 @@
 package rtp
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -43,10 +44,12 @@ func (h *holding) put(j job) {
 
 // settle gives back what the kernel has let go of, and looks again soon when that is not all. mu is held.
 func (h *holding) settle() {
-	h.sender.reap()
+	if slices.ContainsFunc(h.jobs, job.inFlight) {
+		h.sender.reap()
+	}
 	left := h.jobs[:0]
 	for _, j := range h.jobs {
-		if j.train.inFlight.Load() > 0 {
+		if j.inFlight() {
 			left = append(left, j)
 		} else {
 			h.give(j)

@@ -9,12 +9,12 @@ import (
 
 const rawPayloadHeader = 2 + 6 // extended sequence number and one line header (RFC 4175 §4.2)
 
-// rawPacketizer makes RFC 4175 packets. No packet holds parts of two lines, so that every header has
-// the same length and the packets of a frame can be of one size.
+// rawPacketizer makes RFC 4175 packets. No packet holds parts of two lines, so that every header has the same length and
+// the packets of a frame can be of one size.
 type rawPacketizer struct {
 	stream
 	format   pipeline.Format
-	raw      rawFormat
+	group    pipeline.PixelGroup
 	line     int // bytes
 	headers  int // bytes of a packet
 	checksum bool
@@ -25,10 +25,9 @@ type rawPacketizer struct {
 
 func newRawPacketizer(c Config, f pipeline.Format, s Start) *rawPacketizer {
 	p := &rawPacketizer{stream: newStream(c, s), format: f, checksum: c.Checksum}
-	p.raw, _ = rawOf(f.Pixel) // CheckFormat has seen it
-	p.line = p.raw.line(f.Width)
+	p.group, p.line = f.Pixel.Group(), f.Pixel.LineBytes(f.Width)
 	p.headers = p.head + rawPayloadHeader
-	p.perLine, p.size = p.raw.cut(p.line, c.MTU-ipUDPHeader-p.headers)
+	p.perLine, p.size = cutLine(p.line, c.MTU-ipUDPHeader-p.headers, p.group.Bytes)
 	if p.ready = f.PacketPitch > 0; p.ready {
 		p.size = f.PacketPitch - f.HeaderGap
 		p.perLine = p.line / p.size
@@ -54,8 +53,8 @@ func (p *rawPacketizer) NewTrain() (*Train, error) {
 		p.header(h, i == n-1)
 		line := h[p.head+2:]
 		be.PutUint16(line, uint16(size))
-		be.PutUint16(line[2:], uint16(y))                            // field bit 0: progressive
-		be.PutUint16(line[4:], uint16(off/p.raw.bytes*p.raw.pixels)) // in pixels; continuation bit 0: no other line header follows
+		be.PutUint16(line[2:], uint16(y))                                // field bit 0: progressive
+		be.PutUint16(line[4:], uint16(off/p.group.Bytes*p.group.Pixels)) // in pixels; continuation bit 0: no other line header follows
 		if p.ready {
 			t.iov[i].len = uint64(p.headers + size)
 			continue

@@ -6,20 +6,18 @@ import (
 	"tegracast/pipeline"
 )
 
-// A rawFormat is a sampling that is sent as RFC 4175 has it. Its pixel groups (RFC 4175 §4.3) are those of the pixel
+// A rawFormat is a sampling that is sent as RFC 4175 has it. The pixel groups of RFC 4175 §4.3 are those of the pixel
 // format in memory, so that packets are pieces of lines.
 type rawFormat struct {
 	pixel    pipeline.PixelFormat
 	sampling string // RFC 4175 §6.1
 	depth    string
-	pixels   int // of a pixel group
-	bytes    int
 }
 
 var rawFormats = []rawFormat{
-	{pipeline.UYVY, "YCbCr-4:2:2", "8", 2, 4},
-	{pipeline.UYVP, "YCbCr-4:2:2", "10", 2, 5},
-	{pipeline.RGB24, "RGB", "8", 1, 3},
+	{pipeline.UYVY, "YCbCr-4:2:2", "8"},
+	{pipeline.UYVP, "YCbCr-4:2:2", "10"},
+	{pipeline.RGB24, "RGB", "8"},
 }
 
 // rawOf finds the format of a pixel format; 0 is UYVY.
@@ -50,16 +48,14 @@ func rawSamplings() string {
 	return strings.Join(names, ", ")
 }
 
-// line is the length of a line of so many pixels in bytes.
-func (f rawFormat) line(width int) int { return width / f.pixels * f.bytes }
-
-// cut cuts a line of the given bytes into the fewest packets of at most limit bytes, all multiples of a pixel group
+// cutLine cuts a line of the given bytes into the fewest packets of at most limit bytes, all multiples of a pixel group
+// of group bytes
 // and as equal as can be: only the last may be shorter.
-func (f rawFormat) cut(line, limit int) (packets, size int) {
-	groups, most := line/f.bytes, limit/f.bytes
+func cutLine(line, limit, group int) (packets, size int) {
+	groups, most := line/group, limit/group
 	packets = (groups + most - 1) / most
 	each := (groups + packets - 1) / packets
-	return (groups + each - 1) / each, each * f.bytes
+	return (groups + each - 1) / each, each * group
 }
 
 // colorimetry and range as ST 2110-20:2017 §7 writes them.

@@ -75,6 +75,9 @@ type job struct {
 	failed bool
 }
 
+// inFlight says whether the kernel may still read the frame.
+func (j job) inFlight() bool { return j.train.inFlight.Load() > 0 }
+
 // Run implements pipeline.Sink. It holds one frame at a time, for JPEG two: one is encoded while one is sent; and those
 // that the kernel sends from their own memory. It returns nil when ctx ends or the output is detached, after the frames
 // in hand have been sent and RTCP has said BYE.
