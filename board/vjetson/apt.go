@@ -21,6 +21,15 @@ type apt struct {
 	log         *slog.Logger
 }
 
+// newApt makes the client for an architecture, with its state in the cache and fresh lists.
+func newApt(ctx context.Context, cache, arch string, log *slog.Logger) (apt, error) {
+	a := apt{state: filepath.Join(cache, "apt-"+arch), arch: arch, log: log}
+	if err := a.prepare(); err != nil {
+		return a, err
+	}
+	return a, a.get(ctx, a.state, "update", "-o", "APT::Update::Error-Mode=any")
+}
+
 func (a apt) prepare() error {
 	for _, d := range []string{"lists/partial", "cache/archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(a.state, d), 0o755); err != nil {

@@ -44,6 +44,18 @@ func BuildModule(ctx context.Context, k Kernel, src, dst string) error {
 	return nil
 }
 
+// SlotAddress is the PCI address of what stands in the hot-plug slot, in every machine.
+const SlotAddress = "0000:01:00.0"
+
+// Bind waits until a function is in the slot, gives it to a driver, whatever ids that has, and waits for the device file.
+func (m *Machine) Bind(ctx context.Context, driver, file string) error {
+	const pci = "/sys/bus/pci"
+	at := pci + "/devices/" + SlotAddress
+	_, err := m.Shell(ctx, "until [ -e "+at+" ]; do sleep 0.02; done; echo "+driver+" > "+at+"/driver_override && echo "+SlotAddress+" > "+pci+"/drivers_probe && "+
+		"for i in $(seq 100); do [ -c "+file+" ] && exit 0; sleep 0.02; done; exit 1")
+	return err
+}
+
 // LoadModule copies a module's file into the machine and loads it with its parameters.
 func (m *Machine) LoadModule(ctx context.Context, file string, parameters ...string) error {
 	to := "/tmp/" + filepath.Base(file)

@@ -131,11 +131,8 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 
 func fetch(ctx context.Context, dir, arch string, log *slog.Logger) (Kernel, error) {
 	log.Info("fetching Debian's kernel for the virtual Jetson, once", "arch", arch, "cache", dir)
-	a := apt{state: filepath.Join(dir, "apt-"+arch), arch: arch, log: log}
-	if err := a.prepare(); err != nil {
-		return Kernel{}, err
-	}
-	if err := a.get(ctx, a.state, "update", "-o", "APT::Update::Error-Mode=any"); err != nil {
+	a, err := newApt(ctx, dir, arch, log)
+	if err != nil {
 		return Kernel{}, err
 	}
 	release, series, err := a.release(ctx)

@@ -93,11 +93,8 @@ func makeFull(ctx context.Context, k Kernel, image string, log *slog.Logger) err
 		return fmt.Errorf("vjetson: cache: %w", err)
 	}
 	defer os.RemoveAll(work)
-	a := apt{state: filepath.Join(dir, "apt-"+k.Arch), arch: k.Arch, log: log}
-	if err := a.prepare(); err != nil {
-		return err
-	}
-	if err := a.get(ctx, a.state, "update", "-o", "APT::Update::Error-Mode=any"); err != nil {
+	a, err := newApt(ctx, dir, k.Arch, log)
+	if err != nil {
 		return err
 	}
 	debs, root := filepath.Join(work, "debs"), filepath.Join(work, "root")

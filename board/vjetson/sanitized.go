@@ -99,11 +99,8 @@ func buildSanitized(ctx context.Context, stock Kernel, root string, log *slog.Lo
 
 // fetchSource unpacks Debian's linux-source into root.
 func fetchSource(ctx context.Context, stock Kernel, root string, log *slog.Logger) (string, error) {
-	a := apt{state: filepath.Join(filepath.Dir(stock.Dir), "apt-arm64"), arch: "arm64", log: log}
-	if err := a.prepare(); err != nil {
-		return "", err
-	}
-	if err := a.get(ctx, a.state, "update", "-o", "APT::Update::Error-Mode=any"); err != nil {
+	a, err := newApt(ctx, filepath.Dir(stock.Dir), stock.Arch, log)
+	if err != nil {
 		return "", err
 	}
 	series := strings.Join(strings.SplitN(stock.Release, ".", 3)[:2], ".")

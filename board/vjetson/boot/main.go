@@ -118,10 +118,7 @@ func bind(ctx context.Context, m *vjetson.Machine, o options) error {
 	if err := m.LoadModule(ctx, filepath.Join(built, "tegra_p2p.ko"), parameters...); err != nil {
 		return err
 	}
-	const pci = "/sys/bus/pci"
-	_, err = m.Shell(ctx, "echo tegra_p2p > "+pci+"/devices/0000:01:00.0/driver_override && echo 0000:01:00.0 > "+pci+"/drivers_probe && "+
-		"for i in $(seq 100); do [ -c /dev/tegra_p2p0 ] && exit 0; sleep .05; done; exit 1")
-	return err
+	return m.Bind(ctx, "tegra_p2p", "/dev/tegra_p2p0")
 }
 
 // configure builds tegracast for the machine; clean removes what it made.

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	function = "0000:01:00.0"
+	function = vjetson.SlotAddress
 	bind     = "echo tegra_p2p > /sys/bus/pci/devices/" + function + "/driver_override && " +
 		"echo " + function + " > /sys/bus/pci/drivers_probe && test -c /dev/tegra_p2p0"
 )
