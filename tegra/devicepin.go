@@ -147,8 +147,8 @@ type deviceMemory struct {
 
 // AllocCoherent implements Pinner: one segment of memory that is coherent with the function.
 func (d *Device) AllocCoherent(size int) (*Coherent, error) {
-	if size <= 0 || size > MaxPinSize {
-		return nil, fmt.Errorf("coherent memory: %w: %d bytes (want 1 to %d)", ErrSize, size, MaxPinSize)
+	if size <= 0 || size > MaxCoherentSize {
+		return nil, fmt.Errorf("coherent memory: %w: %d bytes (want 1 to %d)", ErrSize, size, MaxCoherentSize)
 	}
 	size = (size + PageSize - 1) &^ (PageSize - 1)
 	d.pinning.RLock()

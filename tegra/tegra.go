@@ -17,6 +17,9 @@ const PageSize = 4096
 // MaxPinSize is the largest pin in bytes: nv-p2p counts pages in an int, and one pin beyond 1 GiB is refused.
 const MaxPinSize = 1 << 30
 
+// MaxCoherentSize is the largest piece of coherent memory in bytes: it holds descriptors and the like, not frames.
+const MaxCoherentSize = 64 << 20
+
 // Direction says which way the device may move data through a pin. A pin is mapped once, in one direction.
 type Direction int
 
@@ -77,7 +80,7 @@ type Pinner interface {
 	// PageSize.
 	Pin(addr uintptr, size int, dir Direction, attr CacheAttr) (*Pin, error)
 	// AllocCoherent allocates memory that CPU and device see alike, for descriptors, write-backs and trailers.
-	// size is rounded up to PageSize.
+	// size is 1 to MaxCoherentSize bytes and rounded up to PageSize.
 	AllocCoherent(size int) (*Coherent, error)
 }
 

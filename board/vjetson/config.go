@@ -45,6 +45,9 @@ type Config struct {
 	Edu  bool  // QEMU's edu device (1234:11e8) on a hot-plug port, everything behind an SMMUv3 or an Intel IOMMU
 	Card *Card // the FPGA model as a process outside, reached by ivshmem (1af4:1110) on a hot-plug port; no SMMU
 
+	// Devices are further ones, each as QEMU's -device names it. Nothing of them can be unplugged.
+	Devices []string
+
 	Network bool // a network between the machine (GuestAddress) and the host (HostAddress, Machine.HostCommand)
 
 	// Disk is a raw image of this host that is /dev/vda, with ext4's module loaded; it keeps what was written. With Full

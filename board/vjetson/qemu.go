@@ -164,7 +164,12 @@ func (m *Machine) devices(ctx context.Context, l *launcher) error {
 		if m.card, err = newCardSlot(ctx, m.cfg); err != nil {
 			return err
 		}
-		return m.card.attach(l, m.cfg.Memory)
+		if err := m.card.attach(l, m.cfg.Memory); err != nil {
+			return err
+		}
+	}
+	for _, d := range m.cfg.Devices { // behind the slot, whose place on the bus must not depend on them
+		l.add("-device", d)
 	}
 	return nil
 }
@@ -246,6 +251,18 @@ func (m *Machine) HotPlug(ctx context.Context) error {
 	return m.qmp.do(ctx, "device_add", args)
 }
 
+// InjectError makes a device of Config.Devices report an error of its link, by its id and the error's name in QEMU
+// ("COMP_TIME" is a completion's time-out). The device must be of PCI Express and have aer=on.
+func (m *Machine) InjectError(ctx context.Context, id, name string) error {
+	ctx, cancel := bound(ctx)
+	defer cancel()
+	says, err := m.qmp.human(ctx, "pcie_aer_inject_error "+id+" "+name)
+	if err == nil && !strings.HasPrefix(says, "OK") {
+		err = fmt.Errorf("vjetson: error %s of %s: %s", name, id, strings.TrimSpace(says))
+	}
+	return err
+}
+
 // plugHoles gives QEMU descriptors in place of those that an unplugged ivshmem device has closed: QEMU 7.2 goes on to
 // watch their numbers for the device that it has freed, and ends with a segmentation fault when they come to life again.
 func (m *Machine) plugHoles(ctx context.Context) error {
@@ -256,7 +273,7 @@ func (m *Machine) plugHoles(ctx context.Context) error {
 	never := os.NewFile(uintptr(fd), "never")
 	defer never.Close()
 	for range 2 * ivshmem.Vectors {
-		if err := m.qmp.doWith(ctx, "add-fd", nil, never); err != nil {
+		if _, err := m.qmp.doWith(ctx, "add-fd", nil, never); err != nil {
 			return err
 		}
 	}

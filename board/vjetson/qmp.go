@@ -65,11 +65,24 @@ func (q *qmp) read() {
 
 // do executes one command.
 func (q *qmp) do(ctx context.Context, command string, args any) error {
-	return q.doWith(ctx, command, args, nil)
+	_, err := q.doWith(ctx, command, args, nil)
+	return err
+}
+
+// human executes a command of the monitor for humans and returns what it says.
+func (q *qmp) human(ctx context.Context, line string) (says string, err error) {
+	answer, err := q.doWith(ctx, "human-monitor-command", map[string]string{"command-line": line}, nil)
+	if err != nil {
+		return "", err
+	}
+	if err := json.Unmarshal(answer, &says); err != nil {
+		return "", fmt.Errorf("vjetson: monitor: %s: %w", line, err)
+	}
+	return says, nil
 }
 
 // doWith executes one command that takes a descriptor; nil is none.
-func (q *qmp) doWith(ctx context.Context, command string, args any, file *os.File) error {
+func (q *qmp) doWith(ctx context.Context, command string, args any, file *os.File) (json.RawMessage, error) {
 	q.call.Lock()
 	defer q.call.Unlock()
 	b, err := json.Marshal(struct {
@@ -77,7 +90,7 @@ func (q *qmp) doWith(ctx context.Context, command string, args any, file *os.Fil
 		Arguments any    `json:"arguments,omitempty"`
 	}{command, args})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	select {
 	case <-q.answer: // a late one
@@ -88,18 +101,18 @@ func (q *qmp) doWith(ctx context.Context, command string, args any, file *os.Fil
 		rights = unix.UnixRights(int(file.Fd()))
 	}
 	if _, _, err := q.conn.WriteMsgUnix(b, rights, nil); err != nil {
-		return fmt.Errorf("vjetson: monitor: %s: %w", command, err)
+		return nil, fmt.Errorf("vjetson: monitor: %s: %w", command, err)
 	}
 	select {
 	case m := <-q.answer:
 		if m.Error != nil {
-			return fmt.Errorf("vjetson: monitor: %s: %s", command, m.Error.Desc)
+			return nil, fmt.Errorf("vjetson: monitor: %s: %s", command, m.Error.Desc)
 		}
-		return nil
+		return m.Return, nil
 	case <-q.ended:
-		return fmt.Errorf("vjetson: monitor: %s: %w", command, ErrEnded)
+		return nil, fmt.Errorf("vjetson: monitor: %s: %w", command, ErrEnded)
 	case <-ctx.Done():
-		return fmt.Errorf("vjetson: monitor: %s: %w", command, context.Cause(ctx))
+		return nil, fmt.Errorf("vjetson: monitor: %s: %w", command, context.Cause(ctx))
 	}
 }
 

@@ -3,6 +3,7 @@
 #ifndef TEGRA_P2P_COMPAT_H
 #define TEGRA_P2P_COMPAT_H
 
+#include <linux/aer.h>
 #include <linux/dma-map-ops.h>
 #include <linux/dma-mapping.h>
 #include <linux/eventfd.h>
@@ -64,6 +65,14 @@ static inline bool tp_domain_strict(struct iommu_domain *domain)
 	return iommu_domain_get_attr(domain, DOMAIN_ATTR_DMA_USE_FLUSH_QUEUE, &lazy) || !lazy;
 #else
 	return false;
+#endif
+}
+
+/* The core has functions report errors of their links by itself since 6.2. */
+static inline void tp_report_errors(struct pci_dev *pdev)
+{
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
+	pci_enable_pcie_error_reporting(pdev);
 #endif
 }
 

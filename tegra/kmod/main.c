@@ -134,6 +134,7 @@ static int tp_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (err)
 		goto put;
 	pci_clear_master(pdev);
+	tp_report_errors(pdev);
 	err = pci_request_regions(pdev, "tegra_p2p");
 	if (err)
 		goto disable;
@@ -142,7 +143,7 @@ static int tp_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		goto release;
 	err = tp_name(dev);
 	if (err)
-		goto release;
+		goto exposed;
 	tp_find_msix_table(dev);
 	tp_reserve_pages(dev);
 	tp_vectors_request(dev);
@@ -156,6 +157,8 @@ irqs:
 	tp_vectors_free(dev);
 	tp_unreserve_pages(dev);
 	ida_free(&tp_ids, dev->id);
+exposed:
+	tp_protection_remove(dev);
 release:
 	pci_release_regions(pdev);
 disable:
@@ -185,6 +188,7 @@ static void tp_remove(struct pci_dev *pdev)
 	tp_halt_release(dev, NULL);
 	tp_vectors_free(dev);
 	tp_unreserve_pages(dev);
+	tp_protection_remove(dev);
 	pci_clear_master(pdev);
 	pci_release_regions(pdev);
 	pci_disable_device(pdev);

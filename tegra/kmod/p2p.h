@@ -71,6 +71,7 @@ struct tp_dev {
 	u32 dma_bits;
 	u32 n_irqs;
 	bool exposed;			/* no IOMMU can hold it back: ATS, or a group with others */
+	struct notifier_block neighbours;
 	int msix_bar;			/* -1 for none */
 	u64 msix_first, msix_last;	/* pages of the MSI-X table in that BAR: never mapped */
 
@@ -220,6 +221,7 @@ bool tp_has_flr(struct tp_dev *dev);
 
 /* protection.c */
 int tp_protection_probe(struct tp_dev *dev);
+void tp_protection_remove(struct tp_dev *dev);
 u32 tp_protection(struct tp_dev *dev);
 bool tp_protected(struct tp_dev *dev);
 bool tp_bounced(struct device *dev, dma_addr_t addr);

@@ -5,47 +5,73 @@
 
 #include "p2p.h"
 
-/* Counts the other functions of a group that can do DMA. */
-static int count_others(struct device *dev, void *data)
+static void expose(struct tp_dev *dev, const char *why)
 {
-	struct {
-		struct device *self;
-		int n;
-	} *others = data;
+	if (!xchg(&dev->exposed, true))
+		dev_warn(&dev->pdev->dev, "%s: not protected\n", why);
+}
 
-	if (dev != others->self && (!dev_is_pci(dev) || to_pci_dev(dev)->hdr_type == PCI_HEADER_TYPE_NORMAL))
-		others->n++;
+static bool is_function(struct device *dev)
+{
+	return !dev_is_pci(dev) || to_pci_dev(dev)->hdr_type == PCI_HEADER_TYPE_NORMAL;
+}
+
+/* Bridges do no DMA of their own. */
+static int expose_to(struct device *other, void *data)
+{
+	struct tp_dev *dev = data;
+
+	if (other != &dev->pdev->dev && is_function(other))
+		expose(dev, "its IOMMU group has other functions");
 	return 0;
 }
 
-/* At probe, since the group's mutex must not be taken in a revocation. */
+/* With a device tree a function joins its group when a driver takes it. The driver has mapped nothing yet. */
+static int neighbour(struct notifier_block *nb, unsigned long action, void *data)
+{
+	struct tp_dev *dev = container_of(nb, struct tp_dev, neighbours);
+	struct iommu_group *group, *ours;
+
+	if (action != BUS_NOTIFY_BIND_DRIVER)
+		return NOTIFY_DONE;
+	ours = iommu_group_get(&dev->pdev->dev);
+	group = iommu_group_get(data);
+	if (group && group == ours)
+		expose_to(data, dev);
+	iommu_group_put(group);
+	iommu_group_put(ours);
+	return NOTIFY_OK;
+}
+
+/* At probe, and when a neighbour comes, since the group's mutex must not be taken in a revocation. */
 int tp_protection_probe(struct tp_dev *dev)
 {
-	struct {
-		struct device *self;
-		int n;
-	} others = { .self = &dev->pdev->dev };
 	struct iommu_group *group;
+	int err;
 
 	if (!dev_is_dma_coherent(&dev->pdev->dev)) {
 		dev_err(&dev->pdev->dev, "DMA is not coherent with the caches: not supported\n");
 		return -EOPNOTSUPP;
 	}
+	dev->neighbours.notifier_call = neighbour;
+	err = bus_register_notifier(&pci_bus_type, &dev->neighbours);
+	if (err)
+		return err;
 	group = iommu_group_get(&dev->pdev->dev);
 	if (group) {
-		iommu_group_for_each_dev(group, &others, count_others);
+		iommu_group_for_each_dev(group, dev, expose_to);
 		iommu_group_put(group);
 	}
-	dev->exposed = others.n;
-	if (others.n)
-		dev_warn(&dev->pdev->dev, "its IOMMU group has other functions: not protected\n");
 #ifdef CONFIG_PCI_ATS
-	if (dev->pdev->ats_enabled) {
-		dev->exposed = true;
-		dev_warn(&dev->pdev->dev, "its ATS is enabled, which the IOMMU trusts: not protected\n");
-	}
+	if (dev->pdev->ats_enabled)
+		expose(dev, "its ATS is enabled, which the IOMMU trusts");
 #endif
 	return 0;
+}
+
+void tp_protection_remove(struct tp_dev *dev)
+{
+	bus_unregister_notifier(&pci_bus_type, &dev->neighbours);
 }
 
 /* The flags of GET_INFO. An administrator may make a domain lazy at any time, so it is asked each time. */
@@ -58,7 +84,7 @@ u32 tp_protection(struct tp_dev *dev)
 		flags |= TEGRA_P2P_INFO_IOMMU;
 	if (domain && tp_domain_strict(domain))
 		flags |= TEGRA_P2P_INFO_STRICT;
-	if (!(flags & TEGRA_P2P_INFO_STRICT) || dev->exposed)
+	if (!(flags & TEGRA_P2P_INFO_STRICT) || READ_ONCE(dev->exposed))
 		flags |= TEGRA_P2P_INFO_UNSAFE;
 	return flags;
 }

@@ -22,8 +22,8 @@ func bytesAt(addr uintptr, n int) []byte {
 
 // AllocCoherent implements tegra.Pinner: anonymous memory with one segment.
 func (s *Sim) AllocCoherent(size int) (*tegra.Coherent, error) {
-	if size <= 0 || size > tegra.MaxPinSize {
-		return nil, fmt.Errorf("coherent memory: %w: %d bytes (want 1 to %d)", tegra.ErrSize, size, tegra.MaxPinSize)
+	if size <= 0 || size > tegra.MaxCoherentSize {
+		return nil, fmt.Errorf("coherent memory: %w: %d bytes (want 1 to %d)", tegra.ErrSize, size, tegra.MaxCoherentSize)
 	}
 	size = (size + tegra.PageSize - 1) &^ (tegra.PageSize - 1)
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)

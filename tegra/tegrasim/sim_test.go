@@ -227,7 +227,7 @@ func TestCoherent(t *testing.T) {
 	if err := s.Write(iova, []byte{1}); !errors.Is(err, ErrFault) {
 		t.Errorf("write after close: %v", err)
 	}
-	for _, n := range []int{0, -1, tegra.MaxPinSize + 1} {
+	for _, n := range []int{0, -1, tegra.MaxCoherentSize + 1} {
 		if _, err := s.AllocCoherent(n); !errors.Is(err, tegra.ErrSize) {
 			t.Errorf("%d bytes: %v", n, err)
 		}

@@ -159,7 +159,7 @@ func manyAtATime(t *testing.T, b *bench) {
 }
 
 func coherent(t *testing.T, b *bench) {
-	for _, size := range []int{0, -1, tegra.MaxPinSize + 1} {
+	for _, size := range []int{0, -1, tegra.MaxCoherentSize + 1} {
 		if _, err := b.f.AllocCoherent(size); !errors.Is(err, tegra.ErrSize) {
 			t.Errorf("%d bytes: %v", size, err)
 		}

@@ -3,6 +3,11 @@ package guest
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -202,7 +207,7 @@ func TestBadMmap(t *testing.T) {
 	d.put(t, p.Handle)
 }
 
-// TestLimits has as many pins as there may be, and then as much as RLIMIT_MEMLOCK lets one have.
+// TestLimits has as many pins as there may be.
 func TestLimits(t *testing.T) {
 	noLeak(t)
 	d := open(t).live(t)
@@ -219,4 +224,40 @@ func TestLimits(t *testing.T) {
 	for _, h := range handles {
 		d.put(t, h)
 	}
+}
+
+// TestMemlock has a process without CAP_IPC_LOCK, but with an open device, pin more than RLIMIT_MEMLOCK lets it have.
+func TestMemlock(t *testing.T) {
+	noLeak(t)
+	d := open(t).live(t)
+	c := exec.Command("/guest.test")
+	c.Env = []string{"GUEST_ROLE=limit"}
+	c.ExtraFiles = []*os.File{os.Stdin, file(t, d.fd)}
+	defer c.ExtraFiles[1].Close()
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func overLimit() {
+	const limit = 8
+	must(unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit * page, Max: limit * page}))
+	b, err := unix.Mmap(-1, 0, (limit+3)*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	must(err)
+	d := &device{4}
+	most, _, err := d.pin(b[page:(1+limit)*page], bothWays)
+	must(err)
+	refused := func(what string, err error) {
+		if !errors.Is(err, unix.ENOMEM) {
+			must(fmt.Errorf("%s above RLIMIT_MEMLOCK: %v, want %w", what, err, unix.ENOMEM))
+		}
+	}
+	_, _, err = d.pin(b[(2+limit)*page:], bothWays)
+	refused("PIN", err)
+	refused("ALLOC", uapi.DoAlloc(d.fd, &uapi.Alloc{Size: page}))
+	must(uapi.DoPut(d.fd, most.Handle))
+	again, _, err := d.pin(b[(2+limit)*page:], bothWays)
+	must(err)
+	must(uapi.DoPut(d.fd, again.Handle))
 }

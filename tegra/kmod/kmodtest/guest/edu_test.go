@@ -45,7 +45,6 @@ func (d *device) edu(t testing.TB) *edu {
 	e := &edu{regs: d.mmap(t, r.MmapOffset, r.Size), msi: d.event(t, uapi.EventMSI)}
 	t.Cleanup(e.close)
 	e.idle()
-	e.msi.count()
 	return e
 }
 
@@ -88,12 +87,13 @@ func (e *edu) finish(t testing.TB) {
 	e.write(eduIRQAck, e.read(eduIRQStatus))
 }
 
-// idle waits for a DMA whose interrupt nobody gets.
+// idle waits for a DMA whose interrupt may get lost, and forgets it if not.
 func (e *edu) idle() {
-	for e.read(eduCommand)&1 != 0 {
-		time.Sleep(10 * time.Millisecond)
+	for busy := true; busy; busy = e.read(eduCommand)&1 != 0 {
+		time.Sleep(10 * time.Millisecond) // also for the interrupt, after the last one
 	}
 	e.write(eduIRQAck, e.read(eduIRQStatus))
+	e.msi.count()
 }
 
 // roundTrip moves the first bytes of b, pinned at iova, to the device and back to its second half.

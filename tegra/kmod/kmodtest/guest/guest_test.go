@@ -3,6 +3,7 @@
 package guest
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,10 +20,15 @@ import (
 )
 
 const (
-	devicePath = "/dev/tegra_p2p0"
-	pciDevice  = "/sys/bus/pci/devices/0000:01:00.0/"
-	page       = 4096
-	patience   = 10 * time.Second
+	page     = 4096
+	patience = 10 * time.Second
+)
+
+// The function that is tested, and its device file: edu's, unless $GUEST_FUNCTION and $GUEST_DEVICE name others.
+var (
+	function   = cmp.Or(os.Getenv("GUEST_FUNCTION"), "0000:01:00.0")
+	pciDevice  = "/sys/bus/pci/devices/" + function + "/"
+	devicePath = cmp.Or(os.Getenv("GUEST_DEVICE"), "/dev/tegra_p2p0")
 )
 
 func TestMain(m *testing.M) {
@@ -40,7 +46,7 @@ func TestMain(m *testing.M) {
 // nvp2p reports whether the module pins through nv-p2p.
 func nvp2p(t testing.TB, d *device) bool { return d.info(t).Flags&uapi.InfoNVP2P != 0 }
 
-// device is an open /dev/tegra_p2p0.
+// device is an open device file.
 type device struct{ fd int }
 
 func open(t testing.TB) *device {
@@ -252,9 +258,12 @@ func wantErrno(t testing.TB, what string, err error, want unix.Errno) {
 	}
 }
 
-// slab is the number of live objects of one of the kernel's caches.
+// slab is the number of live objects of one of the kernel's caches. KASAN holds freed ones back until the cache is shrunk.
 func slab(t testing.TB, name string) int {
 	t.Helper()
+	if err := os.WriteFile("/sys/kernel/slab/"+name+"/shrink", []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
 	b, err := os.ReadFile("/proc/slabinfo")
 	if err != nil {
 		t.Fatal(err)

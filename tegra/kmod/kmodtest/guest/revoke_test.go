@@ -292,7 +292,7 @@ func TestHalt(t *testing.T) {
 
 func unbind(t *testing.T) {
 	t.Helper()
-	if err := os.WriteFile("/sys/bus/pci/drivers/tegra_p2p/unbind", []byte("0000:01:00.0"), 0); err != nil {
+	if err := os.WriteFile("/sys/bus/pci/drivers/tegra_p2p/unbind", []byte(function), 0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -302,7 +302,7 @@ func bind(t *testing.T) {
 	if err := os.WriteFile(pciDevice+"driver_override", []byte("tegra_p2p"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile("/sys/bus/pci/drivers_probe", []byte("0000:01:00.0"), 0); err != nil {
+	if err := os.WriteFile("/sys/bus/pci/drivers_probe", []byte(function), 0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -403,6 +403,31 @@ func TestHotUnplug(t *testing.T) {
 	}
 	o.gone(t)
 	o.drop(t)
+}
+
+// TestSlotOff switches the slot's power off under a DMA, which takes the card out at once, and leaves a file when the DMA
+// was still in flight then.
+func TestSlotOff(t *testing.T) {
+	noLeak(t)
+	o := newOrphan(t)
+	o.edu.start(fromDevice, o.iova)
+	off := make(chan error, 1)
+	go func() { off <- os.WriteFile("/sys/bus/pci/slots/0/power", []byte("0"), 0) }()
+	for o.query(t, o.p.Handle).State == uapi.PinLive {
+		time.Sleep(time.Millisecond)
+	}
+	flying := o.edu.flying()
+	if err := <-off; err != nil {
+		t.Fatal(err)
+	}
+	o.gone(t)
+	o.m.check(t, flying)
+	o.drop(t)
+	if flying {
+		if err := os.WriteFile("/run/flying", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestUsable(t *testing.T) { newScene(t).usable(t) }

@@ -23,6 +23,7 @@ var roles = map[string]func(){
 	"sleep": func() { fmt.Println("executed"); time.Sleep(time.Hour) },
 	"fuzz":  fuzzChild,
 	"open":  openOnly,
+	"limit": overLimit,
 }
 
 func must(err error) {

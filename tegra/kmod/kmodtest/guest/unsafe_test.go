@@ -38,7 +38,7 @@ func allowUnsafe(t *testing.T, yes string) {
 func openAs(t *testing.T, uid uint32) error {
 	t.Helper()
 	c := exec.Command("/guest.test")
-	c.Env = []string{"GUEST_ROLE=open"}
+	c.Env = []string{"GUEST_ROLE=open", "GUEST_DEVICE=" + devicePath}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	out, err := c.CombinedOutput()
 	if err != nil && strings.Contains(string(out), unix.EPERM.Error()) {

@@ -1,0 +1,110 @@
+package guest
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/tegra/uapi"
+)
+
+// virtioStatus is device_status of a virtio function (virtio 1.1 §4.1.4.3), at the beginning of whose BAR 4 QEMU has the
+// common configuration. A reset clears it.
+const virtioStatus = 0x14
+
+// TestReset resets a function that can be reset, under a mapping of its registers and with memory pinned for it.
+func TestReset(t *testing.T) {
+	noLeak(t)
+	d := open(t).live(t)
+	if d.info(t).Flags&uapi.InfoFLR == 0 {
+		t.Fatalf("no function-level reset: %+v", d.info(t))
+	}
+	r, err := uapi.GetRegion(d.fd, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &edu{regs: d.mmap(t, r.MmapOffset, r.Size)}
+	defer e.close()
+	for range times {
+		p, _ := d.mustPin(t, anonymous(t, page))
+		e.write(virtioStatus, 1)
+		if v := e.read(virtioStatus) & 0xff; v != 1 {
+			t.Fatalf("status %#x: its registers are elsewhere", v)
+		}
+		before := d.info(t)
+		gen, err := uapi.DoControl(d.fd, uapi.ControlReset, 0)
+		if err != nil || gen != before.FenceGen+1 || d.info(t).State != uapi.StateFenced {
+			t.Fatalf("RESET: %v, generation %d, %+v", err, gen, d.info(t))
+		}
+		if v := e.read(virtioStatus) & 0xff; v != 0 {
+			t.Fatalf("status %#x after the reset", v)
+		}
+		_, _, err = d.pin(anonymous(t, page), bothWays)
+		wantErrno(t, "PIN after a reset", err, unix.ESTALE)
+		d.live(t)
+		d.put(t, p.Handle)
+	}
+}
+
+// reportErrors lets a function or port send error messages, which QEMU 7.2 does with SERR# only, unlike PCI Express 4.0
+// §6.2.6.
+func reportErrors(t *testing.T, function string) {
+	t.Helper()
+	f, err := os.OpenFile("/sys/bus/pci/devices/"+function+"/config", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var command [2]byte
+	if _, err = f.ReadAt(command[:], 4); err == nil {
+		command[1] |= 1
+		_, err = f.WriteAt(command[:], 4)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLinkError has the host make the function report errors of its link: each fences it, and tells who has it open.
+func TestLinkError(t *testing.T) {
+	noLeak(t)
+	d := open(t).live(t)
+	failed := d.event(t, uapi.EventError)
+	reportErrors(t, function)
+	reportErrors(t, os.Getenv("GUEST_PORT"))
+	for range times {
+		if err := os.WriteFile("/run/inject", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		failed.wait(t)
+		if i := d.info(t); i.State != uapi.StateFenced {
+			t.Fatalf("%+v", i)
+		}
+		d.live(t)
+		p, _ := d.mustPin(t, anonymous(t, page))
+		d.put(t, p.Handle)
+	}
+}
+
+// TestExposed has a function that its IOMMU does not hold back alone: it shares its group, or has ATS.
+func TestExposed(t *testing.T) {
+	permitted(t)
+	noLeak(t)
+	d := open(t)
+	if i := d.info(t); i.Flags&(uapi.InfoUnsafe|uapi.InfoStrict) != uapi.InfoUnsafe|uapi.InfoStrict {
+		t.Fatalf("%+v", i)
+	}
+	m := newMemory(t, page)
+	p, _, err := d.pin(m.bytes, bothWays)
+	if err != nil || !busMaster(t) {
+		t.Fatalf("%v, bus master %v", err, busMaster(t))
+	}
+	m.free(t)
+	if busMaster(t) {
+		t.Error("bus mastering goes on after a revocation")
+	}
+	d.live(t)
+	d.put(t, p.Handle)
+	allowUnsafe(t, "0")
+}
