@@ -33,23 +33,47 @@ func (a *hostAllocator) AllocHost(size int, flags Flags) (*Buffer, error) {
 		return nil, err
 	}
 	length := withLeadingPage(size)
-	mem, err := unix.Mmap(-1, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
-	if err != nil {
-		return nil, fmt.Errorf("mapping %d bytes of anonymous memory: %w", length, err)
+	room := length
+	if size >= hugePage {
+		room += hugePage
 	}
-	if err := unix.Mlock(mem); err != nil {
+	mem, err := unix.Mmap(-1, 0, room, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, fmt.Errorf("mapping %d bytes of anonymous memory: %w", room, err)
+	}
+	used := mem[:length]
+	if size >= hugePage {
+		used = inHugePages(mem, length)
+	}
+	for i := 0; i < length; i += pageSize {
+		used[i] = 0
+	}
+	if err := unix.Mlock(used); err != nil {
 		a.warn.Do(func() { a.warnLimit(length, err) })
 	}
 	// A device keeps the physical pages: a child must not make them copy-on-write.
 	if err := unix.Madvise(mem, unix.MADV_DONTFORK); err != nil {
 		return nil, errors.Join(fmt.Errorf("madvise(MADV_DONTFORK): %w", err), unix.Munmap(mem))
 	}
-	bytes := mem[pageSize : pageSize+size : pageSize+size]
+	bytes := used[pageSize : pageSize+size : pageSize+size]
 	return &Buffer{
 		id: a.lastID.Add(1), flags: flags, invalidator: a.invalidator,
 		bytes: bytes, addr: uintptr(unsafe.Pointer(&bytes[0])),
 		free: func() error { return unix.Munmap(mem) },
 	}, nil
+}
+
+// hugePage is what one entry of a page table can map: a frame in few of them costs less to walk, to pin and to send
+// without copying.
+const hugePage = 2 << 20
+
+// inHugePages is the part of mem, length bytes long, whose second page begins at a huge one, and asks the kernel for
+// those; it may have none, which does no harm.
+func inHugePages(mem []byte, length int) []byte {
+	at := -(uintptr(unsafe.Pointer(&mem[0])) + pageSize) % hugePage
+	used := mem[at:][:length]
+	_ = unix.Madvise(used[pageSize:], unix.MADV_HUGEPAGE)
+	return used
 }
 
 // withLeadingPage is the length of a mapping for a buffer of size bytes that begins at its second page.
