@@ -25,8 +25,10 @@ var may = map[string][]string{
 	"board/vjetson":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
 	"pipeline/web":     {"pipeline"},
 	"pipeline/results": {"pipeline"},
-	"pipeline/rtsp":    {"pipeline"},
-	"pipeline/ucx":     {"pipeline"},
+
+	"pipeline/rtp/benchpeers": {"pipeline", "pipeline/rtp", "cudahost"}, // the egress as the appliance has it
+	"pipeline/rtsp":           {"pipeline"},
+	"pipeline/ucx":            {"pipeline"},
 }
 
 func room(path string) string {

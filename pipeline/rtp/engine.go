@@ -190,6 +190,9 @@ func (s *segments) prepare(t *Train, from, to int) (packets int) {
 	size := t.size(from)
 	most := min(to-from, maxSegments, maxDatagram/size)
 	n, last := 1, size
+	if t.uniform > 0 {
+		n = most
+	}
 	for n < most && last == size {
 		if next := t.size(from + n); next <= size {
 			last = next

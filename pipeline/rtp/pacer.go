@@ -1,6 +1,7 @@
 package rtp
 
 import (
+	"math"
 	"runtime"
 	"time"
 
@@ -67,11 +68,29 @@ func ownThread() {
 // senderNice is better than everything that computes, and worse than what the kernel needs.
 const senderNice = -10
 
-// monotonic reads the clock that sleepUntil waits on.
-func monotonic() time.Duration {
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail on Linux
-	return time.Duration(t.Nano())
+// monotonic reads the clock that sleepUntil waits on. Go reads the same one without a system call, from another zero.
+func monotonic() time.Duration { return epoch.at + time.Since(epoch.time) }
+
+// epoch is one moment by both clocks.
+var epoch = newEpoch()
+
+type moment struct {
+	time time.Time
+	at   time.Duration
+}
+
+// newEpoch takes the closest of some readings, since the thread may have been interrupted between the two of one.
+func newEpoch() (best moment) {
+	closest := time.Duration(math.MaxInt64)
+	for range 16 {
+		var t unix.Timespec
+		before := time.Now()
+		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail on Linux
+		if took := time.Since(before); took < closest {
+			closest, best = took, moment{before.Add(took / 2), time.Duration(t.Nano())}
+		}
+	}
+	return best
 }
 
 // sleepUntil blocks the thread: the runtime's own timers are as coarse as a millisecond when it is idle.

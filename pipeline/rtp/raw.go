@@ -63,6 +63,9 @@ func (p *rawPacketizer) NewTrain() (*Train, error) {
 		t.iov[2*i+1].len = uint64(size)
 	}
 	t.count, t.bytes = n, n*p.headers+p.line*p.format.Height
+	if p.line%p.size == 0 {
+		t.uniform = p.headers + p.size
+	}
 	return t, nil
 }
 
@@ -107,17 +110,23 @@ func (p *rawPacketizer) gather(t *Train, b []byte) {
 
 // fillGaps writes the headers into the frame.
 func (p *rawPacketizer) fillGaps(t *Train, b []byte) {
-	base, seq, h, pitch := address(b), p.next, t.headers, p.format.PacketPitch
-	for i := range t.count {
-		p.stamp(h, seq, &t.info)
-		gap, from := b[i*pitch:][:p.headers], h[:p.headers] // in words, to save the call of memmove: 20 and 36 bytes
-		for len(gap) >= 8 {
-			ne.PutUint64(gap, ne.Uint64(from))
-			gap, from = gap[8:], from[8:]
+	const short = rtpHeader + rawPayloadHeader // without extension
+	base, seq, h, iov, info := address(b), p.next, t.headers, t.iov[:t.count], t.info
+	pitch, headers, head := p.format.PacketPitch, p.headers, p.head
+	for i := range iov {
+		gap, from := b[i*pitch:][:headers], h[:headers]
+		if head > rtpHeader {
+			copy(gap[short:], from[short:])
 		}
-		ne.PutUint32(gap, ne.Uint32(from))
-		t.iov[i].base = base + uintptr(i*pitch)
-		seq, h = seq+1, h[p.headers:]
+		to, fixed := gap[:short:short], from[:short:short] // in words, to save the call of memmove
+		ne.PutUint64(to, ne.Uint64(fixed))
+		ne.PutUint64(to[8:], ne.Uint64(fixed[8:]))
+		ne.PutUint32(to[16:], ne.Uint32(fixed[16:]))
+		// Not before they are copied: a word that is read right after its parts were written is slow.
+		p.times(gap, uint16(seq), &info)
+		be.PutUint16(gap[head:], uint16(seq>>16))
+		iov[i].base = base + uintptr(i*pitch)
+		seq, h = seq+1, h[headers:]
 	}
 	p.next = seq
 }

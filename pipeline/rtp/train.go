@@ -32,6 +32,7 @@ type Train struct {
 	scratch []byte    // room for an encoder's output
 
 	count   int    // packets
+	uniform int    // UDP payload of every packet in bytes; 0: they differ
 	bytes   int    // UDP payload of all packets
 	payload []byte // the memory that payloads point into, kept alive
 	info    trainInfo

@@ -4,8 +4,7 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"tegracast/cudahost"
 	"tegracast/pipeline"
 )
 
@@ -21,13 +20,17 @@ type source struct {
 }
 
 func newSource(f pipeline.Format, frames, rate int) (*source, error) {
+	memory, err := cudahost.Open(cudahost.Config{Backend: "host"})
+	if err != nil {
+		return nil, err
+	}
 	var all []pipeline.Slot
 	for range slots {
-		b, err := unix.Mmap(-1, 0, f.Size(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+		b, err := memory.AllocHost(f.Size(), cudahost.Mapped)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, pipeline.Slot{Bytes: b, Close: func() error { return unix.Munmap(b) }})
+		all = append(all, pipeline.Slot{Bytes: b.Bytes(), Close: b.Close})
 	}
 	return &source{f, pipeline.NewPool("frames", f, all, nil), frames, rate}, nil
 }
