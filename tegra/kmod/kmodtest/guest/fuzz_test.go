@@ -44,6 +44,7 @@ func TestFuzz(t *testing.T) {
 	c := exec.Command("/guest.test")
 	c.Env = []string{"GUEST_ROLE=fuzz"}
 	c.ExtraFiles = []*os.File{os.Stdin, file(t, d.fd)}
+	defer c.ExtraFiles[1].Close()
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("as nobody: %v: %s", err, out)

