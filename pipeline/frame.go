@@ -14,6 +14,17 @@ type Times struct {
 	Processed     time.Time     // written by the stage that made the frame
 }
 
+// Shown is the moment that the frame shows: the start of its exposure, else the end of its DMA, else now.
+func (t Times) Shown() time.Time {
+	switch {
+	case !t.ExposureStart.IsZero():
+		return t.ExposureStart
+	case !t.Captured.IsZero():
+		return t.Captured
+	}
+	return time.Now()
+}
+
 // FrameFlags are conditions of one frame.
 type FrameFlags uint32
 

@@ -1,5 +1,11 @@
 package pipeline
 
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
 // A Result is what a stage found in a frame. It encodes to JSON.
 type Result struct {
 	Stage   string             `json:"stage"`
@@ -16,4 +22,25 @@ type Region struct {
 	Height int     `json:"height"`
 	Label  string  `json:"label,omitempty"`
 	Score  float64 `json:"score,omitempty"` // 0 to 1
+}
+
+// A Report is a frame's results as outputs send them: one line of JSON.
+type Report struct {
+	Frame    uint64    `json:"frame"`    // sequence number
+	Captured time.Time `json:"captured"` // the moment that the frame shows
+	Results  []Result  `json:"results"`
+}
+
+// AppendReport appends the frame's results to b as one line of JSON, with its line feed. A number that JSON has no word
+// for is an error.
+func (f *Frame) AppendReport(b []byte) ([]byte, error) {
+	results := f.Results
+	if results == nil {
+		results = []Result{}
+	}
+	line, err := json.Marshal(Report{Frame: f.Sequence, Captured: f.Times.Shown().UTC(), Results: results})
+	if err != nil {
+		return b, fmt.Errorf("results of frame %d: %w", f.Sequence, err)
+	}
+	return append(append(b, line...), '\n'), nil
 }

@@ -40,7 +40,7 @@ type output struct {
 	name     string
 	attached *pipeline.Output
 	stream   *stream      // nil: no RTP
-	unpin    func() error // gives back the memory that the sink has pinned; nil: none
+	free     func() error // gives back what another sink has opened or pinned; nil: nothing
 }
 
 // flightEvents is how many frame events the flight recorder keeps: over half a minute at 30 frames a second and two
@@ -106,6 +106,9 @@ func (a *appliance) addOutput(d *document, i int) error {
 	if err != nil {
 		return usageError{d.errorAt(path+".rtp.payload", "%s", plain(err, rtp.ErrFormat))}
 	}
+	if c.tellsResults() && d.isp(c.From) == nil {
+		want, own = pipeline.Format{}, in // the source's frames as they are
+	}
 	if d.packetReady(c) {
 		if ready, ok := c.RTP.config(c.Name).PacketReady(want); ok {
 			want, ready.Rate = ready, own.Rate
@@ -114,10 +117,13 @@ func (a *appliance) addOutput(d *document, i int) error {
 	}
 	o := &output{name: c.Name}
 	var sink pipeline.Sink
-	if c.FPGA != nil {
+	switch {
+	case c.FPGA != nil:
 		sink, err = a.fpgaSink(o, c, d.source(c.FPGA.Card).card(), own)
-	} else {
-		sink, err = a.rtpSink(o, c, own)
+	case c.Results != nil:
+		sink, err = a.resultsSink(o, c)
+	default:
+		sink, err = a.rtpSink(o, c, f.timestamp, own)
 	}
 	if errors.Is(err, rtp.ErrConfig) || errors.Is(err, rtp.ErrFormat) {
 		return usageError{d.errorAt(path+".rtp", "%v", err)}
@@ -139,8 +145,9 @@ func (a *appliance) addOutput(d *document, i int) error {
 }
 
 // rtpSink opens an RTP stream.
-func (a *appliance) rtpSink(o *output, c *OutputConfig, own pipeline.Format) (pipeline.Sink, error) {
+func (a *appliance) rtpSink(o *output, c *OutputConfig, timestamp uint32, own pipeline.Format) (pipeline.Sink, error) {
 	cfg := c.RTP.config(c.Name)
+	cfg.Start = rtp.NewStart(timestamp)
 	cfg.Logger = a.env.log.With("output", c.Name)
 	sink, err := rtp.NewSink(cfg, own)
 	if err != nil {
@@ -158,7 +165,7 @@ func (a *appliance) fpgaSink(o *output, c *OutputConfig, card string, own pipeli
 	if err != nil {
 		return nil, err
 	}
-	o.unpin = sink.Close
+	o.free = sink.Close
 	return sink, nil
 }
 
@@ -168,8 +175,8 @@ func (o *output) close() error {
 	if o.stream != nil {
 		errs = append(errs, o.stream.sink.Close())
 	}
-	if o.unpin != nil {
-		errs = append(errs, o.unpin())
+	if o.free != nil {
+		errs = append(errs, o.free())
 	}
 	return errors.Join(errs...)
 }

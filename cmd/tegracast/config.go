@@ -83,16 +83,17 @@ type SensorConfig struct {
 	Packed bool   `yaml:"packed,omitempty" jsonschema:"description=RAW10 or RAW12 as MIPI CSI-2 packs them; of files only"`
 }
 
-// OutputConfig is an output; exactly one of RTP and FPGA is given.
+// OutputConfig is an output; exactly one of RTP, Results and FPGA is given.
 type OutputConfig struct {
-	Name   string                `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
-	From   string                `yaml:"from,omitempty" jsonschema:"description=name of a source or an isp; default: the first isp of the first source"`
-	Scale  string                `yaml:"scale,omitempty" jsonschema:"enum=full,enum=half,enum=quarter,description=size of the picture; default full"`
-	Rate   word[pipeline.Rate]   `yaml:"rate,omitempty" jsonschema:"description=at most so many frames a second; default: all"`
-	Queue  int                   `yaml:"queue,omitempty" jsonschema:"minimum=1,maximum=64,description=frames that may wait; default 2"`
-	Policy word[pipeline.Policy] `yaml:"policy,omitempty" jsonschema:"description=which frame is lost when the output cannot keep up: latest keeps the newest and block what waits already"`
-	RTP    *RTPConfig            `yaml:"rtp,omitempty" jsonschema:"description=sends the frames as an RTP stream"`
-	FPGA   *FPGAOutConfig        `yaml:"fpga,omitempty" jsonschema:"description=sends the frames (UYVY) to an FPGA as an H2C stream"`
+	Name    string                `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
+	From    string                `yaml:"from,omitempty" jsonschema:"description=name of a source or an isp; default: the first isp of the first source"`
+	Scale   string                `yaml:"scale,omitempty" jsonschema:"enum=full,enum=half,enum=quarter,description=size of the picture; default full"`
+	Rate    word[pipeline.Rate]   `yaml:"rate,omitempty" jsonschema:"description=at most so many frames a second; default: all"`
+	Queue   int                   `yaml:"queue,omitempty" jsonschema:"minimum=1,maximum=64,description=frames that may wait; default 2"`
+	Policy  word[pipeline.Policy] `yaml:"policy,omitempty" jsonschema:"description=which frame is lost when the output cannot keep up: latest keeps the newest and block what waits already"`
+	RTP     *RTPConfig            `yaml:"rtp,omitempty" jsonschema:"description=sends the frames as an RTP stream"`
+	Results *ResultsConfig        `yaml:"results,omitempty" jsonschema:"description=sends what stages have found in each frame as a line of JSON"`
+	FPGA    *FPGAOutConfig        `yaml:"fpga,omitempty" jsonschema:"description=sends the frames (UYVY) to an FPGA as an H2C stream"`
 }
 
 // FPGAOutConfig is an H2C stream to the FPGA.
@@ -103,7 +104,7 @@ type FPGAOutConfig struct {
 
 // RTPConfig is an RTP stream.
 type RTPConfig struct {
-	Payload      word[rtp.Payload] `yaml:"payload" jsonschema:"description=raw: RFC 4175; jpeg: RFC 2435"`
+	Payload      word[rtp.Payload] `yaml:"payload" jsonschema:"description=raw: RFC 4175; jpeg: RFC 2435; results: what stages have found in the frames as JSON (docs/results-output.md)"`
 	Pixels       string            `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24,description=of raw: 4:2:2 of 8 bits (default) or of 10 bits; or RGB"`
 	Destinations []string          `yaml:"destinations" jsonschema:"minItems=1,description=host:port with an even port; RTCP goes to the next one"`
 	Interface    string            `yaml:"interface,omitempty" jsonschema:"description=by which multicast leaves"`
@@ -114,6 +115,7 @@ type RTPConfig struct {
 	Clock        string            `yaml:"clock,omitempty" jsonschema:"description=what the machine's clock is disciplined by as ptp=IEEE1588-2008:GRANDMASTER:DOMAIN; for the SDP; default: its own clock"`
 	CaptureTime  bool              `yaml:"capture_time,omitempty" jsonschema:"description=put each frame's time of capture into its packets as header extension abs-capture-time"`
 	Checksum     bool              `yaml:"checksum,omitempty" jsonschema:"description=send each frame's CRC-32C by RTCP for tegracast probe"`
+	Session      string            `yaml:"session,omitempty" jsonschema:"description=of results: name of the output in whose SDP they stand too"`
 	Quality      int               `yaml:"quality,omitempty" jsonschema:"minimum=1,maximum=100,description=of JPEG; default 90"`
 }
 

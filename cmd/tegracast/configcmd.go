@@ -51,7 +51,7 @@ func printSchema(e env) error {
 		reflect.TypeFor[word[pipeline.Rate]]():   text(`^[1-9][0-9]*(/[1-9][0-9]*)?$`),
 		reflect.TypeFor[word[time.Duration]]():   {Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s))+$`},
 		reflect.TypeFor[word[pipeline.Policy]](): words("latest", "block"),
-		reflect.TypeFor[word[rtp.Payload]]():     words("raw", "jpeg"),
+		reflect.TypeFor[word[rtp.Payload]]():     words("raw", "jpeg", "results"),
 		reflect.TypeFor[word[rtp.Pacing]]():      words("frame", "wide", "narrow", "burst"),
 	}
 	r := jsonschema.Reflector{

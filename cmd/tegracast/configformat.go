@@ -105,6 +105,10 @@ func (c *OutputConfig) shrink() int {
 // formats are what an output wants of its point of the graph when the source delivers in, and what it sends: the same
 // at its own frame rate.
 func (c *OutputConfig) formats(in pipeline.Format) (want, own pipeline.Format, err error) {
+	if c.tellsResults() {
+		want, err = smallest(in)
+		return want, want, err
+	}
 	pixel, width, height := c.pixels(), in.Width, in.Height
 	by := c.shrink()
 	if width%by != 0 || height%by != 0 {
@@ -126,8 +130,19 @@ func (c *OutputConfig) formats(in pipeline.Format) (want, own pipeline.Format, e
 // checkOutput settles where an output's frames come from, and whether they can be sent. taken are the destinations so
 // far.
 func (d *document) checkOutput(path string, o *OutputConfig, taken map[string]string) error {
-	if (o.RTP == nil) == (o.FPGA == nil) {
-		return d.errorAt(path, "say where the frames go: give it an rtp section, or an fpga section")
+	given := 0
+	for _, is := range []bool{o.RTP != nil, o.Results != nil, o.FPGA != nil} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return d.errorAt(path, "say where the frames go: give it one section of rtp, results and fpga")
+	}
+	if o.tellsResults() {
+		if err := d.checkResults(path, o, taken); err != nil {
+			return err
+		}
 	}
 	if o.RTP != nil {
 		if err := d.checkRTP(path+".rtp", o, taken); err != nil {
@@ -153,6 +168,8 @@ func (d *document) checkOutput(path string, o *OutputConfig, taken map[string]st
 		return d.errorAt(path+".scale", "the pictures of source %q are sent as they are: leave scale out", source.Name)
 	case !known:
 		return nil // the file tells when it is opened
+	case stage == nil && o.tellsResults():
+		return nil
 	case stage == nil:
 		return d.errorAt(path+".from", "source %q delivers Bayer frames, which need an isp: add one with from: %s, and name it here", source.Name, source.Name)
 	}
@@ -212,8 +229,11 @@ func (d *document) checkRTP(path string, o *OutputConfig, taken map[string]strin
 		}
 		taken[key] = at
 	}
-	if o.RTP.Payload.V == rtp.JPEG && o.RTP.Pixels != "" {
-		return d.errorAt(path+".pixels", "pixels are of payload raw: JPEG has its own, leave them out")
+	if o.RTP.Payload.V != rtp.Raw && o.RTP.Pixels != "" {
+		return d.errorAt(path+".pixels", "pixels are of payload raw: leave them out")
+	}
+	if o.RTP.Payload.V != rtp.Results && o.RTP.Session != "" {
+		return d.errorAt(path+".session", "session is of payload results: leave it out")
 	}
 	if err := o.RTP.config(o.Name).Validate(); err != nil {
 		return d.errorAt(path, "%s", plain(err, rtp.ErrConfig))
@@ -236,6 +256,8 @@ func (d *document) checkSlots() error {
 		for _, o := range d.Outputs {
 			if o.From == s.Name && o.RTP != nil {
 				need += o.depth() + o.RTP.config(o.Name).Holds(pipeline.Format{})
+			} else if o.From == s.Name {
+				need += o.depth() + 1
 			}
 		}
 		if s.Slots < need {

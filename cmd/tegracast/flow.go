@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 
 	"tegracast/pipeline"
@@ -16,6 +17,8 @@ type flow struct {
 	source  source
 	outputs []*output
 
+	timestamp uint32 // that its RTP streams begin at, all the same
+
 	controllers []*controller
 
 	closers []func() error // in the order of opening
@@ -27,7 +30,7 @@ type flow struct {
 // addFlow opens a source and its stages.
 func (a *appliance) addFlow(d *document, i int) error {
 	f := &flow{
-		name:  d.Sources[i].Name,
+		name: d.Sources[i].Name, timestamp: rand.Uint32(),
 		graph: pipeline.NewGraph(pipeline.GraphConfig{Allocator: slots{a.memory}, Recorder: a.recorder, Logger: a.env.log}),
 	}
 	a.mu.Lock()

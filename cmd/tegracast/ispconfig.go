@@ -26,6 +26,7 @@ type ISPConfig struct {
 	Curve        []float64          `yaml:"curve,omitempty" jsonschema:"minItems=2,maxItems=4096,minimum=0,maximum=1,description=tone curve instead of gamma: knots at equal distances over linear light; joined by lines"`
 	Sharpen      float64            `yaml:"sharpen,omitempty" jsonschema:"minimum=0,maximum=4,description=how much of the detail is added again; default 0"`
 	Auto         *AutoConfig        `yaml:"auto,omitempty" jsonschema:"description=automatic exposure and white balance"`
+	Statistics   bool               `yaml:"statistics,omitempty" jsonschema:"description=each frame carries its histogram and means and focus as a result; for outputs of results"`
 	Workers      int                `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=256,description=default: one for each CPU"`
 }
 
@@ -96,6 +97,9 @@ func (c *ISPConfig) config() isp.Config {
 	cfg := isp.Config{
 		BlackLevel: c.BlackLevel, Gamma: c.Gamma, Sharpen: c.Sharpen, Workers: c.Workers,
 		Gains: isp.Gains{R: w.Red, G: w.Green, B: w.Blue}, Demosaic: isp.Malvar,
+	}
+	if c.Statistics {
+		cfg.Results = c.Name
 	}
 	if c.Demosaic == "bilinear" {
 		cfg.Demosaic = isp.Bilinear

@@ -103,12 +103,8 @@ func (r *runner) apply(ctx context.Context, d *document, p plan) error {
 	if err := r.open(d, p); err != nil {
 		return err
 	}
-	for _, s := range r.running() {
-		if p.outputs[s.name] {
-			if err := s.announce(r.env, r.dir); err != nil {
-				return err
-			}
-		}
+	if err := r.announce(p.outputs); err != nil {
+		return err
 	}
 	for _, f := range r.flows {
 		if p.flows[f.name] {

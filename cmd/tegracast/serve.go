@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"tegracast/fpga/model"
-	"tegracast/pipeline/rtp"
 )
 
 const serveUsage = `Usage: tegracast serve [--config FILE] [--sdp-dir DIR] [--fault ID:RATE]
@@ -97,10 +96,8 @@ func (r *runner) serve(ctx context.Context, starts backoff) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range r.running() {
-		if err := s.announce(r.env, r.dir); err != nil {
-			return err
-		}
+	if err := r.announce(everything(r.doc).outputs); err != nil {
+		return err
 	}
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
@@ -141,25 +138,6 @@ func (a *appliance) received() {
 				name, r.Good, r.Bad, r.OutOfOrder, r.Aborted, r.Missing)
 		}
 	}
-}
-
-// announce writes the stream's SDP file and says how to watch it.
-func (s *stream) announce(e env, dir string) error {
-	text, err := s.sink.SDP()
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(dir, s.name+".sdp")
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		return fmt.Errorf("%w: name a folder that can be written to with --sdp-dir", err)
-	}
-	what := "raw video (RFC 4175)"
-	if s.config.Payload.V == rtp.JPEG {
-		what = "JPEG (RFC 2435)"
-	}
-	fmt.Fprintf(e.out, "%s: %s to %s, described by %s\n  watch: ffplay -protocol_whitelist file,udp,rtp -fflags nobuffer -buffer_size 4194304 -i %s\n",
-		s.name, what, list(s.config.Destinations), file, file)
-	return nil
 }
 
 // dump writes the flight recorder's events after a fault: into dir, or under the service manager's state directory, which

@@ -57,7 +57,11 @@ type Config struct {
 	Sharpen    float64    // 0 to 4: how much of the detail is added again, in steps of 1/64
 	Workers    int        // bands in work at the same time; 0 is one for each CPU that Go uses
 
-	// Observe gets the statistics of every frame before Process returns; without it none are made. They are valid
+	// Results is the name under which the statistics of each frame travel with the outputs, as a pipeline.Result; empty:
+	// they do not. They are allocated anew for each frame.
+	Results string
+
+	// Observe gets the statistics of every frame before Process returns; without it and Results none are made. They are valid
 	// until it returns. It must not call the Stage, but may start what does.
 	Observe func(*Statistics)
 }

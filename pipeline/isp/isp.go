@@ -96,7 +96,7 @@ func (s *Stage) SetGains(g Gains) error {
 	return nil
 }
 
-// Process makes outs out of in, both of the formats of the last Plan, and copies Sequence, Times and Flags to them. An
+// Process makes outs out of in, both of the formats of the last Plan, and copies Sequence, Times, Flags and Results to them. An
 // element of outs may be nil. It returns when all bytes are written and Config.Observe, if there is one, has returned,
 // and allocates nothing. It fails before it writes anything, with an error that wraps ErrMismatch, ErrClosed or
 // ctx.Err().
@@ -119,10 +119,11 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 		if out != nil {
 			out.Sequence, out.Times, out.Flags = in.Sequence, in.Times, in.Flags
 			out.Times.Processed = now
+			out.Results = append(out.Results, in.Results...)
 		}
 	}
-	if s.config.Observe != nil {
-		s.observe(in)
+	if s.plan.observe {
+		s.observe(in, outs)
 	}
 	return nil
 }

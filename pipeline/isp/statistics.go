@@ -115,11 +115,22 @@ func (s *Statistics) line(row line, y, w, h int, l *levels) {
 }
 
 // observe gathers what the workers have seen of a frame.
-func (s *Stage) observe(in *pipeline.Frame) {
+func (s *Stage) observe(in *pipeline.Frame, outs []*pipeline.Frame) {
 	s.stats = Statistics{Sequence: in.Sequence, Times: in.Times}
 	for _, w := range s.workers {
 		s.stats.add(&w.stats)
 		w.stats = Statistics{}
 	}
-	s.config.Observe(&s.stats)
+	if s.config.Observe != nil {
+		s.config.Observe(&s.stats)
+	}
+	if s.config.Results == "" {
+		return
+	}
+	result := s.stats.Result(s.config.Results)
+	for _, out := range outs {
+		if out != nil {
+			out.Results = append(out.Results, result)
+		}
+	}
 }

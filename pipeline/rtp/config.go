@@ -21,45 +21,44 @@ var (
 	ErrDestination = errors.New("rtp: destination cannot be used")
 	ErrSDP         = errors.New("sdp")
 	ErrJPEG        = errors.New("rtp: JPEG cannot be sent")
+	ErrResults     = errors.New("rtp: results cannot be sent")
 )
 
 // Payload is the RTP payload format.
 type Payload uint8
 
 const (
-	Raw  Payload = iota // uncompressed video, RFC 4175
-	JPEG                // RFC 2435
+	Raw     Payload = iota // uncompressed video, RFC 4175
+	JPEG                   // RFC 2435
+	Results                // what stages have found, as JSON (docs/results-output.md)
 )
 
-func (p Payload) String() string { return [...]string{"raw", "jpeg"}[p] }
+var payloads = [...]string{"raw", "jpeg", "results"}
+
+func (p Payload) String() string { return payloads[p] }
 
 // MarshalText implements encoding.TextMarshaler.
 func (p Payload) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (p *Payload) UnmarshalText(b []byte) error {
-	switch string(b) {
-	case "raw":
-		*p = Raw
-	case "jpeg":
-		*p = JPEG
-	default:
-		return fmt.Errorf("payload %q: must be raw or jpeg", b)
+	i := slices.Index(payloads[:], string(b))
+	if i < 0 {
+		return fmt.Errorf("payload %q: must be one of %s", b, strings.Join(payloads[:], ", "))
 	}
+	*p = Payload(i)
 	return nil
 }
 
 // Payload types: 26 is JPEG's static one (RFC 3551 §6), 96 the first dynamic one.
 const (
-	typeRaw  = 96
-	typeJPEG = 26
+	typeRaw     = 96
+	typeJPEG    = 26
+	typeResults = 97
 )
 
 func (p Payload) payloadType() uint8 {
-	if p == JPEG {
-		return typeJPEG
-	}
-	return typeRaw
+	return [...]uint8{typeRaw, typeJPEG, typeResults}[p]
 }
 
 // Pacing says how the packets of a frame are spread in time.
@@ -96,11 +95,16 @@ type Start struct {
 	Timestamp uint32 // added to the 90 kHz clock
 }
 
-func randomStart() Start {
-	var b [12]byte
+// NewStart is a random one. Streams of one source have one offset of their timestamps, so that frames of theirs can be
+// told to be the same.
+func NewStart(timestamp uint32) *Start {
+	return &Start{random(), random(), timestamp}
+}
+
+func random() uint32 {
+	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails, crypto/rand says
-	be := binary.BigEndian
-	return Start{be.Uint32(b[0:]), be.Uint32(b[4:]), be.Uint32(b[8:])}
+	return binary.BigEndian.Uint32(b[:])
 }
 
 // Config describes one RTP output. Zero values mean the defaults.
@@ -137,6 +141,9 @@ func (c Config) withDefaults() Config {
 	if c.MTU == 0 {
 		c.MTU = defaultMTU
 	}
+	if c.Payload == Results { // a packet or two
+		c.Pacing = PaceBurst
+	}
 	if c.Burst == 0 {
 		c.Burst = defaultBurst
 		switch c.Pacing {
@@ -165,8 +172,8 @@ func (c Config) Validate() error {
 	}
 	c = c.withDefaults()
 	switch {
-	case c.Payload > JPEG:
-		return bad("payload %d: must be raw or jpeg", uint8(c.Payload))
+	case c.Payload > Results:
+		return bad("payload %d: there is none", uint8(c.Payload))
 	case c.Pacing > PaceBurst:
 		return bad("pacing %d: there is none", uint8(c.Pacing))
 	case c.TTL < 0 || c.TTL > 255:
@@ -247,6 +254,8 @@ func (c Config) CheckFormat(f pipeline.Format) error {
 	}
 	_, raw := rawOf(f.Pixel)
 	switch {
+	case c.Payload == Results:
+		return nil
 	case c.Payload == Raw && (!raw || f.Pixel == 0):
 		return bad("pixels must be one of %s: let a stage convert them", rawPixels())
 	case c.Payload == JPEG && f.Pixel != pipeline.I420:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,6 +71,9 @@ func (p peer) play(t *testing.T, c Config, src *source) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if text, err = JoinSDP(text, resultsBeside(t)); err != nil { // which the peer does not know, and passes over
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
 	sdp, out := filepath.Join(dir, "stream.sdp"), filepath.Join(dir, "out")
 	if err := os.WriteFile(sdp, text, 0o644); err != nil {
@@ -103,6 +107,17 @@ func (p peer) play(t *testing.T, c Config, src *source) []byte {
 		if !bytes.Contains(log.Bytes(), []byte(want)) {
 			t.Errorf("%s has not noted %q:\n%.4000s", p.program, want, &log)
 		}
+	}
+	return b
+}
+
+// resultsBeside describes results that nobody sends.
+func resultsBeside(t *testing.T) []byte {
+	t.Helper()
+	to := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(evenPort(t)))
+	b, err := Describe(Config{Payload: Results}, testFormat(t, pipeline.Grey, 16, 8, 30), to, to.Addr())
+	if err != nil {
+		t.Fatal(err)
 	}
 	return b
 }

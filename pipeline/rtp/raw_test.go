@@ -173,7 +173,7 @@ func TestRefusedConfigurations(t *testing.T) {
 		"jumbo":     {MTU: 65000},
 		"quality":   {Quality: 101},
 		"burst":     {Burst: -1},
-		"payload":   {Payload: 2},
+		"payload":   {Payload: 3},
 		"pacing":    {Pacing: 9},
 		"engine":    {Engine: 9},
 		"clock":     {Clock: "ntp=pool"},

@@ -28,9 +28,13 @@ func Describe(c Config, f pipeline.Format, dest netip.AddrPort, origin netip.Add
 	if c.Start != nil {
 		session = uint64(c.Start.SSRC)
 	}
+	kind := "video"
+	if c.Payload == Results {
+		kind = "application"
+	}
 	m := &sdp.MediaDescription{
 		MediaName: sdp.MediaName{
-			Media: "video", Port: sdp.RangedPort{Value: int(dest.Port())}, Protos: []string{"RTP", "AVP"},
+			Media: kind, Port: sdp.RangedPort{Value: int(dest.Port())}, Protos: []string{"RTP", "AVP"},
 			Formats: []string{strconv.Itoa(int(c.Payload.payloadType()))},
 		},
 		ConnectionInformation: connection(dest.Addr(), c.TTL),
@@ -38,9 +42,12 @@ func Describe(c Config, f pipeline.Format, dest netip.AddrPort, origin netip.Add
 	if sourceSpecific(dest.Addr()) { // receivers must name the source in these ranges (RFC 4607 §1)
 		m.WithValueAttribute("source-filter", fmt.Sprintf(" incl IN %s %s %s", ipVersion(dest.Addr()), dest.Addr(), origin))
 	}
-	if c.Payload == JPEG {
+	switch c.Payload {
+	case JPEG:
 		describeJPEG(m, f)
-	} else {
+	case Results:
+		m.WithValueAttribute("rtpmap", fmt.Sprintf("%d %s/%d", typeResults, resultsEncoding, clockRate))
+	default:
 		describeRaw(m, f)
 	}
 	if c.CaptureTime {
@@ -58,6 +65,22 @@ func Describe(c Config, f pipeline.Format, dest netip.AddrPort, origin netip.Add
 		SessionName:       sdp.SessionName(c.Name),
 		TimeDescriptions:  []sdp.TimeDescription{{}},
 		MediaDescriptions: []*sdp.MediaDescription{m.WithPropertyAttribute("recvonly")},
+	}
+	return d.Marshal()
+}
+
+// JoinSDP adds the media of others to the description of a session.
+func JoinSDP(first []byte, others ...[]byte) ([]byte, error) {
+	var d sdp.SessionDescription
+	if err := d.Unmarshal(first); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSDP, err)
+	}
+	for _, b := range others {
+		var o sdp.SessionDescription
+		if err := o.Unmarshal(b); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrSDP, err)
+		}
+		d.MediaDescriptions = append(d.MediaDescriptions, o.MediaDescriptions...)
 	}
 	return d.Marshal()
 }

@@ -31,16 +31,18 @@ func NewSink(c Config, f pipeline.Format) (*Sink, error) {
 		return nil, err
 	}
 	if c = c.withDefaults(); c.Start == nil {
-		start := randomStart()
-		c.Start = &start
+		c.Start = NewStart(random())
 	}
 	if err := c.CheckFormat(f); err != nil {
 		return nil, err
 	}
 	s := &Sink{config: c, format: f}
-	if c.Payload == JPEG {
+	switch c.Payload {
+	case JPEG:
 		s.packer = newJPEGPacketizer(c, f, *c.Start)
-	} else {
+	case Results:
+		s.packer = newResultsPacketizer(c, *c.Start)
+	default:
 		s.packer = newRawPacketizer(c, f, *c.Start)
 	}
 	for range c.Holds(f) {

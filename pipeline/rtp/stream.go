@@ -74,19 +74,8 @@ func (s *stream) times(h []byte, seq uint16, info *trainInfo) {
 
 // info says what RTCP needs to know of f, but for the pixels.
 func (s *stream) info(f *pipeline.Frame) trainInfo {
-	at := captureTime(f)
+	at := f.Times.Shown()
 	return trainInfo{ssrc: s.ssrc, timestamp: mediaClock(at) + s.offset, sequence: f.Sequence, captured: at, ntp: ntpTime(at), done: f.Times.Captured}
-}
-
-// captureTime is the moment that f shows.
-func captureTime(f *pipeline.Frame) time.Time {
-	switch {
-	case !f.Times.ExposureStart.IsZero():
-		return f.Times.ExposureStart
-	case !f.Times.Captured.IsZero():
-		return f.Times.Captured
-	}
-	return time.Now()
 }
 
 // mediaClock is t in units of 1/90000 s since 1970, modulo 2^32.

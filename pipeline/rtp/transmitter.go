@@ -50,6 +50,9 @@ const unpacedPatience = 100 * time.Millisecond
 // newTransmitter makes a transmitter of trains like t, for frames of format f.
 func newTransmitter(c Config, f pipeline.Format, s Start, t *Train) *Transmitter {
 	x := &Transmitter{config: c, control: newControl(s), patience: unpacedPatience, buffer: f.Size(), ready: t.vectors == 1}
+	if c.Payload == Results {
+		x.buffer = maxReport
+	}
 	if f.Rate.Num > 0 {
 		period := time.Duration(float64(time.Second) * float64(f.Rate.Den) / float64(f.Rate.Num))
 		x.patience = time.Duration((1 - reserve) * float64(period))

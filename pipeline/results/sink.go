@@ -1,0 +1,175 @@
+// Package results sends what stages have found in frames, as lines of JSON over UDP and TCP (docs/results-output.md). As
+// an RTP stream they leave through package rtp.
+package results
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"tegracast/pipeline"
+)
+
+// The errors of this package, for errors.Is.
+var (
+	ErrConfig  = errors.New("results: impossible configuration")
+	ErrTooLong = errors.New("results: longer than a datagram")
+)
+
+// Config describes one output. At least one of UDP and Listen is given.
+type Config struct {
+	UDP    []string     // "host:port"; each gets a datagram a frame
+	Listen string       // "host:port"; whoever connects by TCP gets every line from then on
+	Logger *slog.Logger // nil: slog.Default
+}
+
+// CheckAddress checks "host:port" without resolving the host.
+func CheckAddress(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err == nil && host != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err == nil && n > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%q: must be host:port, such as 127.0.0.1:5010 or [::1]:5010", address)
+}
+
+// maxDatagram is what a UDP datagram over IPv4 holds, in bytes.
+const maxDatagram = 65507
+
+// A Sink sends each frame's results as one line of JSON. It implements pipeline.Sink and reads no pixels.
+type Sink struct {
+	log    *slog.Logger
+	udp    []*net.UDPConn
+	server *server // nil: none
+
+	lines, errors atomic.Uint64
+	complained    bool
+	closing       sync.Once
+	closed        error
+}
+
+// Stats are a sink's counters.
+type Stats struct {
+	Lines   uint64 `json:"lines"`   // frames that were told
+	Errors  uint64 `json:"errors"`  // datagrams that a destination did not take
+	Clients int    `json:"clients"` // of TCP, now
+	Dropped uint64 `json:"dropped"` // lines that a client was too slow for
+}
+
+// New opens the sockets. Run, or Close when it is never run, gives them back.
+func New(c Config) (*Sink, error) {
+	if len(c.UDP) == 0 && c.Listen == "" {
+		return nil, fmt.Errorf("%w: give a udp destination, or an address to listen at by tcp", ErrConfig)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	s := &Sink{log: c.Logger}
+	for _, dest := range c.UDP {
+		conn, err := net.Dial("udp", dest)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("%w: udp %q: %w", ErrConfig, dest, err), s.Close())
+		}
+		s.udp = append(s.udp, conn.(*net.UDPConn))
+	}
+	if c.Listen != "" {
+		var err error
+		if s.server, err = newServer(c.Listen, c.Logger); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// Accepts implements pipeline.Sink: frames of any format have results.
+func (s *Sink) Accepts(pipeline.Format) bool { return true }
+
+// ReadsOnDevice implements pipeline.DeviceReader: no pixel is read.
+func (s *Sink) ReadsOnDevice() bool { return true }
+
+// Run implements pipeline.Sink. It returns nil when ctx ends or the output is detached.
+func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
+	var line []byte
+	for {
+		f, err := q.Next(ctx)
+		if err != nil {
+			if errors.Is(err, pipeline.ErrDetached) || ctx.Err() != nil {
+				err = nil
+			}
+			return errors.Join(err, s.Close())
+		}
+		if line, err = f.AppendReport(line[:0]); err == nil {
+			err = s.send(line)
+		}
+		if err != nil {
+			s.complain(err)
+			q.Fail(f, pipeline.DropSink)
+			continue
+		}
+		s.complained = false
+		s.lines.Add(1)
+		q.Done(f)
+	}
+}
+
+// send gives a line to everybody. Nobody listening is no error.
+func (s *Sink) send(line []byte) error {
+	if s.server != nil {
+		s.server.send(line)
+	}
+	if len(s.udp) > 0 && len(line) > maxDatagram {
+		return fmt.Errorf("%w: %d bytes, which holds %d: take them by tcp", ErrTooLong, len(line), maxDatagram)
+	}
+	for _, c := range s.udp {
+		if _, err := c.Write(line); err != nil { // mostly the refusal of an earlier datagram
+			s.errors.Add(1)
+		}
+	}
+	return nil
+}
+
+// complain logs the first of a row of failures.
+func (s *Sink) complain(err error) {
+	if !s.complained {
+		s.log.Error("results cannot be sent", "error", err)
+	}
+	s.complained = true
+}
+
+// Addr is where TCP clients connect to; nil when none can.
+func (s *Sink) Addr() net.Addr {
+	if s.server == nil {
+		return nil
+	}
+	return s.server.listener.Addr()
+}
+
+// Stats reads the counters.
+func (s *Sink) Stats() Stats {
+	st := Stats{Lines: s.lines.Load(), Errors: s.errors.Load()}
+	if s.server != nil {
+		st.Clients, st.Dropped = s.server.stats()
+	}
+	return st
+}
+
+// Close frees a Sink that is not running. A second Close does nothing.
+func (s *Sink) Close() error {
+	s.closing.Do(func() {
+		var errs []error
+		for _, c := range s.udp {
+			errs = append(errs, c.Close())
+		}
+		if s.server != nil {
+			errs = append(errs, s.server.close())
+		}
+		s.closed = errors.Join(errs...)
+	})
+	return s.closed
+}

@@ -1,0 +1,76 @@
+package rtp
+
+import (
+	"fmt"
+	"hash/crc32"
+
+	"tegracast/pipeline"
+)
+
+const (
+	resultsEncoding = "x-tegracast-results"
+	resultsHeader   = 4       // offset of the packet's first byte in the text
+	maxReport       = 1 << 18 // bytes of a frame's results
+)
+
+// resultsPacketizer makes packets of what stages have found in frames: the text of pipeline.Report, cut where a packet
+// is full (docs/results-output.md, "RTP").
+type resultsPacketizer struct {
+	stream
+	checksum bool
+	headers  int // bytes of a packet
+	size     int // of the text in a packet; the last one may be shorter
+}
+
+func newResultsPacketizer(c Config, s Start) *resultsPacketizer {
+	p := &resultsPacketizer{stream: newStream(c, s), checksum: c.Checksum}
+	p.headers = p.head + resultsHeader
+	p.size = c.MTU - ipUDPHeader - p.headers
+	return p
+}
+
+// NewTrain implements Packetizer.
+func (p *resultsPacketizer) NewTrain() (*Train, error) {
+	n := (maxReport + p.size - 1) / p.size
+	t, err := newTrain(n, 2, n*p.headers, maxReport)
+	if err != nil {
+		return nil, err
+	}
+	for i := range n {
+		h := t.headers[i*p.headers:][:p.headers]
+		p.header(h, false)
+		be.PutUint32(h[p.head:], uint32(i*p.size))
+		t.iov[2*i] = iovec{address(h), uint64(p.headers)}
+	}
+	return t, nil
+}
+
+// Packetize implements Packetizer: it reads the frame's results, and none of its pixels.
+func (p *resultsPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
+	text, err := f.AppendReport(t.scratch[:0])
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrResults, err)
+	}
+	if len(text) > len(t.scratch) {
+		return fmt.Errorf("%w: those of frame %d have %d bytes, %d are the most", ErrResults, f.Sequence, len(text), len(t.scratch))
+	}
+	t.payload, t.info = text, p.info(f)
+	t.info.pixels = len(text)
+	if p.checksum {
+		t.info.crc = crc32.Checksum(text, castagnoli)
+	}
+	base := address(text)
+	t.count = 0
+	for off := 0; off < len(text); off += p.size {
+		n := min(p.size, len(text)-off)
+		h := t.headers[t.count*p.headers:][:p.headers]
+		p.times(h, uint16(p.next), &t.info)
+		if h[1] = p.pt; off+n == len(text) {
+			h[1] |= 1 << 7
+		}
+		t.iov[2*t.count+1] = iovec{base + uintptr(off), uint64(n)}
+		p.next, t.count = p.next+1, t.count+1
+	}
+	t.bytes = len(text) + t.count*p.headers
+	return nil
+}

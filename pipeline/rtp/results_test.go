@@ -1,0 +1,103 @@
+package rtp
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"net/netip"
+	"strings"
+	"testing"
+
+	pionrtp "github.com/pion/rtp"
+
+	"tegracast/pipeline"
+)
+
+// joined puts packets together as docs/rtp.md says, with pion's parser.
+func joined(t *testing.T, list [][]byte) (text []byte, timestamp uint32) {
+	t.Helper()
+	for i, b := range list {
+		var p pionrtp.Packet
+		if err := p.Unmarshal(b); err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 && p.Timestamp != timestamp {
+			t.Fatalf("packet %d: timestamp %d, before %d", i, p.Timestamp, timestamp)
+		}
+		if off := be.Uint32(p.Payload); int(off) != len(text) || p.PayloadType != 97 || p.Marker != (i == len(list)-1) {
+			t.Fatalf("packet %d of %d: offset %d after %d bytes, payload type %d, marker %v", i, len(list), off, len(text), p.PayloadType, p.Marker)
+		}
+		text, timestamp = append(text, p.Payload[4:]...), p.Timestamp
+	}
+	return text, timestamp
+}
+
+func TestResultsPackets(t *testing.T) {
+	f := testFormat(t, pipeline.I420, 16, 8, 30)
+	start := NewStart(12345)
+	for _, extension := range []bool{false, true} {
+		s := testSink(t, Config{Payload: Results, Start: start, MTU: 600, CaptureTime: extension}, f)
+		video := testSink(t, Config{Start: start, CaptureTime: extension}, testFormat(t, pipeline.UYVY, 16, 8, 30))
+		for n, regions := range []int{0, 1, 40, 1000, 3} {
+			frame := testFrame(f, n)
+			frame.Results = append(frame.Results, pipeline.Result{Stage: "motion", Regions: make([]pipeline.Region, regions)})
+			text, at := joined(t, packets(t, s, frame))
+			var r pipeline.Report
+			if err := json.Unmarshal(text, &r); err != nil {
+				t.Fatal(err)
+			}
+			if r.Frame != frame.Sequence || !r.Captured.Equal(frame.Times.ExposureStart) || len(r.Results[0].Regions) != regions {
+				t.Errorf("%+v", r)
+			}
+			picture := testFrame(video.format, n)
+			var p pionrtp.Packet
+			if err := p.Unmarshal(packets(t, video, picture)[0]); err != nil || p.Timestamp != at {
+				t.Errorf("the video's timestamp is %d, the results' %d: %v", p.Timestamp, at, err)
+			}
+		}
+	}
+}
+
+func TestResultsThatCannotBeSent(t *testing.T) {
+	f := testFormat(t, pipeline.I420, 16, 8, 30)
+	s := testSink(t, Config{Payload: Results}, f)
+	for name, r := range map[string]pipeline.Result{
+		"too long": {Stage: strings.Repeat("x", maxReport)}, "no number": {Numbers: map[string]float64{"n": math.Inf(1)}},
+	} {
+		frame := testFrame(f, 0)
+		frame.Results = []pipeline.Result{r}
+		if err := s.packer.Packetize(s.trains[0], frame); !errors.Is(err, ErrResults) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestResultsBesideVideo(t *testing.T) {
+	to, from := netip.MustParseAddrPort("127.0.0.1:5004"), netip.MustParseAddr("127.0.0.1")
+	video, err := Describe(Config{}, testFormat(t, pipeline.UYVY, 640, 480, 30), to, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := Describe(Config{Payload: Results}, testFormat(t, pipeline.I420, 16, 8, 30), netip.MustParseAddrPort("127.0.0.1:5008"), from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := JoinSDP(video, results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	media := "m=application 5008 RTP/AVP 97\r\nc=IN IP4 127.0.0.1\r\na=rtpmap:97 x-tegracast-results/90000\r\n"
+	if !strings.HasPrefix(string(both), string(video)) || !strings.Contains(string(both), media) {
+		t.Errorf("%s", both)
+	}
+	list, err := ParseSDP(both)
+	if err != nil || len(list) != 1 || list[0].Port != 5004 {
+		t.Errorf("%v %+v", err, list)
+	}
+	if _, err := ParseSDP(results); !errors.Is(err, ErrSDP) {
+		t.Errorf("without video: %v", err)
+	}
+	if _, err := JoinSDP(video, []byte("nothing")); !errors.Is(err, ErrSDP) {
+		t.Errorf("%v", err)
+	}
+}
