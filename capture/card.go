@@ -59,6 +59,8 @@ func (h Hardware) fence() (fencer tegra.Fencer, generation uint64, fenced bool) 
 type Card struct {
 	Hardware
 
+	pinned pinCount
+
 	mu    sync.Mutex
 	xdma  *xdma.Device
 	still map[any]bool // whose memory was revoked, and who has not stopped since

@@ -29,8 +29,11 @@ type FPGAConfig struct {
 	Slots         int            // frames of memory; 0: 8
 	Flags         cudahost.Flags // of that memory
 	GiveUp        time.Duration  // how long recovery may take before Run returns the fault; 0: 30 s
-	Recorder      *pipeline.Recorder
-	Logger        *slog.Logger // nil: slog.Default()
+	// Reset pulses the FPGA's reset line, once in a recovery that nothing else has helped for half of GiveUp; the hardware has
+	// been let go then. It returns false when there is no such line. nil: there never is.
+	Reset    func(context.Context) (bool, error)
+	Recorder *pipeline.Recorder
+	Logger   *slog.Logger // nil: slog.Default()
 }
 
 // Errors of a camera. They come wrapped with what, where and what to do.
@@ -63,7 +66,7 @@ type FPGACamera struct {
 	next     uint64        // the FPGA's sequence number after the last frame seen
 	sup      supervisor
 	counters [numStates]atomic.Uint64 // transitions by state
-	idle     atomic.Bool              // the supervisor's state is Idle
+	state    atomic.Int32             // the supervisor's, for others to read
 }
 
 // NewFPGACamera finds camera and DMA engine, configures the camera, and allocates, pins and describes all slots.
@@ -143,7 +146,10 @@ func (c *FPGACamera) Report() map[string]uint64 {
 
 // Idle implements pipeline.Idler. Outputs that hold all slots make the camera idle, too: theirs is the fault, and it shows
 // in their books.
-func (c *FPGACamera) Idle() bool { return c.idle.Load() }
+func (c *FPGACamera) Idle() bool { return c.State() == Idle }
+
+// State is what the camera is doing.
+func (c *FPGACamera) State() State { return State(c.state.Load()) }
 
 // Trigger begins one exposure of a triggered camera.
 func (c *FPGACamera) Trigger() {

@@ -99,6 +99,7 @@ func (o *FPGAOutput) pin(s *outSlot) error {
 	if err != nil {
 		return err
 	}
+	o.cfg.Card.pinned.add(pin)
 	n, err := o.ring.Add(memory)
 	if err != nil {
 		return errors.Join(err, pin.Unpin())

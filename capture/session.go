@@ -50,6 +50,7 @@ func (s *session) open(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("frame slot %d: %w", i, err)
 		}
+		cfg.Card.pinned.add(pin)
 		pin.OnFree(s.pinEnded)
 		s.pins = append(s.pins, pin)
 		ring.Slots = append(ring.Slots, memory)

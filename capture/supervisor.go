@@ -21,12 +21,13 @@ const (
 	Idle                    // nothing to say: an untriggered camera, or outputs that hold all slots
 	Restarting              // the engine is stopped and started again
 	Reopening               // everything is let go and made anew, after a pause
+	Resetting               // the same, and the FPGA's reset line was pulsed
 	Ended                   // stopped, or given up
 	numStates
 )
 
 func (s State) String() string {
-	return [...]string{"starting", "streaming", "idle", "restarting", "reopening", "ended"}[s]
+	return [...]string{"starting", "streaming", "idle", "restarting", "reopening", "resetting", "ended"}[s]
 }
 
 // Bounds of recovery.
@@ -55,7 +56,7 @@ func (s *supervisor) to(state State, why error) {
 	c := s.camera
 	s.state = state
 	c.counters[state].Add(1)
-	c.idle.Store(state == Idle)
+	c.state.Store(int32(state))
 	c.cfg.Recorder.Record(c.cfg.Name, pipeline.EventState, c.last.Load(), uint64(state))
 	if why != nil {
 		c.cfg.Logger.Warn("source "+state.String(), "source", c.cfg.Name, "after frame", c.last.Load(), "fault", why)
@@ -70,6 +71,7 @@ func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error 
 	s.to(Starting, nil)
 	var broken time.Time // since when nothing has been good
 	attempts := 0        // recoveries since then
+	reset := false       // the last resort was taken since then
 	for {
 		before := c.frames.Load()
 		s.rested = false
@@ -82,7 +84,7 @@ func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error 
 			attempts = 0
 		}
 		if attempts == 0 {
-			broken = time.Now()
+			broken, reset = time.Now(), false
 		}
 		if tried := time.Since(broken); tried > c.cfg.GiveUp {
 			s.to(Ended, err)
@@ -95,11 +97,30 @@ func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error 
 		}
 		s.to(Reopening, err)
 		s.letGo()
+		if !reset && time.Since(broken) > c.cfg.GiveUp/2 {
+			reset = true
+			s.lastResort(ctx)
+		}
 		pause := min(firstPause<<min(attempts-1, 16), lastPause)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
+	}
+}
+
+// lastResort resets the FPGA, if there is a line for it. Whatever comes of it, the device is opened again afterwards.
+func (s *supervisor) lastResort(ctx context.Context) {
+	c := s.camera
+	if c.cfg.Reset == nil {
+		return
+	}
+	done, err := c.cfg.Reset(ctx)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		c.cfg.Logger.Error("the FPGA's reset line fails", "source", c.cfg.Name, "error", err)
+	case done:
+		s.to(Resetting, nil)
 	}
 }
 

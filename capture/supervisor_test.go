@@ -171,3 +171,48 @@ func TestStuckEngineComesBackAfterAReset(t *testing.T) {
 		}
 	})
 }
+
+// An engine that stays stuck for half of the time of a recovery gets the FPGA's reset line pulsed, once.
+func TestResetLineIsTheLastResort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 64, 16, faultyRate)
+		const patience = 16 * time.Second
+		pulses := 0
+		c, err := NewFPGACamera(FPGAConfig{
+			GiveUp: patience,
+			Card: b.card, Width: 64, Height: 16, Pixel: pipeline.RGGB10, Rate: faultyRate,
+			Reset: func(context.Context) (bool, error) {
+				if s := b.card.Pins(); s.Pins != 0 || s.Bytes != 0 {
+					t.Errorf("%d pins at the reset", s.Pins)
+				}
+				pulses++
+				b.device.Reset()
+				return true, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			for _, id := range []model.FaultID{model.F3, model.F8} { // stuck, and the occasion to stop
+				if err := b.device.Inject(id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			last, silence := time.Now(), time.Duration(0)
+			collect(t, c, 200, func(f *pipeline.Frame) {
+				silence, last = max(silence, time.Since(last)), time.Now()
+				f.Release()
+			})
+			if silence < patience/2 || silence > patience/2+5*time.Second {
+				t.Errorf("silent for %v, want a little more than %v", silence, patience/2)
+			}
+		}
+		if r := c.Report(); pulses != 2 || r["resetting"] != 2 {
+			t.Errorf("%d pulses in two recoveries, report %v", pulses, r)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

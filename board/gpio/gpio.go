@@ -24,22 +24,6 @@ var (
 	ErrDenied = errors.New("gpio: the chip may not be opened")
 )
 
-// A Line is named as the device tree or the board names it, or by its place.
-type Line struct {
-	Name      string // such as "PQ.05"; empty: Chip and Offset
-	Chip      string // such as "gpiochip0"; with a Name: where it is looked for, empty: everywhere
-	Offset    int    // on Chip
-	ActiveLow bool   // a low voltage is 1
-}
-
-// String names the line as it was asked for.
-func (l Line) String() string {
-	if l.Name != "" {
-		return l.Name
-	}
-	return fmt.Sprintf("%s line %d", l.Chip, l.Offset)
-}
-
 // find says on which chip and where on it the line is.
 func (l Line) find() (chip string, offset int, err error) {
 	if l.Name == "" {
