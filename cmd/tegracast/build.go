@@ -23,6 +23,7 @@ type appliance struct {
 	cards    map[string]*capture.Card // by SourceConfig.card
 	models   map[string]*modelDevice  // by the same
 	devices  map[string]func() error  // closes the card of that name
+	pins     *pins
 
 	mu    sync.Mutex // guards flows, and their outputs, against those who read the books
 	flows []*flow    // in the order of the sources
@@ -53,6 +54,7 @@ func build(e env, d *document) (*appliance, error) {
 		env: e, recorder: pipeline.NewRecorder(flightEvents),
 		cards: map[string]*capture.Card{}, models: map[string]*modelDevice{}, devices: map[string]func() error{},
 	}
+	a.pins = newPins(e, a.supervised)
 	if err := a.open(d, everything(d)); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
@@ -67,6 +69,9 @@ func (a *appliance) open(d *document, p plan) error {
 			return usageError{d.errorAt("$.memory", "%v", err)}
 		}
 		a.memory = memory
+	}
+	if err := a.pins.open(d, p.pins); err != nil { // the FPGA may need its reset
+		return err
 	}
 	for i := range d.Sources {
 		if p.flows[d.Sources[i].Name] {
@@ -241,7 +246,7 @@ func (a *appliance) Close() error {
 	for _, f := range slices.Backward(slices.Clone(a.flows)) {
 		errs = append(errs, a.dropFlow(f))
 	}
-	return errors.Join(append(errs, a.dropCards(nil), a.dropMemory())...)
+	return errors.Join(append(errs, a.dropCards(nil), a.pins.drop(nil), a.dropMemory())...)
 }
 
 // dropMemory closes the back end; all that was made of it has been closed.

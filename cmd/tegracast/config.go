@@ -29,6 +29,7 @@ type Config struct {
 	Sources []SourceConfig `yaml:"sources" jsonschema:"minItems=1,description=where frames come from"`
 	ISP     []ISPConfig    `yaml:"isp,omitempty" jsonschema:"description=stages that make pictures out of Bayer frames"`
 	Outputs []OutputConfig `yaml:"outputs" jsonschema:"minItems=1,description=where frames go to"`
+	GPIO    GPIOConfig     `yaml:"gpio,omitempty" jsonschema:"description=lines of the board: trigger and strobe and so on"`
 	Web     WebConfig      `yaml:"web,omitempty" jsonschema:"description=metrics and health over HTTP"`
 }
 
@@ -43,14 +44,15 @@ type SourceConfig struct {
 
 // CameraConfig is a camera of an FPGA that the kernel module tegra_p2p drives.
 type CameraConfig struct {
-	Device   string              `yaml:"device" jsonschema:"pattern=^/,description=device file of the kernel module such as /dev/tegra_p2p0; several cameras may share one"`
-	Camera   int                 `yaml:"camera,omitempty" jsonschema:"minimum=0,maximum=15,description=number of the camera on the FPGA; default 0"`
-	Width    int                 `yaml:"width" jsonschema:"minimum=2,maximum=32768,description=pixels"`
-	Height   int                 `yaml:"height" jsonschema:"minimum=2,maximum=32768,description=lines"`
-	Sensor   *SensorConfig       `yaml:"sensor,omitempty" jsonschema:"description=how its samples lie in memory; default: RGGB of 10 bits"`
-	Rate     word[pipeline.Rate] `yaml:"rate,omitempty" jsonschema:"description=frames a second as 30 or 30000/1001; default 30"`
-	Exposure word[time.Duration] `yaml:"exposure,omitempty" jsonschema:"description=such as 8ms; default: the sensor's"`
-	Gain     float64             `yaml:"gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256,description=of the sensor; default: as it is"`
+	Device    string              `yaml:"device" jsonschema:"pattern=^/,description=device file of the kernel module such as /dev/tegra_p2p0; several cameras may share one"`
+	Camera    int                 `yaml:"camera,omitempty" jsonschema:"minimum=0,maximum=15,description=number of the camera on the FPGA; default 0"`
+	Width     int                 `yaml:"width" jsonschema:"minimum=2,maximum=32768,description=pixels"`
+	Height    int                 `yaml:"height" jsonschema:"minimum=2,maximum=32768,description=lines"`
+	Sensor    *SensorConfig       `yaml:"sensor,omitempty" jsonschema:"description=how its samples lie in memory; default: RGGB of 10 bits"`
+	Rate      word[pipeline.Rate] `yaml:"rate,omitempty" jsonschema:"description=frames a second as 30 or 30000/1001; default 30"`
+	Exposure  word[time.Duration] `yaml:"exposure,omitempty" jsonschema:"description=such as 8ms; default: the sensor's"`
+	Gain      float64             `yaml:"gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256,description=of the sensor; default: as it is"`
+	Triggered bool                `yaml:"triggered,omitempty" jsonschema:"description=a frame for each trigger instead of rate frames a second; rate is what the triggers have"`
 }
 
 // ModelConfig is the FPGA camera in software.

@@ -55,6 +55,9 @@ func (d *document) check() error {
 			return err
 		}
 	}
+	if err := d.checkGPIO(); err != nil {
+		return err
+	}
 	return d.checkSlots()
 }
 

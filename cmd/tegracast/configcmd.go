@@ -50,6 +50,7 @@ func printSchema(e env) error {
 	special := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[word[pipeline.Rate]]():   text(`^[1-9][0-9]*(/[1-9][0-9]*)?$`),
 		reflect.TypeFor[word[time.Duration]]():   {Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s))+$`},
+		reflect.TypeFor[lineName]():              {Type: "string", Pattern: `^[!-~]{1,31}$|^gpiochip[0-9]{1,9}:[!-~]{1,31}$`},
 		reflect.TypeFor[word[pipeline.Policy]](): words("latest", "block"),
 		reflect.TypeFor[word[rtp.Payload]]():     words("raw", "jpeg", "results"),
 		reflect.TypeFor[word[rtp.Pacing]]():      words("frame", "wide", "narrow", "burst"),

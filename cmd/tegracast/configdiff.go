@@ -74,11 +74,15 @@ type plan struct {
 	outputs map[string]bool
 	memory  bool
 	web     bool
+	pins    map[string]bool // by their keys under gpio
 }
 
 // everything is all that a configuration describes.
 func everything(d *document) plan {
-	p := plan{flows: map[string]bool{}, outputs: map[string]bool{}, memory: true, web: true}
+	p := plan{flows: map[string]bool{}, outputs: map[string]bool{}, memory: true, web: true, pins: map[string]bool{}}
+	for _, name := range lineOrder() {
+		p.pins[name] = true
+	}
 	for _, s := range d.Sources {
 		p.flows[s.Name] = true
 	}
@@ -91,7 +95,7 @@ func everything(d *document) plan {
 // planned turns changes into what is to be made anew: an output for its own sake, a flow for its source and its stages, and
 // everything for what is not one of these.
 func planned(list []string, old, new *document) plan {
-	p := plan{flows: map[string]bool{}, outputs: map[string]bool{}}
+	p := plan{flows: map[string]bool{}, outputs: map[string]bool{}, pins: map[string]bool{}}
 	for _, path := range list {
 		part, rest, _ := strings.Cut(path, "[")
 		name, _, _ := strings.Cut(rest, "]")
@@ -106,6 +110,10 @@ func planned(list []string, old, new *document) plan {
 					p.flows[stage.From] = true
 				}
 			}
+		case strings.HasPrefix(part, "gpio."):
+			key, _, _ := strings.Cut(strings.TrimPrefix(part, "gpio."), ".")
+			p.pins[key] = true
+			p.pins[strobeLine] = p.pins[strobeLine] || key == triggerLine // which it follows, or does not
 		case part == "web" || strings.HasPrefix(part, "web."):
 			p.web = true
 		default:
@@ -118,6 +126,9 @@ func planned(list []string, old, new *document) plan {
 		}
 	}
 	for _, d := range []*document{old, new} {
+		for _, name := range lineOrder() {
+			p.pins[name] = p.pins[name] || p.flows[d.GPIO.source(name)]
+		}
 		for i := range d.Outputs {
 			o := &d.Outputs[i]
 			model := o.FPGA != nil && d.source(o.FPGA.Card).Model != nil

@@ -92,6 +92,19 @@ func (f *flow) stop() {
 	}
 }
 
+// supervised are the cameras of now.
+func (a *appliance) supervised() []supervised {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var list []supervised
+	for _, f := range a.flows {
+		if c, ok := f.source.(supervised); ok {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
 // dropFlow stops a flow, closes it and forgets it.
 func (a *appliance) dropFlow(f *flow) error {
 	f.stop()

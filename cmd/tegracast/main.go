@@ -44,6 +44,7 @@ tegracast COMMAND --help explains the options of a command.
 type env struct {
 	out, err io.Writer
 	log      *slog.Logger
+	lines    boardLines                          // nil: the board's own
 	describe func(head string, f *pflag.FlagSet) // gets a command's help in place of out; nil: out has it
 }
 

@@ -33,6 +33,7 @@ func (r *runner) run(ctx context.Context, reload <-chan os.Signal) error {
 	for _, f := range r.flows {
 		f.start(ctx, r.ended, r.over)
 	}
+	r.pins.start(ctx)
 	var err error
 	for err == nil && ctx.Err() == nil && !r.allEnded() {
 		select {
@@ -111,6 +112,7 @@ func (r *runner) apply(ctx context.Context, d *document, p plan) error {
 			f.start(ctx, r.ended, r.over)
 		}
 	}
+	r.pins.start(ctx)
 	if p.web {
 		return r.web.open(ctx, r.appliance, d.Web)
 	}
@@ -127,6 +129,7 @@ func (r *runner) giveUp(ctx context.Context, d *document, p plan) {
 			r.env.log.Warn("reload: "+what+" was closed with errors", "name", name, "error", err)
 		}
 	}
+	tell("a GPIO line", "", r.pins.drop(p.pins))
 	keep := map[string]bool{}
 	for _, f := range slices.Clone(r.flows) {
 		for _, o := range slices.Clone(f.outputs) {

@@ -96,6 +96,7 @@ func (r *runner) serve(ctx context.Context, starts backoff) error {
 	if err != nil {
 		return err
 	}
+	r.pins.health = health.state
 	if err := r.announce(everything(r.doc).outputs); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -40,7 +41,9 @@ func (a *appliance) addSource(d *document, f *flow, i int) error {
 	if err != nil {
 		return usageError{d.errorAt(path, "%v", err)}
 	}
+	a.mu.Lock() // the LED looks at the sources
 	f.source, f.closers = s, append(f.closers, s.Close)
+	a.mu.Unlock()
 	return f.graph.AddSource(c.Name, s)
 }
 
@@ -48,6 +51,9 @@ func (a *appliance) addSource(d *document, f *flow, i int) error {
 func (a *appliance) camera(c *SourceConfig) (source, error) {
 	card := a.cards[c.card()]
 	if card == nil {
+		if _, err := a.pins.reset(context.Background(), c.card()); err != nil {
+			return nil, fmt.Errorf("gpio.reset: %w", err)
+		}
 		board, err := openBoard(a.env, c.card(), a.memory.Backend())
 		if err != nil {
 			return nil, err
@@ -56,9 +62,30 @@ func (a *appliance) camera(c *SourceConfig) (source, error) {
 		a.cards[c.card()], a.devices[c.card()] = card, board.Close
 	}
 	pixel, _ := c.FPGA.Sensor.pixel()
-	return capture.NewFPGACamera(capture.FPGAConfig{
-		Card: card, Number: c.FPGA.Camera, Name: c.Name, Recorder: a.recorder, Width: c.FPGA.Width, Height: c.FPGA.Height, Pixel: pixel,
+	camera, err := capture.NewFPGACamera(capture.FPGAConfig{
+		Reset: func(ctx context.Context) (bool, error) { return a.pins.reset(ctx, c.card()) },
+		Card:  card, Number: c.FPGA.Camera, Name: c.Name, Recorder: a.recorder, Width: c.FPGA.Width, Height: c.FPGA.Height, Pixel: pixel,
 		Rate: c.FPGA.Rate.V, Exposure: c.FPGA.Exposure.V, Gain: c.FPGA.Gain, Slots: c.Slots, Logger: a.env.log,
+		Triggered: c.FPGA.Triggered,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &watchedCamera{camera, c.Name, a.pins}, nil
+}
+
+// watchedCamera is a camera whose frames the GPIO lines see before the graph does.
+type watchedCamera struct {
+	*capture.FPGACamera
+	name string
+	pins *pins
+}
+
+// Run implements pipeline.Source.
+func (w *watchedCamera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
+	return w.FPGACamera.Run(ctx, func(f *pipeline.Frame) {
+		w.pins.seen(w.name, f)
+		emit(f)
 	})
 }
 
@@ -89,10 +116,14 @@ func (a *appliance) modelCamera(c *SourceConfig) (source, error) {
 	device.sensor = sensor
 	a.cards[c.card()], a.models[c.card()], a.devices[c.card()] = device.card, device, device.Close
 	pixel, _ := c.Model.Sensor.pixel()
-	return capture.NewFPGACamera(capture.FPGAConfig{
+	camera, err := capture.NewFPGACamera(capture.FPGAConfig{
 		Card: device.card, Name: c.Name, Recorder: a.recorder, Width: c.Model.Width, Height: c.Model.Height, Pixel: pixel,
 		Rate: c.Model.Rate.V, Exposure: c.Model.Exposure.V, Slots: c.Slots, Logger: a.env.log,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return &watchedCamera{camera, c.Name, a.pins}, nil
 }
 
 // faultPlan is what the configuration wants to go wrong. A revocation, F11, hits one slot after the other.
