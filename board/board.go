@@ -117,6 +117,29 @@ func Rails(root fs.FS) []Rail {
 	return list
 }
 
+// A Clock is one that follows the load, or the temperature.
+type Clock struct {
+	Name  string  `json:"name"` // such as cpu0, or 17000000.gpu
+	Hertz float64 `json:"hertz"`
+}
+
+// Clocks reads the CPUs' (Documentation/admin-guide/pm/cpufreq.rst: scaling_cur_freq is in kHz; a policy is of one or more CPUs,
+// and has the first one's number) and those of devices such as the GPU (Documentation/ABI/testing/sysfs-class-devfreq: Hz).
+func Clocks(root fs.FS) []Clock {
+	var list []Clock
+	for _, dir := range glob(root, "sys/devices/system/cpu/cpufreq/policy*") {
+		if kilo, ok := number(root, path.Join(dir, "scaling_cur_freq")); ok {
+			list = append(list, Clock{"cpu" + strings.TrimPrefix(path.Base(dir), "policy"), float64(kilo) * 1e3})
+		}
+	}
+	for _, dir := range glob(root, "sys/class/devfreq/*") {
+		if hertz, ok := number(root, path.Join(dir, "cur_freq")); ok {
+			list = append(list, Clock{path.Base(dir), float64(hertz)})
+		}
+	}
+	return list
+}
+
 // A Throttle is a cooling device that holds something back, or an over-current event.
 type Throttle struct {
 	Name  string `json:"name"`  // such as cpufreq-cpu0, or soctherm's oc1

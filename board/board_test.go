@@ -102,6 +102,13 @@ func TestSensors(t *testing.T) {
 	if got, want := Rails(root), []Rail{{"VDD_GPU_SOC", 19.984, 1.25, false}, {"VIN_SYS_5V0", 5.016, 0.896, true}}; !slices.Equal(got, want) {
 		t.Errorf("rails %v, want %v", got, want)
 	}
+	clocks := files(map[string]string{
+		"sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq": "2201600\n", "sys/devices/system/cpu/cpufreq/policy4/scaling_cur_freq": "729600\n",
+		"sys/devices/system/cpu/cpufreq/policy8/scaling_max_freq": "1\n", "sys/class/devfreq/17000000.gpu/cur_freq": "1300500000\n",
+	})
+	if got, want := Clocks(clocks), []Clock{{"cpu0", 2201.6e6}, {"cpu4", 729.6e6}, {"17000000.gpu", 1300.5e6}}; !slices.Equal(got, want) {
+		t.Errorf("clocks %v, want %v", got, want)
+	}
 	if got, want := Throttles(root), []Throttle{{"cpufreq-cpu0", 2}, {"oc3", 37}}; !slices.Equal(got, want) {
 		t.Errorf("throttles %v, want %v", got, want)
 	}

@@ -38,7 +38,7 @@ func (l *Line) UnmarshalText(b []byte) error {
 		chip, rest = "", text
 	}
 	if rest == "" || len(rest) > nameBytes || strings.ContainsFunc(rest, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return fmt.Errorf("line %q: write its name, such as PQ.05, or its place, such as gpiochip0:5; gpioinfo lists what there is", b)
+		return fmt.Errorf("%q: write its name, such as PQ.05, or its place, such as gpiochip0:5; gpioinfo lists what there is", b)
 	}
 	next := Line{Name: rest, Chip: chip, ActiveLow: l.ActiveLow}
 	if n, err := strconv.ParseUint(rest, 10, 16); err == nil && chip != "" {

@@ -27,6 +27,9 @@ func (m *boardMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	id := board.Identify(m.root)
 	gauge("info", "1; the labels say which board this is.", 1, []string{"model", "module", "l4t", "power_mode"}, id.Model, id.Module, id.L4T, board.PowerMode(m.root))
+	for _, c := range board.Clocks(m.root) {
+		gauge("clock_hertz", "Frequency of a clock that follows load or temperature.", c.Hertz, []string{"clock"}, c.Name)
+	}
 	seen := map[string]bool{}
 	fresh := func(kind, name string) bool { // two of a name would spoil the whole answer
 		known := seen[kind+name]

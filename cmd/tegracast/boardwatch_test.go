@@ -23,6 +23,7 @@ const (
 func sensors(state, alarm string) fstest.MapFS {
 	root := orin()
 	for name, text := range map[string]string{
+		"sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq": "2201600",
 		coolingDevice + "type": "cpufreq-cpu0", coolingDevice + "cur_state": state,
 		powerMonitor + "name": "ina3221", powerMonitor + "in1_label": "VDD_GPU_SOC", powerMonitor + "in1_input": "19984", powerMonitor + "curr1_input": "1250", powerMonitor + "curr1_crit_alarm": alarm,
 		"sys/class/thermal/thermal_zone0/type": "cpu-thermal", "sys/class/thermal/thermal_zone0/temp": "49500",
@@ -35,6 +36,9 @@ func sensors(state, alarm string) fstest.MapFS {
 
 func TestBoardMetrics(t *testing.T) {
 	const want = `
+# HELP tegracast_board_clock_hertz Frequency of a clock that follows load or temperature.
+# TYPE tegracast_board_clock_hertz gauge
+tegracast_board_clock_hertz{clock="cpu0"} 2.2016e+09
 # HELP tegracast_board_info 1; the labels say which board this is.
 # TYPE tegracast_board_info gauge
 tegracast_board_info{l4t="36.4.3",model="NVIDIA Jetson AGX Orin Developer Kit",module="p3701-0000",power_mode="MAXN"} 1

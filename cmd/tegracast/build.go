@@ -25,7 +25,7 @@ type appliance struct {
 	devices  map[string]func() error  // closes the card of that name
 	pins     *pins
 
-	mu    sync.Mutex // guards flows, and their outputs, against those who read the books
+	mu    sync.Mutex // guards cards, flows, and their sources and outputs, against those who read the books
 	flows []*flow    // in the order of the sources
 }
 

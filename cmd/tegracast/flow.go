@@ -137,9 +137,11 @@ func (a *appliance) dropCards(keep map[string]bool) error {
 	for name, closeCard := range a.devices {
 		if !keep[name] {
 			errs = append(errs, closeCard())
+			a.mu.Lock()
 			delete(a.devices, name)
 			delete(a.cards, name)
 			delete(a.models, name)
+			a.mu.Unlock()
 		}
 	}
 	return errors.Join(errs...)

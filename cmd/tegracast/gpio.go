@@ -78,7 +78,7 @@ type pins struct {
 	env     env
 	cameras func() []supervised                  // whose states the LED shows
 	health  func() (ready bool, stalled error)   // the same; nil: nobody watches
-	flashes chan struct{}                        // from trigger to strobe: a pulse begins
+	flashes chan time.Time                       // from trigger to strobe: a pulse begins
 	watch   atomic.Pointer[map[string][]watcher] // by source
 
 	mu   sync.Mutex
@@ -94,7 +94,7 @@ type openPin struct {
 }
 
 func newPins(e env, cameras func() []supervised) *pins {
-	return &pins{env: e, cameras: cameras, flashes: make(chan struct{}, 1), list: map[string]*openPin{}}
+	return &pins{env: e, cameras: cameras, flashes: make(chan time.Time, 1), list: map[string]*openPin{}}
 }
 
 // open opens those lines of a configuration that names names.

@@ -97,7 +97,7 @@ func (d *document) checkReset() error {
 		return s.FPGA != nil && (r.Device == "" || s.card() == filepath.Clean(r.Device))
 	})
 	if i < 0 {
-		return d.errorAt("$.gpio.reset.device", "there is no source with an FPGA %s that it would reset", r.Device)
+		return d.errorAt("$.gpio.reset.device", "there is no source with an FPGA that it would reset: %q", r.Device)
 	}
 	r.Device = d.Sources[i].card()
 	return nil

@@ -69,7 +69,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 type triggerPin struct {
 	*outPin
 	period, width time.Duration
-	flashes       chan<- struct{}
+	flashes       chan<- time.Time
 }
 
 func (t *triggerPin) run(ctx context.Context) {
@@ -83,7 +83,7 @@ func (t *triggerPin) run(ctx context.Context) {
 			return
 		}
 		select {
-		case t.flashes <- struct{}{}:
+		case t.flashes <- time.Now():
 		default: // no strobe
 		}
 		_ = t.flash(ctx, t.width) // was counted

@@ -11,9 +11,9 @@ import (
 // will be is known from the frames so far: a camera that runs by its own timer exposes again a period later.
 type strobePin struct {
 	*outPin
-	width   time.Duration   // 0: as long as the exposure
-	flashes <-chan struct{} // of the trigger; nil: by the frames
-	nominal time.Duration   // the source's frame period
+	width   time.Duration    // 0: as long as the exposure
+	flashes <-chan time.Time // of the trigger; nil: by the frames
+	nominal time.Duration    // the source's frame period
 
 	exposures chan exposure // the last one
 	last      exposure      // used by frame only
@@ -29,7 +29,7 @@ type exposure struct {
 // trusted is for how many periods without a frame a camera is taken to expose as before.
 const trusted = 8
 
-func newStrobePin(out *outPin, c *GPIOConfig, flashes <-chan struct{}, d *document) *strobePin {
+func newStrobePin(out *outPin, c *GPIOConfig, flashes <-chan time.Time, d *document) *strobePin {
 	s := &strobePin{outPin: out, width: c.Strobe.Width.V, exposures: make(chan exposure, 1)}
 	if c.Trigger != nil {
 		s.flashes = flashes
@@ -77,14 +77,12 @@ func (s *strobePin) run(ctx context.Context) {
 
 // follow lights with the trigger's pulses.
 func (s *strobePin) follow(ctx context.Context) {
-	select {
-	case <-s.flashes: // of a trigger that nobody followed
-	default:
-	}
 	for {
 		select {
-		case <-s.flashes:
-			_ = s.flash(ctx, s.width)
+		case at := <-s.flashes:
+			if time.Since(at) < s.width { // else nobody followed it at its time
+				_ = s.flash(ctx, s.width)
+			}
 		case <-ctx.Done():
 			return
 		}

@@ -120,8 +120,13 @@ func (l *logLines) take() string {
 
 func startReloads(t *testing.T, text string) *reloads {
 	t.Helper()
+	return startReloadsWith(t, text, newBreadboard())
+}
+
+func startReloadsWith(t *testing.T, text string, lines boardLines) *reloads {
+	t.Helper()
 	s := &reloads{file: write(t, "config.yaml", text), hangup: make(chan os.Signal), log: &logLines{}, ended: make(chan error, 1)}
-	e := env{out: &logLines{}, err: s.log, log: slog.New(slog.NewTextHandler(s.log, nil))}
+	e := env{out: &logLines{}, err: s.log, log: slog.New(slog.NewTextHandler(s.log, nil)), lines: lines}
 	d, err := readConfig(s.file)
 	if err != nil {
 		t.Fatal(err)

@@ -59,7 +59,9 @@ func (a *appliance) camera(c *SourceConfig) (source, error) {
 			return nil, err
 		}
 		card = capture.NewCard(board.Hardware)
+		a.mu.Lock()
 		a.cards[c.card()], a.devices[c.card()] = card, board.Close
+		a.mu.Unlock()
 	}
 	pixel, _ := c.FPGA.Sensor.pixel()
 	camera, err := capture.NewFPGACamera(capture.FPGAConfig{
@@ -114,7 +116,9 @@ func (a *appliance) modelCamera(c *SourceConfig) (source, error) {
 		return nil, err
 	}
 	device.sensor = sensor
+	a.mu.Lock()
 	a.cards[c.card()], a.models[c.card()], a.devices[c.card()] = device.card, device, device.Close
+	a.mu.Unlock()
 	pixel, _ := c.Model.Sensor.pixel()
 	camera, err := capture.NewFPGACamera(capture.FPGAConfig{
 		Card: device.card, Name: c.Name, Recorder: a.recorder, Width: c.Model.Width, Height: c.Model.Height, Pixel: pixel,

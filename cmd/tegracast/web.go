@@ -82,7 +82,7 @@ func (a *appliance) openWeb(c WebConfig, h *health) (*web.Server, error) {
 	}
 	server, err := web.New(web.Config{
 		Listen: cmp.Or(c.Listen, defaultListen), Profile: c.Profile, Stats: a.stats, Health: h.state,
-		Metrics: []prometheus.Collector{&streamMetrics{a}, &boardMetrics{os.DirFS("/")}, buildInfo()}, Logger: a.env.log,
+		Metrics: []prometheus.Collector{&streamMetrics{a}, &boardMetrics{os.DirFS("/")}, &gpioMetrics{a.pins}, &hardwareMetrics{a}, buildInfo()}, Logger: a.env.log,
 	})
 	switch {
 	case err == nil:
