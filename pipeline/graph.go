@@ -29,8 +29,9 @@ type Graph struct {
 	stages  []*stageNode
 	outputs []*Output
 	names   map[string]bool
-	hard    context.Context // ends when consumers must stop; nil before Run
-	started chan struct{}   // closed when every stage and output runs
+	hard    context.Context         // ends when consumers must stop; nil before Run
+	abort   context.CancelCauseFunc // stops the sources; nil before Run
+	started chan struct{}           // closed when every stage and output runs
 	closed  bool
 	wg      sync.WaitGroup
 }
@@ -218,7 +219,8 @@ func readable(f Format, reader, from string, r any) error {
 func (g *Graph) Started() <-chan struct{} { return g.started }
 
 // Run runs sources, stages and outputs until ctx ends or every source has ended, lets the waiting frames flow out,
-// and returns the sources' errors. A failing output ends alone.
+// and returns the sources' errors. A failing output ends alone. An error of a stage or an output that says Sticky() true,
+// as a device that is lost to this process does, ends everything, and Run returns it.
 func (g *Graph) Run(ctx context.Context) error {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -229,6 +231,9 @@ func (g *Graph) Run(ctx context.Context) error {
 		return ErrClosed
 	}
 	g.hard = hard
+	soft, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	g.abort = stop
 	for _, n := range g.stages {
 		g.wg.Go(func() { n.run(hard) })
 	}
@@ -239,18 +244,19 @@ func (g *Graph) Run(ctx context.Context) error {
 	close(g.started)
 	g.mu.Unlock()
 
-	soft, stop := context.WithCancel(ctx)
-	defer stop()
 	errs := make([]error, len(sources))
 	var wg sync.WaitGroup
 	for i, s := range sources {
 		wg.Go(func() {
 			if errs[i] = s.run(soft); errs[i] != nil {
-				stop()
+				stop(errs[i])
 			}
 		})
 	}
 	wg.Wait()
+	if cause := context.Cause(soft); deviceLost(cause) && !deviceLost(errors.Join(errs...)) {
+		errs = append(errs, cause)
+	}
 
 	timer := time.AfterFunc(g.cfg.Grace, cancel)
 	defer timer.Stop()
@@ -259,6 +265,19 @@ func (g *Graph) Run(ctx context.Context) error {
 	g.mu.Unlock()
 	g.wg.Wait()
 	return errors.Join(errs...)
+}
+
+// deviceLost says whether nothing in this process can go on with a device (cudahost.Error).
+func deviceLost(err error) bool {
+	var e interface{ Sticky() bool }
+	return errors.As(err, &e) && e.Sticky()
+}
+
+// check ends the graph when an error of one of its parts means that a device is lost.
+func (g *Graph) check(part string, err error) {
+	if deviceLost(err) {
+		g.abort(fmt.Errorf("%s: %w", part, err))
+	}
 }
 
 // Close frees the output pools. It is called after Run has returned, or instead of it, and returns an error that

@@ -184,6 +184,7 @@ func (o *Output) start(hard context.Context) {
 			o.err = err
 			o.mu.Unlock()
 			o.graph.cfg.Logger.Error("output ended", "output", o.cfg.Name, "error", err)
+			o.graph.check("output "+o.cfg.Name, err)
 		}
 	})
 }

@@ -175,6 +175,7 @@ func (n *stageNode) step(ctx context.Context, in *Frame) {
 				n.graph.cfg.Logger.Error("stage fails", "stage", n.name, "first at frame", in.Sequence, "error", err)
 			}
 			n.failing = true
+			n.graph.check("stage "+n.name, err)
 			release(outs)
 			n.consumer.queue.Fail(in, DropStage) // in the name of every output behind the stage
 			return
@@ -223,7 +224,7 @@ func (n *stageNode) retire(ctx context.Context) {
 		for _, out := range r.outs {
 			if out != nil {
 				// The consumers see the fence's error themselves; a cancelled wait means that all is ending anyway.
-				_ = out.Ready.Wait(ctx)
+				n.graph.check("stage "+n.name, out.Ready.Wait(ctx))
 				out.Release()
 			}
 		}

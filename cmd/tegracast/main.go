@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+
+	"tegracast/cudahost"
 )
 
 // Exit statuses (docs/architecture.md, command line).
@@ -21,6 +23,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1 // also: losses, mismatches
 	exitUsage   = 2 // also: configuration
+	exitDevice  = 3 // the GPU is lost to this process; the next one may have it again
 )
 
 const usage = `tegracast streams an FPGA camera on PCI Express as RTP.
@@ -95,10 +98,19 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	default:
 		fmt.Fprintf(errw, "tegracast %s: %v\n", args[0], err)
 	}
-	if errors.As(err, &u) {
+	switch {
+	case deviceLost(err):
+		return exitDevice
+	case errors.As(err, &u):
 		return exitUsage
 	}
 	return exitFailure
+}
+
+// deviceLost says whether the GPU is lost to this process.
+func deviceLost(err error) bool {
+	var e *cudahost.Error
+	return errors.As(err, &e) && e.Sticky()
 }
 
 // command is one word after tegracast.

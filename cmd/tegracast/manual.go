@@ -150,6 +150,10 @@ failure; losses, damage and mismatches that a check has found
 .TP
 2
 usage or configuration: starting again does not mend it
+.TP
+3
+serve, loopback: the GPU is lost to this process after a fault of a kernel, of its
+memory or of its link (CUDA's sticky errors); a new process may have it again
 .SH FILES
 .TP
 /etc/tegracast/tegracast.yaml

@@ -23,7 +23,12 @@ second) to 127.0.0.1:5006. An SDP file for each stream, NAME.sdp, is written for
 receivers. SIGHUP reads FILE again and makes anew what has changed. Metrics and
 health are on http://127.0.0.1:8080 (web: in the configuration). A source with
 "fpga: {device: /dev/tegra_p2p0, width: ..., height: ...}" in the configuration
-is a camera of a real FPGA.
+is a camera of a real FPGA. "gpio: ..." has the board's lines: trigger, strobe,
+the FPGA's reset, a status LED, trigger in, PPS (docs/operations.md).
+
+Status 0 after SIGINT or SIGTERM; 1 when a source cannot be opened or does not
+recover; 2 for usage or configuration; 3 when the GPU is lost to the process
+(CUDA's sticky errors), which a new process mends.
 `
 
 func serve(ctx context.Context, e env, args []string) error {
@@ -96,13 +101,13 @@ func (r *runner) serve(ctx context.Context, starts backoff) error {
 	if err != nil {
 		return err
 	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	r.pins.health = health.state
 	if err := r.announce(everything(r.doc).outputs); err != nil {
 		return err
 	}
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
 	began, cpu := time.Now(), cpuTime()
 	watch, stop := context.WithCancel(ctx)
 	defer stop()

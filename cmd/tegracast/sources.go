@@ -38,7 +38,9 @@ func (a *appliance) addSource(d *document, f *flow, i int) error {
 		path += ".file.path"
 		s, err = replay(c, slots{a.memory})
 	}
-	if err != nil {
+	if deviceLost(err) {
+		return fmt.Errorf("source %s: %w", c.Name, err)
+	} else if err != nil {
 		return usageError{d.errorAt(path, "%v", err)}
 	}
 	a.mu.Lock() // the LED looks at the sources

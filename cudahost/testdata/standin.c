@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef VERSION
 #define VERSION 12020
@@ -48,6 +49,10 @@ int cuGetErrorString(int e, const char **s) { return *s = e == 2 ? "out of memor
 int cuMemGetInfo_v2(size_t *f, size_t *t) { return *f = 1 << 20, *t = 2 << 20, 0; }
 int cuMemHostAlloc(void **p, size_t n, unsigned flags)
 {
+	const char *lost = getenv("STANDIN_LOST"); /* a file: while it is there, the device is lost */
+
+	if (lost && access(lost, F_OK) == 0)
+		return 700;
 	if (n > 1 << 30 || flags > 7)
 		return 2;
 	fail_next = n == 3 * 4096; /* SYNC_MEMOPS of a buffer of two pages fails */

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// lostGPU builds a libcuda that loses its device when a file appears, with a compiler.
+func lostGPU(t *testing.T, compiler string) (folder string) {
+	t.Helper()
+	dir := t.TempDir()
+	out, err := exec.CommandContext(t.Context(), compiler, "-shared", "-fPIC", "-O2", "-o", filepath.Join(dir, "libcuda.so.1"), "../../cudahost/testdata/standin.c").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return dir
+}
+
+// TestDeviceLost: when CUDA's device is lost, the program ends with a status of its own, by which the service manager starts it
+// again. That a graph ends by it is pipeline's test; here it is a reload that meets it.
+func TestDeviceLost(t *testing.T) {
+	dir := lostGPU(t, "gcc")
+	file := filepath.Join(dir, "lost")
+	t.Setenv("LD_LIBRARY_PATH", dir)
+	t.Setenv("STANDIN_LOST", file)
+	text := "memory: cuda\nweb: {listen: none}\n" + good
+	cfg := write(t, "config.yaml", text)
+	p := startProgram(t, "serve", "--config", cfg, "--sdp-dir", dir)
+	await(t, filepath.Join(dir, "raw.sdp"))
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(cfg, []byte(strings.Replace(text, "240}", "240, rate: 25}", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if status := p.wait(t, 20*time.Second); status != exitDevice || !strings.Contains(p.err.String(), "cuMemHostAlloc: CUDA_ERROR_STANDIN (700)") {
+		t.Errorf("status %d\n%s", status, p.err.String())
+	}
+}
