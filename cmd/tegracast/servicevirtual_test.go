@@ -32,20 +32,16 @@ func serviceConfig(t *testing.T) vjetson.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"nvp2p", "kmod"} { // kmod finds the header beside it
-		if err := vjetson.BuildModule(t.Context(), kernel, "../../tegra/"+name, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for _, version := range []string{"1.0.0", "1.1.0"} {
 		packages(t, dir, version, "arm64")
 	}
 	files := map[string]string{
-		"/usr/lib/modules/" + kernel.Release + "/updates/tegra_p2p.ko": filepath.Join(dir, "kmod/tegra_p2p.ko"),
+		"/usr/lib/modules/" + kernel.Release + "/updates/tegra_p2p.ko": dkmsModule(t, kernel, filepath.Join(dir, "tegracast-dkms_1.0.0_all.deb")),
 		"/etc/modprobe.d/tegra_p2p-development.conf":                   "../../systemd/development/modprobe.conf",
 		"/etc/udev/rules.d/71-tegra_p2p-virtual.rules":                 "../../systemd/development/virtual.rules",
 		"/etc/systemd/system/tegracast.service.d/development.conf":     "../../systemd/development/service.conf",
 		"/etc/systemd/system/tegracast.service.d/impatient.conf":       write(t, "impatient", impatient),
+		"/opt/standin/libcuda.so.1":                                    filepath.Join(lostGPU(t, "aarch64-linux-gnu-gcc"), "libcuda.so.1"),
 		"/etc/tegracast/tegracast.yaml":                                write(t, "config", cameraConfig),
 	}
 	for _, deb := range []string{"tegracast_1.0.0_arm64", "tegracast_1.1.0_arm64", "tegracast-dkms_1.0.0_all"} {
@@ -72,6 +68,8 @@ func TestService(t *testing.T) {
 	a.install(t)
 	a.shipshape(t)
 	a.mends(t)
+	a.lines(t)
+	a.losesGPU(t)
 	if err := a.PowerCut(t.Context()); err != nil {
 		t.Fatal(err)
 	}
