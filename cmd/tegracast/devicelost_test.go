@@ -14,7 +14,7 @@ import (
 func lostGPU(t *testing.T, compiler string) (folder string) {
 	t.Helper()
 	dir := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), compiler, "-shared", "-fPIC", "-O2", "-o", filepath.Join(dir, "libcuda.so.1"), "../../cudahost/testdata/standin.c").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), compiler, "-shared", "-fPIC", "-ffreestanding", "-nostdlib", "-O2", "-o", filepath.Join(dir, "libcuda.so.1"), "../../cudahost/testdata/standin.c").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

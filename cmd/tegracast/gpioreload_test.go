@@ -108,3 +108,19 @@ func TestGPIOInTheAppliance(t *testing.T) {
 		t.Errorf("%d lines in use besides somebody's", n-1)
 	}
 }
+
+// gpioNames are the metrics that lines have.
+func gpioNames(t *testing.T) (names []string) {
+	t.Helper()
+	p, _ := startPins(t, "{trigger: {line: T, rate: 1}, trigger_in: {line: I}, pps: {line: P}}")
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&gpioMetrics{p})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		names = append(names, f.GetName())
+	}
+	return names
+}
