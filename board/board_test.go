@@ -66,6 +66,11 @@ func TestIdentify(t *testing.T) {
 			Identity{Model: "Jetson AGX Orin as Nano 4GB", Family: Orin, Carrier: "p3737-0000", Module: "p3701-0000"},
 		},
 		{
+			"Jetson Linux 36.4's tree of an Orin Nano with the fast modes",
+			tree("NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super", "nvidia,p3768-0000+p3767-0005-super", "nvidia,p3767-0005", "nvidia,tegra234"),
+			Identity{Model: "NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super", Family: Orin, Carrier: "p3768-0000", Module: "p3767-0005"},
+		},
+		{
 			"tegra264-p3971-0089+p3834-0008.dts",
 			tree("NVIDIA Jetson AGX Thor", "nvidia,p3971-0089+p3834-0008", "nvidia,p3834-0008", "nvidia,tegra264"),
 			Identity{Model: "NVIDIA Jetson AGX Thor", Family: Thor, Carrier: "p3971-0089", Module: "p3834-0008"},
