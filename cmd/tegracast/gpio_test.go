@@ -309,3 +309,23 @@ func TestReset(t *testing.T) {
 		}
 	})
 }
+
+// TestFramesPassLinesWithoutAllocation: lines look at frames on the frames' own way.
+func TestFramesPassLinesWithoutAllocation(t *testing.T) {
+	p, b := startPins(t, "{strobe: {line: S}, trigger_in: {line: I}, pps: {line: P}}")
+	f := &pipeline.Frame{}
+	look := func() {
+		f.Sequence++
+		f.Times.ExposureStart = time.Now()
+		f.Times.ExposureEnd = f.Times.ExposureStart
+		p.seen("camera", f)
+	}
+	for range 2000 { // the matchers' lists get their room
+		look()
+	}
+	b.mu.Lock() // the strobe's own goroutine waits
+	defer b.mu.Unlock()
+	if n := testing.AllocsPerRun(1000, look); n > 0.5 {
+		t.Errorf("%v allocations a frame", n)
+	}
+}
