@@ -180,7 +180,7 @@ func TestResetLineIsTheLastResort(t *testing.T) {
 		pulses := 0
 		c, err := NewFPGACamera(FPGAConfig{
 			GiveUp: patience,
-			Card: b.card, Width: 64, Height: 16, Pixel: pipeline.RGGB10, Rate: faultyRate,
+			Card:   b.card, Width: 64, Height: 16, Pixel: pipeline.RGGB10, Rate: faultyRate,
 			Reset: func(context.Context) (bool, error) {
 				if s := b.card.Pins(); s.Pins != 0 || s.Bytes != 0 {
 					t.Errorf("%d pins at the reset", s.Pins)
