@@ -7,7 +7,7 @@ BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
 COMMIT := $(shell git describe --always --dirty 2>/dev/null)
 # Peers of the tests, what the race detector links with, and the virtual Jetson.
-PACKAGES := ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc libc6-dev \
+PACKAGES := ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu make iproute2 e2fsprogs kmod ethtool groff-base
 FUZZTIME ?= 30s
 SOAK ?= 1h
@@ -62,11 +62,13 @@ vjetson: setup ## boot the virtual Jetson and log in; CMD='…' runs one command
 
 export CMD
 
-gpu-test: ## the tests that need a GPU: builds bin/gpu-test, which is one file, and runs it where there is a GPU
+gpu-test: ## the tests that need a GPU: builds bin/gpu-test and bin/gpu-test-isp, one file each, and runs them where there is a GPU
 	@mkdir -p bin
 	CGO_ENABLED=0 go test -c -o bin/gpu-test ./cudahost
-	@if [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/nvgpu ]; then TEGRACAST_GPU=1 bin/gpu-test -test.v -test.run GPU; \
-	else echo "no GPU here: copy bin/gpu-test to a machine that has one, and run TEGRACAST_GPU=1 ./gpu-test -test.v -test.run GPU"; fi
+	CGO_ENABLED=0 go test -c -o bin/gpu-test-isp ./pipeline/isp/cuda
+	@if [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/nvgpu ]; then \
+	for t in bin/gpu-test bin/gpu-test-isp; do TEGRACAST_GPU=1 $$t -test.v -test.run GPU || exit 1; done; \
+	else echo "no GPU here: copy both to the root of the tree on a machine that has one, and run there TEGRACAST_GPU=1 bin/gpu-test -test.v -test.run GPU, then bin/gpu-test-isp (its benchmarks: -test.bench GPU)"; fi
 
 lint-kmod: ## the kernel modules: W=1, sparse, checkpatch, coccinelle (fetches 140 MB once)
 	tegra/kmod/lint.sh

@@ -9,6 +9,7 @@ import (
 
 // Device attributes (CUdevice_attribute).
 const (
+	attrMultiprocessors    = 16
 	attrIntegrated         = 18
 	attrCanMapHostMemory   = 19
 	attrUnifiedAddressing  = 41
@@ -25,9 +26,10 @@ type Device struct {
 	context uintptr
 
 	Name          string
-	DriverVersion int // 13000 is CUDA 13.0
-	Capability    int // 90 is compute capability 9.0
-	Integrated    bool
+	DriverVersion int  // 13000 is CUDA 13.0
+	Capability    int  // 90 is compute capability 9.0
+	Processors    int  // streaming multiprocessors
+	Integrated    bool // shares its memory with the CPU
 	GPUDirectRDMA bool // the desktop's: Tegra pins host memory and says no
 	unified       bool // host pointers are device pointers
 
@@ -84,10 +86,10 @@ func (g *Device) open() error {
 }
 
 func (g *Device) attributes() error {
-	var values [7]int32
+	var values [8]int32
 	for i, a := range []int{
 		attrIntegrated, attrCanMapHostMemory, attrUnifiedAddressing, attrCapabilityMajor, attrCapabilityMinor,
-		attrHostPointerForRegi, attrGPUDirectRDMA,
+		attrHostPointerForRegi, attrGPUDirectRDMA, attrMultiprocessors,
 	} {
 		err := g.driver.call(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&values[i])), uintptr(a), uintptr(g.number))
 		if err != nil && a != attrGPUDirectRDMA { // unknown to older drivers
@@ -99,6 +101,7 @@ func (g *Device) attributes() error {
 	}
 	g.Integrated, g.unified = values[0] != 0, values[2] != 0 || values[5] != 0
 	g.Capability, g.GPUDirectRDMA = int(10*values[3]+values[4]), values[6] != 0
+	g.Processors = int(values[7])
 	return nil
 }
 

@@ -43,11 +43,18 @@ const (
 	cuMemHostGetDevicePointer
 	cuMemHostRegister
 	cuMemHostUnregister
+	cuMemAlloc
+	cuMemFree
+	cuMemcpyHtoD
+	cuMemcpy2DAsync
+	cuMemcpyDtoHAsync
+	cuMemsetD8Async
 	cuPointerGetAttributes
 	cuPointerSetAttribute
 	cuStreamCreate
 	cuStreamDestroy
 	cuStreamSynchronize
+	cuStreamWaitEvent
 	cuEventCreate
 	cuEventDestroy
 	cuEventRecord
@@ -78,11 +85,18 @@ var symbolNames = [symbolCount]string{
 	cuMemHostGetDevicePointer: "cuMemHostGetDevicePointer_v2",
 	cuMemHostRegister:         "cuMemHostRegister_v2",
 	cuMemHostUnregister:       "cuMemHostUnregister",
+	cuMemAlloc:                "cuMemAlloc_v2",
+	cuMemFree:                 "cuMemFree_v2",
+	cuMemcpyHtoD:              "cuMemcpyHtoD_v2",
+	cuMemcpy2DAsync:           "cuMemcpy2DAsync_v2",
+	cuMemcpyDtoHAsync:         "cuMemcpyDtoHAsync_v2",
+	cuMemsetD8Async:           "cuMemsetD8Async",
 	cuPointerGetAttributes:    "cuPointerGetAttributes",
 	cuPointerSetAttribute:     "cuPointerSetAttribute",
 	cuStreamCreate:            "cuStreamCreate",
 	cuStreamDestroy:           "cuStreamDestroy_v2",
 	cuStreamSynchronize:       "cuStreamSynchronize",
+	cuStreamWaitEvent:         "cuStreamWaitEvent",
 	cuEventCreate:             "cuEventCreate",
 	cuEventDestroy:            "cuEventDestroy_v2",
 	cuEventRecord:             "cuEventRecord",

@@ -58,13 +58,18 @@ func (s *Stream) Synchronize() error {
 // A Fence tells when the work that was on a stream before it is done. It implements pipeline.Fence.
 type Fence struct {
 	event uintptr
+	then  func(error) // may be nil
 	done  chan struct{}
 	err   error // read after done
 }
 
 // Fence marks the present end of the stream's work. It must be waited for by nobody in particular: the stream frees it.
-func (s *Stream) Fence() (*Fence, error) {
-	f := &Fence{done: make(chan struct{})}
+func (s *Stream) Fence() (*Fence, error) { return s.FenceThen(nil) }
+
+// FenceThen is a fence that opens when then has returned, which is called with the work's error and must not wait for
+// the stream.
+func (s *Stream) FenceThen(then func(error)) (*Fence, error) {
+	f := &Fence{then: then, done: make(chan struct{})}
 	if err := s.device.do(func(d *driver) error {
 		if err := d.call(cuEventCreate, uintptr(unsafe.Pointer(&f.event)), eventBlockingSync|eventNoTiming); err != nil {
 			return err
@@ -83,6 +88,9 @@ func (s *Stream) wait() {
 		f.err = s.device.do(func(d *driver) error {
 			return errors.Join(d.call(cuEventSynchronize, f.event), d.call(cuEventDestroy, f.event))
 		})
+		if f.then != nil {
+			f.then(f.err)
+		}
 		close(f.done)
 	}
 }

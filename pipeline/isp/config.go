@@ -82,7 +82,7 @@ func (c Config) Validate() error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, a...))
 	}
-	if err := c.Gains.validate(); err != nil {
+	if err := c.Gains.Validate(); err != nil {
 		return err
 	}
 	if c.Gamma != 0 && !(c.Gamma >= 1 && c.Gamma <= 4) {
@@ -119,7 +119,8 @@ func (c Config) Validate() error {
 	return c.Shading.validate(bad)
 }
 
-func (g Gains) validate() error {
+// Validate returns an error that wraps ErrConfig and names the gain, its value and the rule.
+func (g Gains) Validate() error {
 	for _, g := range []struct {
 		name string
 		gain float64
@@ -166,8 +167,8 @@ func (s *Shading) validate(bad func(string, ...any) error) error {
 	return nil
 }
 
-// clone keeps the caller's later changes out.
-func (c Config) clone() Config {
+// Clone is a copy that the caller's later changes do not reach.
+func (c Config) Clone() Config {
 	c.Defects.Pixels = slices.Clone(c.Defects.Pixels)
 	c.Curve = slices.Clone(c.Curve)
 	if c.Shading != nil {

@@ -52,7 +52,7 @@ func New(c Config) (*Stage, error) {
 	if n == 0 {
 		n = min(runtime.GOMAXPROCS(0), maxWorkers)
 	}
-	s := &Stage{config: c.clone(), tone: newTone(c)}
+	s := &Stage{config: c.Clone(), tone: newTone(c)}
 	s.gains.Store(packGains(c.Gains))
 	s.pass.bandLines = bandLines
 	for i := range n {
@@ -89,7 +89,7 @@ func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 // SetGains changes the white balance from the next frame on, without waiting for the one in work. An error wraps
 // ErrConfig and changes nothing.
 func (s *Stage) SetGains(g Gains) error {
-	if err := g.validate(); err != nil {
+	if err := g.Validate(); err != nil {
 		return err
 	}
 	s.gains.Store(packGains(g))

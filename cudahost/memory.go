@@ -1,0 +1,123 @@
+package cudahost
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// A DeviceMemory is memory of the GPU, which the CPU does not see. On an integrated GPU it is the same memory.
+type DeviceMemory struct {
+	Pointer uintptr
+	Size    int
+	device  *Device
+}
+
+// AllocDevice allocates memory of the GPU, aligned to 256 bytes. What it holds is not known.
+func (g *Device) AllocDevice(size int) (*DeviceMemory, error) {
+	if size <= 0 {
+		return nil, fmt.Errorf("%w: %d bytes of device memory", ErrSize, size)
+	}
+	m := &DeviceMemory{Size: size, device: g}
+	err := g.do(func(d *driver) error {
+		return d.call(cuMemAlloc, uintptr(unsafe.Pointer(&m.Pointer)), uintptr(size))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("allocating %d bytes of device memory: %w", size, err)
+	}
+	return m, nil
+}
+
+// Close frees the memory, which no work may use any more.
+func (m *DeviceMemory) Close() error {
+	return m.device.do(func(d *driver) error { return d.call(cuMemFree, m.Pointer) })
+}
+
+// Write copies b to the beginning of the memory, and returns when it is there.
+func (m *DeviceMemory) Write(b []byte) error {
+	if len(b) > m.Size {
+		return fmt.Errorf("%w: %d bytes into %d of device memory", ErrSize, len(b), m.Size)
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	return m.device.do(func(d *driver) error {
+		return d.call(cuMemcpyHtoD, m.Pointer, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	})
+}
+
+// Lines are a rectangle of bytes: Height lines of Width bytes, Stride from one to the next.
+type Lines struct{ Width, Height, Stride int }
+
+// copy2D is CUDA_MEMCPY2D.
+type copy2D struct {
+	srcX, srcY uintptr
+	srcType    uint32
+	srcHost    uintptr
+	srcDevice  uintptr
+	srcArray   uintptr
+	srcPitch   uintptr
+	dstX, dstY uintptr
+	dstType    uint32
+	dstHost    uintptr
+	dstDevice  uintptr
+	dstArray   uintptr
+	dstPitch   uintptr
+	width      uintptr
+	height     uintptr
+}
+
+const memoryTypeDevice = 2
+
+// CopyIn puts a copy of lines from host memory, an address that AllocHost's buffers have, to the same place behind to.
+func (s *Stream) CopyIn(to, from uintptr, l Lines) error {
+	return s.copy(&copy2D{srcType: memoryTypeHost, srcHost: from, dstType: memoryTypeDevice, dstDevice: to}, l)
+}
+
+// CopyOut puts a copy of lines to host memory on the stream; the bytes between the lines stay as they are.
+func (s *Stream) CopyOut(to, from uintptr, l Lines) error {
+	return s.copy(&copy2D{srcType: memoryTypeDevice, srcDevice: from, dstType: memoryTypeHost, dstHost: to}, l)
+}
+
+func (s *Stream) copy(c *copy2D, l Lines) error {
+	c.srcPitch, c.dstPitch, c.width, c.height = uintptr(l.Stride), uintptr(l.Stride), uintptr(l.Width), uintptr(l.Height)
+	return s.device.do(func(d *driver) error { return d.call(cuMemcpy2DAsync, uintptr(unsafe.Pointer(c)), s.handle) })
+}
+
+// Read puts a copy from device memory to host memory on the stream.
+func (s *Stream) Read(to, from uintptr, size int) error {
+	return s.device.do(func(d *driver) error { return d.call(cuMemcpyDtoHAsync, to, from, uintptr(size), s.handle) })
+}
+
+// Clear puts zeros into device memory on the stream.
+func (s *Stream) Clear(at uintptr, size int) error {
+	return s.device.do(func(d *driver) error { return d.call(cuMemsetD8Async, at, 0, uintptr(size), s.handle) })
+}
+
+// An Event is a place in a stream that other streams wait for. It can be used again and again.
+type Event struct {
+	device *Device
+	handle uintptr
+}
+
+// NewEvent makes an event.
+func (g *Device) NewEvent() (*Event, error) {
+	e := &Event{device: g}
+	return e, g.do(func(d *driver) error {
+		return d.call(cuEventCreate, uintptr(unsafe.Pointer(&e.handle)), eventNoTiming)
+	})
+}
+
+// Mark puts the event at the present end of the stream's work.
+func (s *Stream) Mark(e *Event) error {
+	return s.device.do(func(d *driver) error { return d.call(cuEventRecord, e.handle, s.handle) })
+}
+
+// After makes what comes on the stream wait for the event's last mark.
+func (s *Stream) After(e *Event) error {
+	return s.device.do(func(d *driver) error { return d.call(cuStreamWaitEvent, s.handle, e.handle, 0) })
+}
+
+// Close frees the event.
+func (e *Event) Close() error {
+	return e.device.do(func(d *driver) error { return d.call(cuEventDestroy, e.handle) })
+}

@@ -1,0 +1,108 @@
+package cuda
+
+import (
+	"tegracast/pipeline"
+	"tegracast/pipeline/isp"
+)
+
+// args is Args of kernels/args.cu, field by field.
+type args struct {
+	in, out           uintptr
+	samples, searched uintptr
+	colors            uintptr
+	tone              uintptr
+	shading, rows     uintptr
+	defects           uintptr
+	statistics        uintptr
+
+	width, height, stride  int32
+	wide                   int32
+	pitch                  int32
+	shadingRows            int32
+	mask, shift            int32
+	black, light, m, n     [4]int32
+	threshold, defectCount int32
+	matrix                 [9]int32
+	sharpen                int32
+
+	outWidth, outHeight, outStride             int32
+	lineBytes, payload, packetPitch, headerGap int32
+	vector                                     int32
+	luma, cb, cr, rgb                          conversion
+}
+
+// conversion is Conversion of kernels/args.cu.
+type conversion struct {
+	c             [3]int32
+	offset, shift int32
+}
+
+func newConversion(c isp.Conversion) conversion { return conversion{c.C, c.Offset, c.Shift} }
+
+// bySite puts what stands by y and x modulo 2 into a row.
+func bySite[T, U uint16 | int | int32](v [2][2]T) [4]U {
+	return [4]U{U(v[0][0]), U(v[0][1]), U(v[1][0]), U(v[1][1])}
+}
+
+// newArgs are the arguments that no frame changes.
+func newArgs(r *isp.Recipe) args {
+	a := args{
+		width: int32(r.In.Width), height: int32(r.In.Height), stride: int32(r.In.Stride), pitch: int32(pitch(r.In.Width)),
+		mask: 1<<r.Samples.Bits - 1, shift: int32(16 - r.Samples.Bits),
+		black: bySite[uint16, int32](r.Black), light: bySite[int, int32](r.Light),
+		threshold: int32(r.Threshold), defectCount: int32(len(r.Defects)), sharpen: r.Sharpen,
+	}
+	if r.Matrix != nil {
+		for i, m := range r.Matrix {
+			a.matrix[i] = int32(m)
+		}
+	}
+	if r.Shading != nil {
+		a.shadingRows = int32(r.Shading.Rows)
+	}
+	return a
+}
+
+// pitch is the length in samples of a line of width samples in the device's memory: four are read at a time.
+func pitch(width int) int { return (width + 7) &^ 7 }
+
+// setInput is where the sensor's frame stands.
+func (a *args) setInput(r *isp.Recipe, at uintptr) {
+	a.in, a.wide = at, 0
+	word := uintptr(8)
+	if r.Samples.Bits == 8 {
+		word = 4
+	}
+	if !r.Samples.Packed && (at|uintptr(r.In.Stride))%word == 0 {
+		a.wide = 1
+	}
+}
+
+// setOutput is where a picture goes.
+func (a *args) setOutput(o *isp.RecipeOutput, at uintptr) {
+	f := o.Format
+	a.out, a.outWidth, a.outHeight, a.outStride = at, int32(f.Width), int32(f.Height), int32(f.Stride)
+	a.lineBytes, a.payload, a.packetPitch, a.headerGap = int32(o.LineBytes), int32(o.Payload), int32(f.PacketPitch), int32(f.HeaderGap)
+	a.luma, a.cb, a.cr, a.rgb = newConversion(o.Luma), newConversion(o.Cb), newConversion(o.Cr), newConversion(o.RGB)
+	a.vector = vector(o, at)
+}
+
+// vector is how many bytes may be written at a time, so that each lies in one line, in one packet, and aligned.
+func vector(o *isp.RecipeOutput, at uintptr) int32 {
+	f := o.Format
+	together := at
+	switch {
+	case f.PacketPitch > 0:
+		together |= uintptr(f.PacketPitch) | uintptr(f.HeaderGap) | uintptr(o.Payload)
+	case f.Pixel == pipeline.I420:
+		together |= uintptr(f.Stride) | uintptr(f.Stride/2) | uintptr(f.Stride*f.Height) | uintptr(f.Stride/2*(f.Height/2))
+	default:
+		together |= uintptr(f.Stride)
+	}
+	for _, n := range []uintptr{16, 4} {
+		if together%n == 0 {
+			return int32(n)
+		}
+	}
+	return 1
+}

@@ -1,0 +1,218 @@
+package cuda
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tegracast/cudahost"
+	"tegracast/pipeline"
+	"tegracast/pipeline/isp"
+)
+
+// rings is how many frames take turns, so that none is found in a cache.
+const rings = 6
+
+// A benchCase is a configuration with its formats.
+type benchCase struct {
+	name   string
+	config isp.Config
+	in     pipeline.PixelFormat
+	want   []pipeline.PixelFormat
+}
+
+func benchCases() []benchCase {
+	plain := isp.Config{Gains: isp.Gains{R: 1.5, B: 1.1}, BlackLevel: 64}
+	with := func(set func(*isp.Config)) isp.Config { c := plain; set(&c); return c }
+	malvar := func(c *isp.Config) { c.Demosaic = isp.Malvar }
+	matrix := func(c *isp.Config) {
+		c.Demosaic, c.Matrix = isp.Malvar, [9]float64{1.5, -0.3, -0.2, -0.2, 1.5, -0.3, 0, -0.5, 1.5}
+	}
+	shading := func(c *isp.Config) {
+		matrix(c)
+		c.Shading = &isp.Shading{Columns: 2, Rows: 2, Gains: [4][]float64{{1, 1, 1, 1.1}, {1, 1, 1, 1.1}, {1, 1, 1, 1.1}, {1, 1, 1, 1.1}}}
+	}
+	all := func(c *isp.Config) {
+		shading(c)
+		c.Sharpen, c.Defects.Threshold, c.Observe = 0.5, 80, func(*isp.Statistics) {}
+	}
+	rgb, uyvy := []pipeline.PixelFormat{pipeline.RGB24}, []pipeline.PixelFormat{pipeline.UYVY}
+	return []benchCase{
+		{"bilinear-rgb24", plain, pipeline.RGGB16, rgb},
+		{"malvar-rgb24", with(malvar), pipeline.RGGB16, rgb},
+		{"malvar-matrix-rgb24", with(matrix), pipeline.RGGB16, rgb},
+		{"malvar-matrix-shading-rgb24", with(shading), pipeline.RGGB16, rgb},
+		{"malvar-uyvy", with(malvar), pipeline.RGGB10, uyvy},
+		{"malvar-uyvp", with(malvar), pipeline.RGGB10, []pipeline.PixelFormat{pipeline.UYVP}},
+		{"malvar-nv12", with(malvar), pipeline.RGGB12P, []pipeline.PixelFormat{pipeline.NV12}},
+		{"malvar-uyvy+half-i420", with(malvar), pipeline.RGGB10, []pipeline.PixelFormat{pipeline.UYVY, pipeline.I420}},
+		{"statistics-uyvy", with(func(c *isp.Config) { malvar(c); c.Observe = func(*isp.Statistics) {} }), pipeline.RGGB10, uyvy},
+		{"everything-rgb24", with(all), pipeline.RGGB16, rgb},
+	}
+}
+
+func (c *benchCase) formats(b *testing.B, by int) (in pipeline.Format, want []pipeline.Format) {
+	w, h := 1920*by, 1080*by
+	for i, p := range c.want {
+		want = append(want, format(b, p, w>>i, h>>i))
+	}
+	return format(b, c.in, w, h), want
+}
+
+// BenchmarkGPUKernels: a frame's kernels alone, one after the other, on frames in the device's own memory.
+func BenchmarkGPUKernels(b *testing.B) {
+	for _, c := range benchCases() {
+		for _, by := range []int{1, 2} {
+			b.Run(fmt.Sprintf("%s/%dp", c.name, 1080*by), func(b *testing.B) {
+				memory := gpu(b)
+				s := newStage(b, memory, c.config, Options{Transfer: InPlace})
+				inFormat, want := c.formats(b, by)
+				if err := s.Plan(inFormat, want); err != nil {
+					b.Fatal(err)
+				}
+				sample := frame(b, memory, inFormat)
+				if c.in == pipeline.RGGB10 {
+					chart := capture(b, memory)
+					for i := range sample.Bytes {
+						sample.Bytes[i] = chart.Bytes[i%len(chart.Bytes)]
+					}
+				} else {
+					for i := range sample.Bytes { // gradients, as pictures have
+						sample.Bytes[i] = byte(i / 2 % inFormat.Width / 16)
+					}
+				}
+				onDevice := func(f pipeline.Format) *pipeline.Frame {
+					m, err := memory.Device.AllocDevice(f.Size())
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.Cleanup(func() { _ = m.Close() })
+					if f == inFormat {
+						if err := m.Write(sample.Bytes); err != nil {
+							b.Fatal(err)
+						}
+					}
+					return &pipeline.Frame{Format: f, Device: m.Pointer}
+				}
+				var ins []*pipeline.Frame
+				var outs [][]*pipeline.Frame
+				for i := range rings {
+					ins, outs = append(ins, onDevice(inFormat)), append(outs, nil)
+					for _, f := range want {
+						outs[i] = append(outs[i], onDevice(f))
+					}
+				}
+				n := 0
+				b.ResetTimer()
+				for b.Loop() {
+					if err := s.enqueue(&s.plan.jobs[0], ins[n%rings], outs[n%rings]); err != nil {
+						b.Fatal(err)
+					}
+					if n++; n%256 == 0 {
+						if err := s.synchronize(); err != nil {
+							b.Fatal(err)
+						}
+					}
+				}
+				if err := s.synchronize(); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N), "us/frame")
+			})
+		}
+	}
+}
+
+// BenchmarkGPUStage: whole frames from host memory to host memory through Process, as many in work as may be; latency is
+// one frame's alone.
+func BenchmarkGPUStage(b *testing.B) {
+	for _, c := range benchCases() {
+		for _, by := range []int{1, 2} {
+			for _, transfer := range []Transfer{InPlace, Staged} {
+				b.Run(fmt.Sprintf("%s/%dp/%s", c.name, 1080*by, [...]string{"", "in-place", "staged"}[transfer]), func(b *testing.B) {
+					memory := gpu(b)
+					s := newStage(b, memory, c.config, Options{Transfer: transfer})
+					inFormat, want := c.formats(b, by)
+					if err := s.Plan(inFormat, want); err != nil {
+						b.Fatal(err)
+					}
+					var ins []*pipeline.Frame
+					var outs [][]*pipeline.Frame
+					for range rings {
+						ins, outs = append(ins, frame(b, memory, inFormat)), append(outs, frames(b, memory, want))
+					}
+					n := 0
+					process := func() {
+						if err := s.Process(b.Context(), ins[n%rings], outs[n%rings]); err != nil {
+							b.Fatal(err)
+						}
+						n++
+					}
+					process()
+					await(b, outs[0])
+					b.ReportAllocs()
+					b.ResetTimer()
+					for b.Loop() {
+						process()
+					}
+					await(b, outs[(n-1)%rings])
+					b.StopTimer()
+					b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N), "us/frame")
+					b.ReportMetric(float64(latency(process, func() { await(b, outs[(n-1)%rings]) })), "us-latency")
+				})
+			}
+		}
+	}
+}
+
+// latency is the time of one frame alone in microseconds: the median of many.
+func latency(process, wait func()) int64 {
+	var times []time.Duration
+	for range 51 {
+		begin := time.Now()
+		process()
+		wait()
+		times = append(times, time.Since(begin))
+	}
+	slices.Sort(times)
+	return times[len(times)/2].Microseconds()
+}
+
+// BenchmarkGPUCopy copies a 4K frame of 16 bits from host memory to the device's and back.
+func BenchmarkGPUCopy(b *testing.B) {
+	memory := gpu(b)
+	host, err := memory.AllocHost(3840*2160*2, cudahost.Mapped)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer host.Close()
+	device, err := memory.Device.AllocDevice(3840 * 2160 * 2)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer device.Close()
+	s, err := memory.Device.NewStream()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	lines := cudahost.Lines{Width: 3840 * 2, Height: 2160, Stride: 3840 * 2}
+	for name, copies := range map[string]func(to, from uintptr, l cudahost.Lines) error{"in": s.CopyIn, "out": s.CopyOut} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(3840 * 2160 * 2)
+			for b.Loop() {
+				to, from := device.Pointer, host.Addr()
+				if name == "out" {
+					to, from = from, to
+				}
+				if err := copies(to, from, lines); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := s.Synchronize(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}

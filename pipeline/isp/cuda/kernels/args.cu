@@ -1,0 +1,81 @@
+// The isp of docs/isp.md for a GPU; the § are of that page. Options choose what a plan needs (program.go):
+//   MOSAIC    0 RGGB, 1 GRBG, 2 GBRG, 3 BGGR, 4 monochrome
+//   BITS, PACKED, SHADING, MALVAR, MATRIX
+//   PLANE     the samples behind §3 have been written to memory
+//   PICTURES  a PICTURE(number, size, format, sharp) for each output, and a COLORS(size) for each size to be sharpened
+//
+// A kernel is a row of phases, each run by all threads of a block; what lives from one phase to the next is the same for
+// all threads, or in shared memory. So the tests can run the same source on a CPU, phase after phase.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#ifndef EACH_THREAD
+#define EACH_THREAD(phase) do { phase; __syncthreads(); } while (0)
+#endif
+#define INLINE static __device__ __forceinline__
+
+#define THREADS_X 32
+#define THREADS_Y 8
+#define THREADS (THREADS_X * THREADS_Y)
+
+#define MONO (MOSAIC == 4)
+#define RED_X (MOSAIC & 1)      // modulo 2, of the red samples
+#define RED_Y (MOSAIC >> 1 & 1)
+
+#define LINEAR_MAX 16383
+#define WHITE 4080
+
+// What the statistics of §11 are gathered in.
+struct Statistics {
+	u64 sum[12][16][3];
+	u64 focus;
+	u32 count[12][16][3];
+	u32 histogram[3][256];
+	u32 clipped[3];
+	u32 samples[3];
+};
+
+struct Defect {
+	int x, y;
+	int usable;
+	int unused;
+};
+
+// A Conversion is that of §10.
+struct Conversion {
+	int c[3];
+	int offset, shift;
+};
+
+// Args are the only parameter of every kernel; args in program.go is the same, field by field. Arrays of four are by
+// site: 2 (y & 1) + (x & 1).
+struct Args {
+	const u8 *in;
+	u8 *out;
+	u16 *samples;      // behind §3, if that has been written: read by pictures and statistics, written by black and known
+	u16 *searched;     // written by found
+	u16 *colors;       // R'G'B' and the luma of sharpening
+	const void *tone;  // by linear sample: bytes for RGB24, else 0 to 4080
+	const u16 *shading; // of §4: two times rows lines of gains
+	const u16 *rows;    // j << 8 | h
+	const Defect *defects;
+	Statistics *statistics;
+
+	int width, height, stride; // of the sensor's frame
+	int wide;                  // four samples of it are aligned words
+	int pitch;                 // of the lines of samples in memory, in samples
+	int shadingRows;
+	int mask, shift;
+	int black[4], light[4], m[4], n[4];
+	int threshold, defectCount;
+	int matrix[9];
+	int sharpen;
+
+	int outWidth, outHeight, outStride;
+	int lineBytes, payload, packetPitch, headerGap; // packetPitch 0: plain
+	int vector;                                     // bytes that may be written at a time
+	Conversion luma, cb, cr, rgb;
+};

@@ -1,0 +1,132 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"tegracast/cudahost"
+	"tegracast/pipeline/isp"
+)
+
+// A plan is a recipe on the device: kernels, tables, and memory for the frames in work.
+type plan struct {
+	recipe  *isp.Recipe
+	program *program
+	memory  arena
+	base    args
+	tone    uintptr
+	tones   []uintptr // by output
+	colors  [sizes]uintptr
+	jobs    [inFlight]job
+	turn    int
+}
+
+// A job is a frame in work.
+type job struct {
+	in     uintptr   // the copy of the input; 0 in place
+	outs   []uintptr // the pictures before they are copied
+	copied *cudahost.Event
+	made   *cudahost.Event
+	report *cudahost.Buffer // the statistics, which the device has gathered; nil: none
+	fence  *cudahost.Fence  // of the frame that was this job last
+}
+
+// next is the job whose turn it is.
+func (p *plan) next() *job {
+	p.turn = (p.turn + 1) % inFlight
+	return &p.jobs[p.turn]
+}
+
+func (s *Stage) newPlan(r *isp.Recipe) (*plan, error) {
+	p := &plan{recipe: r, base: newArgs(r), memory: arena{device: s.memory.Device}}
+	var err error
+	if p.program, err = newProgram(s.memory.Device, s.compiler, r); err != nil {
+		return nil, err
+	}
+	if p.tone, p.tones, err = p.memory.setTables(r, &p.base); err == nil {
+		err = p.allocPlanes(s.config.Observe != nil)
+	}
+	for i := range p.jobs {
+		if err == nil {
+			err = s.open(p, &p.jobs[i])
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("isp on CUDA: %w", err), p.Close())
+	}
+	return p, nil
+}
+
+// allocPlanes allocates what kernels leave for one another. Frames share it: their kernels run one after the other.
+func (p *plan) allocPlanes(observe bool) (err error) {
+	get := func(size int) uintptr {
+		at, e := p.memory.alloc(size)
+		err = errors.Join(err, e)
+		return at
+	}
+	r := p.recipe
+	plane := 2 * pitch(r.In.Width) * r.In.Height
+	if needsPlane(r) {
+		p.base.samples = get(plane)
+	}
+	if r.Threshold > 0 {
+		p.base.searched = get(plane)
+	}
+	for _, o := range r.Outputs {
+		if r.Sharpen > 0 && p.colors[o.Size] == 0 {
+			p.colors[o.Size] = get(8 * o.Format.Width * o.Format.Height)
+		}
+	}
+	if observe {
+		p.base.statistics = get(gatheredSize)
+	}
+	return err
+}
+
+// open allocates what a frame has for itself.
+func (s *Stage) open(p *plan, j *job) (err error) {
+	if s.config.Observe != nil {
+		if j.report, err = s.memory.AllocHost(gatheredSize, cudahost.Default); err != nil {
+			return err
+		}
+	}
+	if !s.staged {
+		return nil
+	}
+	if j.in, err = p.memory.alloc(p.recipe.In.Size()); err != nil {
+		return err
+	}
+	for _, o := range p.recipe.Outputs {
+		at, err := p.memory.alloc(o.Format.Size())
+		if err != nil {
+			return err
+		}
+		j.outs = append(j.outs, at)
+	}
+	if j.copied, err = s.memory.Device.NewEvent(); err != nil {
+		return err
+	}
+	j.made, err = s.memory.Device.NewEvent()
+	return err
+}
+
+// Close frees everything. No work may use it any more.
+func (p *plan) Close() error {
+	var errs []error
+	for i := range p.jobs {
+		j := &p.jobs[i]
+		if j.report != nil {
+			errs = append(errs, j.report.Close())
+		}
+		for _, e := range []*cudahost.Event{j.copied, j.made} {
+			if e != nil {
+				errs = append(errs, e.Close())
+			}
+		}
+	}
+	return errors.Join(append(errs, p.memory.Close(), p.program.module.Close())...)
+}
+
+// gathered is the job's report; its frame's work must be done.
+func (j *job) gathered() *gathered { return (*gathered)(unsafe.Pointer(&j.report.Bytes()[0])) }

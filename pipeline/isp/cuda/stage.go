@@ -1,0 +1,228 @@
+// Package cuda is the isp of docs/isp.md on an NVIDIA GPU: the same bytes as package isp makes, by kernels that are
+// compiled for the machine's own GPU when formats are planned. docs/cuda.md says how they work.
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"tegracast/cudahost"
+	"tegracast/pipeline"
+	"tegracast/pipeline/isp"
+)
+
+// A Transfer is how a frame's bytes come to the GPU, and the pictures back.
+type Transfer uint8
+
+const (
+	Auto    Transfer = iota // InPlace on an integrated GPU, else Staged
+	InPlace                 // kernels read and write host memory
+	Staged                  // copies to and from the GPU's memory, while kernels work on another frame
+)
+
+// Options say how a Stage works; what it makes does not depend on them.
+type Options struct {
+	Transfer Transfer
+	Cache    string // folder of compiled kernels; "" keeps none
+}
+
+// inFlight is how many frames may be in work: one on its way in, one in the kernels, one on its way out.
+const inFlight = 3
+
+// A Stage is a pipeline.Stage on the GPU. Its methods may be called from any goroutine; they take turns.
+type Stage struct {
+	memory   *cudahost.CUDA
+	compiler *cudahost.Compiler
+	config   isp.Config
+	staged   bool
+
+	gains atomic.Pointer[isp.Gains] // that were asked for last
+
+	mu            sync.Mutex
+	closed        bool
+	in, work, out *cudahost.Stream // the first and the last are those of copies, and nil without
+	plan          *plan
+	stats         isp.Statistics // of the frame whose work has just ended
+}
+
+// New opens the run-time compiler; kernels are compiled by Plan. Errors wrap isp.ErrConfig or cudahost.ErrNoCUDA. Close
+// gives back what the stage holds, before the memory is closed.
+func New(memory *cudahost.CUDA, c isp.Config, o Options) (*Stage, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	compiler, err := memory.Device.NewCompiler(o.Cache)
+	if err != nil {
+		return nil, fmt.Errorf("isp on CUDA: %w", err)
+	}
+	s := &Stage{memory: memory, compiler: compiler, config: c.Clone()}
+	s.gains.Store(&c.Gains)
+	s.staged = o.Transfer == Staged || o.Transfer == Auto && !memory.Device.Integrated
+	if err := s.openStreams(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Stage) openStreams() (err error) {
+	list := []**cudahost.Stream{&s.work}
+	if s.staged {
+		list = append(list, &s.in, &s.out)
+	}
+	for _, to := range list {
+		if *to, err = s.memory.Device.NewStream(); err != nil {
+			return fmt.Errorf("isp on CUDA: %w", err)
+		}
+	}
+	return nil
+}
+
+// last is the stream that ends a frame's work.
+func (s *Stage) last() *cudahost.Stream {
+	if s.staged {
+		return s.out
+	}
+	return s.work
+}
+
+// Plan accepts what isp.Stage accepts, with the same errors, and compiles the kernels for it: that takes a second, or
+// nothing when they are in the cache. Errors of the compiler wrap cudahost.ErrCompile.
+func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return isp.ErrClosed
+	}
+	r, err := isp.NewRecipe(s.config, in, want)
+	if err != nil {
+		return err
+	}
+	p, err := s.newPlan(r)
+	if err != nil {
+		return err
+	}
+	old := s.plan
+	s.plan = p
+	return s.drop(old)
+}
+
+// drop gives up a plan when its last frame is done.
+func (s *Stage) drop(p *plan) error {
+	if p == nil {
+		return nil
+	}
+	for i := range p.jobs {
+		if f := p.jobs[i].fence; f != nil {
+			_ = f.Wait(context.Background()) // who waited for the frame has its error
+		}
+	}
+	return p.Close()
+}
+
+// synchronize waits until all work is done.
+func (s *Stage) synchronize() error {
+	var errs []error
+	for _, stream := range []*cudahost.Stream{s.in, s.work, s.out} {
+		if stream != nil {
+			errs = append(errs, stream.Synchronize())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// SetGains changes the white balance from the next frame on. An error wraps isp.ErrConfig and changes nothing.
+func (s *Stage) SetGains(g isp.Gains) error {
+	if err := g.Validate(); err != nil {
+		return err
+	}
+	s.gains.Store(&g)
+	return nil
+}
+
+// Process puts the work on outs on the GPU and returns; outs' Ready tells when their bytes are final. in and outs are
+// of the formats of the last Plan, and in memory of cudahost.CUDA. Sequence, Times and Flags are copied; Processed is set
+// when the bytes are final. Config.Observe is called before Ready opens. An element of outs may be nil; without any, it
+// returns when the work is done. When inFlight frames are in work it waits for the oldest. It fails before anything is
+// written, with an error that wraps isp.ErrMismatch, isp.ErrClosed or ctx.Err(), or with CUDA's, when nothing is being
+// written any more.
+func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return isp.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.check(in, outs); err != nil {
+		return err
+	}
+	j := s.plan.next()
+	if j.fence != nil {
+		if err := j.fence.Wait(ctx); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			return fmt.Errorf("isp on CUDA: the frame before: %w", err)
+		}
+	}
+	if err := s.enqueue(j, in, outs); err != nil {
+		return errors.Join(fmt.Errorf("isp on CUDA: %w", err), s.synchronize())
+	}
+	fence, err := s.last().FenceThen(s.finisher(j, in, outs))
+	if err != nil {
+		return errors.Join(fmt.Errorf("isp on CUDA: %w", err), s.synchronize())
+	}
+	j.fence = fence
+	ready := false
+	for _, out := range outs {
+		if out != nil {
+			out.Ready, ready = fence, true
+		}
+	}
+	if !ready { // nobody would hold the input while it is read
+		return fence.Wait(context.WithoutCancel(ctx))
+	}
+	return nil
+}
+
+// check says whether the frames are those of the plan, in memory that the device reaches.
+func (s *Stage) check(in *pipeline.Frame, outs []*pipeline.Frame) error {
+	if s.plan == nil {
+		return (*isp.Recipe)(nil).Check(in, outs)
+	}
+	if err := s.plan.recipe.Check(in, outs); err != nil {
+		return err
+	}
+	if in.Device == 0 {
+		return fmt.Errorf("%w: input has no device address: allocate it with the CUDA memory back end", isp.ErrMismatch)
+	}
+	for i, out := range outs {
+		if out != nil && out.Device == 0 {
+			return fmt.Errorf("%w: output %d has no device address: allocate it with the CUDA memory back end", isp.ErrMismatch, i)
+		}
+	}
+	return nil
+}
+
+// Close waits for the frames in work and gives everything back. It may be called twice.
+func (s *Stage) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	var errs []error
+	for _, stream := range []*cudahost.Stream{s.in, s.work, s.out} {
+		if stream != nil {
+			errs = append(errs, stream.Close())
+		}
+	}
+	if s.plan != nil {
+		errs = append(errs, s.plan.Close())
+	}
+	return errors.Join(errs...)
+}
