@@ -1,6 +1,7 @@
 package cudahost
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 )
@@ -41,7 +42,8 @@ func (m *DeviceMemory) Write(b []byte) error {
 		return nil
 	}
 	return m.device.do(func(d *driver) error {
-		return d.call(cuMemcpyHtoD, m.Pointer, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+		err := d.call(cuMemcpyHtoD, m.Pointer, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+		return errors.Join(err, d.call(cuStreamSynchronize, 0)) // the first returns when b has been read
 	})
 }
 

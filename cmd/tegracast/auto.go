@@ -104,7 +104,7 @@ func (d *document) checkAuto(path string, c *ISPConfig) error {
 type controller struct {
 	*auto.Loop
 	name   string
-	stage  *isp.Stage
+	stage  auto.Balancer
 	config *AutoConfig
 }
 

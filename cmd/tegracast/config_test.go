@@ -57,6 +57,8 @@ var kinds = [][3]string{
 	{"{name: isp}", "{name: isp, defects: {pixels: [[1, 2], [3]]}}", "c.yaml:2:46: isp[0].defects.pixels[1]: a list of 1: must have 2"},
 	{"{name: isp}", "{name: isp, curve: [0, 1.5]}", "isp[0].curve[1]: 1.5: must be a number such as 1.5 from 0 to 1"},
 	{"{name: isp}", "{name: isp, demosaic: best}", `isp[0].demosaic: "best": use malvar or bilinear`},
+	{"{name: isp}", "{name: isp, device: gpu}", `isp[0].device: "gpu": use auto, cpu or cuda`},
+	{"isp: [{name: isp}]", "memory: host\nisp: [{name: isp, device: cuda}]", "isp[0].device: cuda needs memory: cuda or auto"},
 	{"isp: [", "memory: gpu\nisp: [", `c.yaml:2:9: memory: "gpu": use auto, cuda or host`},
 	{"isp: [{name: isp}]", "isp: {name: isp}", "a map: must be a list"},
 	{"isp: [", "isp: [{name: isp2}]\nisp: [", "already defined"},

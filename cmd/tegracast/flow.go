@@ -21,8 +21,9 @@ type flow struct {
 
 	controllers []*controller
 
+	stages  []func() error // close them
 	closers []func() error // in the order of opening
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed when the graph has ended; nil before it runs
 	err     error         // why; read after done
 }
@@ -43,7 +44,7 @@ func (a *appliance) addFlow(d *document, i int) error {
 		if d.ISP[i].From != f.name {
 			continue
 		}
-		if err := f.addISP(a.env, &d.ISP[i], d.isps[i]); err != nil {
+		if err := f.addISP(a, &d.ISP[i], d.isps[i]); err != nil {
 			return err
 		}
 	}
@@ -51,30 +52,33 @@ func (a *appliance) addFlow(d *document, i int) error {
 }
 
 // addISP adds a stage, and the loop that it is the eye of.
-func (f *flow) addISP(e env, c *ISPConfig, cfg isp.Config) error {
-	control, err := f.addController(e, c, &cfg)
+func (f *flow) addISP(a *appliance, c *ISPConfig, cfg isp.Config) error {
+	control, err := f.addController(a.env, c, &cfg)
 	if err != nil {
 		return err
 	}
-	stage, err := isp.New(cfg)
+	stage, err := newISP(a.env, c, cfg, a.memory, func(err error) { f.cancel(err) })
 	if err != nil {
 		return err
 	}
 	if control != nil {
 		control.stage = stage
 	}
-	f.closers = append(f.closers, stage.Close)
+	f.stages = append(f.stages, stage.Close)
 	return f.graph.AddStage(c.Name, stage, c.From, stageQueue)
 }
 
 // start runs the flow until ctx ends; then ended hears of it, unless over has been closed.
 func (f *flow) start(ctx context.Context, ended chan<- *flow, over <-chan struct{}) {
-	ctx, f.cancel = context.WithCancel(ctx)
+	ctx, f.cancel = context.WithCancelCause(ctx)
 	f.done = make(chan struct{})
 	controlled := f.control(ctx)
 	go func() {
 		f.err = f.graph.Run(ctx)
-		f.cancel()
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+			f.err = errors.Join(f.err, cause)
+		}
+		f.cancel(nil)
 		controlled()
 		close(f.done)
 		select {
@@ -87,7 +91,7 @@ func (f *flow) start(ctx context.Context, ended chan<- *flow, over <-chan struct
 // stop ends the flow, if it runs, and waits for it.
 func (f *flow) stop() {
 	if f.done != nil {
-		f.cancel()
+		f.cancel(nil)
 		<-f.done
 	}
 }
@@ -111,6 +115,9 @@ func (a *appliance) dropFlow(f *flow) error {
 	var errs []error
 	for _, o := range f.outputs { // some have pinned the graph's slots
 		errs = append(errs, o.close())
+	}
+	for _, c := range f.stages { // before the slots, which a GPU may still write to
+		errs = append(errs, c())
 	}
 	errs = append(errs, f.graph.Close())
 	for _, c := range slices.Backward(f.closers) {

@@ -27,7 +27,8 @@ type ISPConfig struct {
 	Sharpen      float64            `yaml:"sharpen,omitempty" jsonschema:"minimum=0,maximum=4,description=how much of the detail is added again; default 0"`
 	Auto         *AutoConfig        `yaml:"auto,omitempty" jsonschema:"description=automatic exposure and white balance"`
 	Statistics   bool               `yaml:"statistics,omitempty" jsonschema:"description=each frame carries its histogram and means and focus as a result; for outputs of results"`
-	Workers      int                `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=256,description=default: one for each CPU"`
+	Device       string             `yaml:"device,omitempty" jsonschema:"enum=auto,enum=cpu,enum=cuda,description=what it works on; auto (default) is the GPU where memory is CUDA's; else the CPU; the pictures are the same"`
+	Workers      int                `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=256,description=on the CPU; default: one for each CPU"`
 }
 
 // BlackLevelsConfig are the black levels of the channels.
@@ -69,6 +70,8 @@ func (d *document) checkISP(path string, c *ISPConfig) error {
 	switch {
 	case !known:
 		return d.errorAt(path, "source %q is a .y4m file, which holds pictures: an isp takes a sensor's frames", c.From)
+	case c.Device == "cuda" && d.Memory == "host":
+		return d.errorAt(path+".device", "cuda needs memory: cuda or auto")
 	case c.BlackLevels != nil && c.BlackLevel != 0:
 		return d.errorAt(path+".black_level", "black_levels gives one for each channel: leave black_level out")
 	case c.Curve != nil && c.Gamma != 0:

@@ -37,6 +37,7 @@ int cuDeviceGetName(char *s, int n, int d) { return strncpy(s, "stand-in", n), d
 int cuDeviceGetAttribute(int *v, int attribute, int d)
 {
 	switch (attribute) {
+	case 16: *v = 14; break;
 	case 19: *v = MAPS; break;
 	case 41: case 91: *v = UNIFIED; break;
 	case 75: *v = 8; break;
@@ -66,6 +67,29 @@ int cuMemHostAlloc(void **p, size_t n, unsigned flags)
 }
 int cuMemFreeHost(void *p) { return free(p), 0; }
 int cuMemHostGetDevicePointer_v2(uintptr_t *d, void *p, unsigned f) { return *d = (uintptr_t)p + (1ul << 40), f; }
+int cuMemAlloc_v2(void **p, size_t n) { return n > 1 << 30 ? 2 : posix_memalign(p, 256, n); }
+int cuMemFree_v2(void *p) { return free(p), 0; }
+int cuMemcpyHtoD_v2(void *to, const void *from, size_t n) { return memcpy(to, from, n), 0; }
+int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t n, void *s) { return memcpy(to, from, n), (int)(uintptr_t)s; }
+int cuMemsetD8Async(void *at, int v, size_t n, void *s) { return memset(at, v, n), (int)(uintptr_t)s; }
+struct memcpy2d { /* CUDA_MEMCPY2D */
+	size_t src_x, src_y;
+	int src_type;
+	const char *src_host, *src_device, *src_array;
+	size_t src_pitch, dst_x, dst_y;
+	int dst_type;
+	char *dst_host, *dst_device, *dst_array;
+	size_t dst_pitch, width, height;
+};
+int cuMemcpy2DAsync_v2(const struct memcpy2d *c, void *s)
+{
+	if (c->src_type + c->dst_type != 3 || c->src_x || c->src_y || c->dst_x || c->dst_y || c->src_array || c->dst_array)
+		return 1;
+	for (size_t y = 0; y < c->height; y++)
+		memcpy((c->dst_type == 1 ? c->dst_host : c->dst_device) + y * c->dst_pitch,
+		       (c->src_type == 1 ? c->src_host : c->src_device) + y * c->src_pitch, c->width);
+	return (int)(uintptr_t)s;
+}
 OK(cuMemHostRegister_v2)
 OK(cuMemHostUnregister)
 int cuPointerGetAttributes(unsigned n, int *attributes, void **data, uintptr_t p)
@@ -80,6 +104,7 @@ int cuPointerSetAttribute(const void *v, int a, uintptr_t p) { return fail_next 
 OK(cuStreamCreate)
 OK(cuStreamDestroy_v2)
 OK(cuStreamSynchronize)
+OK(cuStreamWaitEvent)
 OK(cuEventCreate)
 OK(cuEventDestroy_v2)
 OK(cuEventRecord)

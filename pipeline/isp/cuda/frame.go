@@ -141,6 +141,7 @@ func (s *Stage) finisher(j *job, in *pipeline.Frame, outs []*pipeline.Frame) fun
 		for _, out := range wanted {
 			out.Times.Processed = now
 		}
+		s.tell(err)
 		if err == nil && s.config.Observe != nil {
 			s.stats.Sequence, s.stats.Times = sequence, times
 			j.gathered().fill(&s.stats)

@@ -27,6 +27,10 @@ const (
 type Options struct {
 	Transfer Transfer
 	Cache    string // folder of compiled kernels; "" keeps none
+
+	// Fault, if there is one, is told, once, of an error after which the process cannot use CUDA any more
+	// (cudahost.Error.Sticky). It must not wait for the Stage.
+	Fault func(error)
 }
 
 // inFlight is how many frames may be in work: one on its way in, one in the kernels, one on its way out.
@@ -38,6 +42,8 @@ type Stage struct {
 	compiler *cudahost.Compiler
 	config   isp.Config
 	staged   bool
+	fault    func(error) // nil: nobody wants to hear it
+	once     sync.Once
 
 	gains atomic.Pointer[isp.Gains] // that were asked for last
 
@@ -58,7 +64,7 @@ func New(memory *cudahost.CUDA, c isp.Config, o Options) (*Stage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("isp on CUDA: %w", err)
 	}
-	s := &Stage{memory: memory, compiler: compiler, config: c.Clone()}
+	s := &Stage{memory: memory, compiler: compiler, config: c.Clone(), fault: o.Fault}
 	s.gains.Store(&c.Gains)
 	s.staged = o.Transfer == Staged || o.Transfer == Auto && !memory.Device.Integrated
 	if err := s.openStreams(); err != nil {
@@ -169,6 +175,7 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 		}
 	}
 	if err := s.enqueue(j, in, outs); err != nil {
+		s.tell(err)
 		return errors.Join(fmt.Errorf("isp on CUDA: %w", err), s.synchronize())
 	}
 	fence, err := s.last().FenceThen(s.finisher(j, in, outs))
@@ -205,6 +212,14 @@ func (s *Stage) check(in *pipeline.Frame, outs []*pipeline.Frame) error {
 		}
 	}
 	return nil
+}
+
+// tell reports an error that is the end of CUDA in this process.
+func (s *Stage) tell(err error) {
+	var e *cudahost.Error
+	if errors.As(err, &e) && e.Sticky() && s.fault != nil {
+		s.once.Do(func() { s.fault(fmt.Errorf("isp on CUDA: %w", err)) })
+	}
 }
 
 // Close waits for the frames in work and gives everything back. It may be called twice.
