@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestKernelTwinsOnARM64 runs TestKernelTwins with the kernels for NEON in an emulated processor.
+// TestKernelTwinsOnARM64 runs the tests of kernels with the kernels for NEON in an emulated processor.
 func TestKernelTwinsOnARM64(t *testing.T) {
 	qemu, err := exec.LookPath("qemu-aarch64")
 	if err != nil {
@@ -21,7 +21,7 @@ func TestKernelTwinsOnARM64(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if out, err := exec.Command(qemu, binary, "-test.run", "^(TestKernelTwins|TestRealCapture|TestBands)$").CombinedOutput(); err != nil {
+	if out, err := exec.Command(qemu, binary, "-test.run", "^(TestKernelTwins|TestColumnsTwins|TestShortWayAgainstReference|TestRealCapture|TestBands)$").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 }

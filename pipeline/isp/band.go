@@ -1,6 +1,7 @@
 package isp
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 
@@ -11,12 +12,17 @@ import (
 // of its neighbours' lines is made again: two to eight lines of samples.
 const bandLines = 64
 
+// shortLines is that of the short way, which makes only two lines again: with so many bands no worker waits long for
+// another's last one.
+const shortLines = 16
+
 // A pass is one Process under way. The workers take bands from it until there are none left.
 type pass struct {
 	plan      *plan
 	in        *pipeline.Frame
 	outs      []*pipeline.Frame
-	bandLines int
+	bandLines int          // a multiple of four; 0: what the plan needs
+	lines     int          // of a band
 	next      atomic.Int32 // the next band
 	end       sync.WaitGroup
 }
@@ -25,7 +31,8 @@ type pass struct {
 func (p *pass) run(s *Stage, in *pipeline.Frame, outs []*pipeline.Frame) {
 	p.plan, p.in, p.outs = s.plan, in, outs
 	p.next.Store(0)
-	helpers := s.workers[1:max(1, min(len(s.workers), (in.Format.Height+p.bandLines-1)/p.bandLines))]
+	p.lines = cmp.Or(p.bandLines, p.plan.bandLines)
+	helpers := s.workers[1:max(1, min(len(s.workers), (in.Format.Height+p.lines-1)/p.lines))]
 	p.end.Add(len(helpers))
 	for _, w := range helpers {
 		w.start <- p
@@ -58,6 +65,10 @@ type scratch struct {
 	samples ring // linear samples
 	size    [sizes]picture
 	output  [3]line // luma and chroma, or R', G' and B', as they are written
+
+	columns  [4]columns // linear samples on the short way
+	columnsY [4]int
+	bytes    []byte // a line of RGB24 that is written in pieces
 }
 
 // ringLines is more than any step looks back and ahead while a quarter-size picture is sharpened: 12 lines.
@@ -105,6 +116,13 @@ func (w *worker) resize(p *plan) {
 	if p.samples.Bits == 8 || p.samples.Packed {
 		w.raw = make([]byte, 2*width)
 	}
+	if p.colors {
+		for i := range w.columns {
+			w.columns[i] = newColumns(width)
+		}
+		w.bytes = make([]byte, 3*width)
+		return
+	}
 	w.black.resize(width)
 	w.samples.resize(width)
 	if len(p.defects) > 0 {
@@ -131,11 +149,11 @@ func (w *worker) work(p *pass) {
 	height := p.in.Format.Height
 	w.pass, w.plan = p, p.plan
 	for {
-		y := int(p.next.Add(1)-1) * p.bandLines
+		y := int(p.next.Add(1)-1) * p.lines
 		if y >= height {
 			break
 		}
-		w.band(y, min(y+p.bandLines, height))
+		w.band(y, min(y+p.lines, height))
 	}
 	w.pass, w.plan = nil, nil
 }
@@ -148,6 +166,7 @@ func (w *worker) band(y, end int) {
 	for i := range w.size {
 		w.size[i].clear()
 	}
+	w.columnsY = [4]int{-1, -1, -1, -1}
 	in := w.plan.in
 	for ; y < end; y++ {
 		for i := range sizes {

@@ -54,7 +54,6 @@ func New(c Config) (*Stage, error) {
 	}
 	s := &Stage{config: c.Clone(), tone: newTone(c)}
 	s.gains.Store(packGains(c.Gains))
-	s.pass.bandLines = bandLines
 	for i := range n {
 		w := &worker{start: make(chan *pass, 1), end: &s.pass.end, tone: s.tone}
 		s.workers = append(s.workers, w)
@@ -75,7 +74,7 @@ func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	if s.closed {
 		return ErrClosed
 	}
-	p, err := newPlan(s.config, s.gains.Load(), in, want)
+	p, err := newPlan(s.config, s.tone, s.gains.Load(), in, want)
 	if err != nil {
 		return err
 	}

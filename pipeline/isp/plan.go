@@ -20,24 +20,27 @@ type output struct {
 
 // A plan is what Process needs to know about the formats. It does not change once made, but for the gains.
 type plan struct {
-	in      pipeline.Format
-	samples pipeline.Samples
-	line    int // bytes of one of the sensor's
-	outs    []output
-	wanted  [sizes]bool
-	levels  levels
-	defects map[int][]defect
-	step    int    // to the next sample of the same colour
-	hot     uint16 // threshold of the search for defects, in 1/65536; 0: none
-	shading *shading
-	method  Demosaic
-	matrix  *[9]int16 // nil: identity
-	sharpen int32
-	observe bool
-	direct  bool // nothing lies between black level and white balance
+	in        pipeline.Format
+	samples   pipeline.Samples
+	line      int // bytes of one of the sensor's
+	outs      []output
+	wanted    [sizes]bool
+	levels    levels
+	defects   map[int][]defect
+	step      int    // to the next sample of the same colour
+	hot       uint16 // threshold of the search for defects, in 1/65536; 0: none
+	shading   *shading
+	method    Demosaic
+	matrix    *[9]int16 // nil: identity
+	sharpen   int32
+	observe   bool
+	direct    bool // nothing lies between black level and white balance
+	colors    bool // the only output goes the short way of columns.go
+	bandLines int
+	weaves    [2]*weave // of even and odd lines
 }
 
-func newPlan(c Config, gains uint64, in pipeline.Format, want []pipeline.Format) (*plan, error) {
+func newPlan(c Config, t *tone, gains uint64, in pipeline.Format, want []pipeline.Format) (*plan, error) {
 	if err := c.CheckInput(in); err != nil {
 		return nil, err
 	}
@@ -61,6 +64,13 @@ func newPlan(c Config, gains uint64, in pipeline.Format, want []pipeline.Format)
 	p.hot = uint16(min(c.Defects.Threshold<<p.levels.shift, 1<<16-1))
 	p.shading = newShading(c.Shading, &p.levels, in.Width, in.Height)
 	p.direct = len(p.defects) == 0 && p.hot == 0 && p.shading == nil && !p.observe
+	p.bandLines = bandLines
+	if p.colors = p.short(t); p.colors {
+		p.bandLines = shortLines
+	}
+	for y := range p.weaves {
+		p.weaves[y] = newWeave(p.levels.phase(y))
+	}
 	return p, nil
 }
 

@@ -13,6 +13,10 @@ func (w *worker) write(size, y int) {
 		if out == nil || o.size != size {
 			continue
 		}
+		if w.plan.colors {
+			w.writeColors(o, out.Bytes, y)
+			continue
+		}
 		switch o.format.Pixel {
 		case pipeline.I420, pipeline.NV12:
 			if y&1 == 1 {

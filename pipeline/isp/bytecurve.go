@@ -1,0 +1,39 @@
+package isp
+
+// A byteCurve is BT.709's curve from linear samples to bytes, (T[v] + 8) >> 4, for vector kernels that work on bytes.
+// A segment j of length 2^a has, in 1/16 of a byte and modulo 256,
+//
+//	T[v] + 8 = 16·high[j] + low[j] + rise[j]·x/2^15 rounded, with x = v·2^(15-a) as a signed word
+//
+// x counts from the segment's beginning in every second segment and from its end in the others, which low makes good.
+type byteCurve struct {
+	high, low, rise [numSegments]byte
+	shuffled        [numSegments / 16][3][16]byte // the same, each sixteen XORed with those before
+	factors         [numSegments]byte             // 2^(13-a), by segment
+	ranges          [16]byte                      // the same by v >> 10
+}
+
+func newByteCurve(s *segments) *byteCurve {
+	c := &byteCurve{}
+	for i := 0; i <= linearMax; {
+		j, _, log := segmentOf(i)
+		base := s.base[j] + 8
+		c.high[j], c.low[j], c.rise[j] = byte(base>>4), byte(base&15), byte(s.slope[j])
+		if i>>log&1 == 1 {
+			c.low[j] += c.rise[j]
+		}
+		c.factors[j] = 1 << (13 - log)
+		c.ranges[i>>10] = c.factors[j]
+		i += 1 << log
+	}
+	for j := range numSegments {
+		for k, t := range [3]*[numSegments]byte{&c.high, &c.low, &c.rise} {
+			v := t[j]
+			if j >= 16 {
+				v ^= t[j-16]
+			}
+			c.shuffled[j/16][k][j%16] = v
+		}
+	}
+	return c
+}

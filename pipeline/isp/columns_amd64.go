@@ -1,0 +1,92 @@
+package isp
+
+import "golang.org/x/sys/cpu"
+
+// hasColors says whether the kernels of columns.go have vector twins here; without, they are no short way.
+func hasColors() bool { return cpu.X86.HasAVX2 }
+
+// columnsAVX2 takes multiples of 32 pixels.
+//
+//go:noescape
+func columnsAVX2(even, odd *uint16, src *byte, n int, a *columnsArgs)
+
+// colorsAVX2 makes the pixels from begin on until end is reached, 32 at a time.
+//
+//go:noescape
+func colorsAVX2(dst *byte, in *colorsLines, begin, end, odd int, c *byteCurve, w *weave)
+
+// colorsAVX512 takes multiples of 64 pixels and needs VBMI.
+//
+//go:noescape
+func colorsAVX512(dst *byte, in *colorsLines, n, odd int, c *byteCurve, w *weave)
+
+// A weave says which bytes of the own colour, of green and of the third one go where among R' G' B'. The bytes come in
+// pairs, the first of a pixel that has the own colour.
+type weave struct {
+	shuffles [3][3][32]byte // three times 16, from 16 of each colour, in both halves of a vector
+	pairs    [3][64]byte    // three times 64, from 64 of the own colour and 64 of green
+	third    [3][64]byte    // and 64 of the third one,
+	masks    [3]uint64      // to these places
+	phase
+}
+
+func newWeave(p phase) *weave {
+	w := &weave{phase: p}
+	source := func(at int) (color, pixel int) {
+		if color = at % 3; p.blue == 1 {
+			color = 2 - color
+		}
+		return color, at/3 ^ p.odd
+	}
+	for k := range 3 {
+		for i := range 32 {
+			for color := range 3 {
+				w.shuffles[k][color][i] = 0x80
+			}
+			color, pixel := source(16*k + i%16)
+			w.shuffles[k][color][i] = byte(pixel)
+		}
+		for i := range 64 {
+			switch color, pixel := source(64*k + i); color {
+			case 2:
+				w.third[k][i] = byte(pixel)
+				w.masks[k] |= 1 << i
+			default:
+				w.pairs[k][i] = byte(64*color + pixel)
+			}
+		}
+	}
+	return w
+}
+
+func columnsRow(dst *columns, src []byte, n int, a *columnsArgs) {
+	v := 0
+	if cpu.X86.HasAVX2 && n >= 32 {
+		v = n &^ 31
+		columnsAVX2(&dst.even[margin], &dst.odd[margin], &src[:2*v][0], v, a)
+	}
+	rest := columns{dst.even[v/2:], dst.odd[v/2:]}
+	columnsGo(&rest, src[2*v:], n-v, a)
+}
+
+func colorsRow(dst []byte, up, mid, down *columns, n int, w *weave, t *tone) {
+	if !cpu.X86.HasAVX2 {
+		colorsGo(dst, up, mid, down, n, w.phase, t)
+		return
+	}
+	in := newColorsLines(up, mid, down, w.odd)
+	v := 0
+	if cpu.X86.HasAVX512VBMI && n >= 64 {
+		v = n &^ 63
+		colorsAVX512(&dst[:3*v][0], &in, v, w.odd, t.bytes, w)
+	}
+	if u := n &^ 31; v < u {
+		colorsAVX2(&dst[3*v : 3*u][0], &in, v, u, w.odd, t.bytes, w)
+		v = u
+	}
+	if v < n {
+		var last [96]byte
+		colorsAVX2(&last[0], &in, v, n, w.odd, t.bytes, w)
+		copy(dst[3*v:3*n], last[:])
+	}
+}
