@@ -25,7 +25,7 @@ type AutoExposureConfig struct {
 	Longest   word[time.Duration] `yaml:"longest,omitempty" jsonschema:"description=most exposure; default: the frame period"`
 	LeastGain float64             `yaml:"least_gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256,description=default 1"`
 	MostGain  float64             `yaml:"most_gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256,description=gain adds noise and is used when exposure is at its limit; default 8"`
-	Freeze    bool                `yaml:"freeze,omitempty" jsonschema:"description=hold what the camera begins with"`
+	Freeze    bool                `yaml:"freeze,omitempty" jsonschema:"description=hold exposure and gain as they are: those that the camera begins with, or those reached when a reload sets it"`
 }
 
 // AutoWhiteBalanceConfig are the limits of automatic white balance.
@@ -34,7 +34,7 @@ type AutoWhiteBalanceConfig struct {
 	MostRed   float64 `yaml:"most_red,omitempty" jsonschema:"minimum=0.000244140625,maximum=16,description=default 4"`
 	LeastBlue float64 `yaml:"least_blue,omitempty" jsonschema:"minimum=0.000244140625,maximum=16,description=default 1"`
 	MostBlue  float64 `yaml:"most_blue,omitempty" jsonschema:"minimum=0.000244140625,maximum=16,description=default 4"`
-	Freeze    bool    `yaml:"freeze,omitempty" jsonschema:"description=hold the gains of white_balance"`
+	Freeze    bool    `yaml:"freeze,omitempty" jsonschema:"description=hold the gains: those of white_balance, or those reached when a reload sets it"`
 }
 
 // Limits of exposure and gain that nobody gave.
@@ -60,6 +60,11 @@ func (c *AutoExposureConfig) config(period time.Duration) *auto.ExposureConfig {
 
 func (c *AutoWhiteBalanceConfig) config() *auto.WhiteBalanceConfig {
 	return &auto.WhiteBalanceConfig{Min: isp.Gains{R: c.LeastRed, B: c.LeastBlue}, Max: isp.Gains{R: c.MostRed, B: c.MostBlue}}
+}
+
+// frozen says what is held.
+func (c *AutoConfig) frozen() (exposure, whiteBalance bool) {
+	return c.Exposure != nil && c.Exposure.Freeze, c.WhiteBalance != nil && c.WhiteBalance.Freeze
 }
 
 // checkAuto refuses limits that cannot be, and what the source cannot follow.
@@ -135,7 +140,7 @@ func (f *flow) addController(e env, c *ISPConfig, cfg *isp.Config) (*controller,
 	if err != nil {
 		return nil, fmt.Errorf("isp %s: auto: %w", c.Name, err)
 	}
-	l.Freeze(c.Auto.Exposure != nil && c.Auto.Exposure.Freeze, c.Auto.WhiteBalance != nil && c.Auto.WhiteBalance.Freeze)
+	l.Freeze(c.Auto.frozen())
 	cfg.Observe = l.Observe
 	f.controllers = append(f.controllers, &controller{Loop: l, name: c.Name, config: c.Auto})
 	return f.controllers[len(f.controllers)-1], nil
@@ -156,6 +161,15 @@ func exposureLimits(limits *auto.ExposureConfig, camera adjustable) (*auto.Expos
 		limits.Min.Gain, limits.Max.Gain = nowGain, nowGain
 	}
 	return limits, nil
+}
+
+// freeze holds and releases what the document says of the isps in names, in loops that run.
+func (a *appliance) freeze(d *document, names map[string]bool) {
+	for _, c := range a.controllers() {
+		if names[c.name] {
+			c.Freeze(d.isp(c.name).Auto.frozen())
+		}
+	}
 }
 
 // control runs the loops until ctx ends, and returns when they have.

@@ -197,3 +197,34 @@ func TestBadAuto(t *testing.T) {
 	refused(t, write(t, "c.yaml", fmt.Sprintf(text, "exposure")), "isp[0].auto.exposure: source \"camera\" is a file")
 	refused(t, write(t, "c.yaml", fmt.Sprintf(text, "white_balance")), "isp[0].auto.white_balance: source \"camera\" is monochrome")
 }
+
+// A reload that changes nothing but freeze holds what the loop has come to, and releases it, without a new source.
+func TestFreezeByReload(t *testing.T) {
+	const text = `
+web: {listen: none}
+memory: host
+sources: [{name: camera, model: {width: 64, height: 16, rate: 100}}]
+isp: [{name: isp, workers: 1, auto: {exposure: {target: 0.1%s}, white_balance: {}}}]
+outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
+`
+	port := ports(t, 1)[0]
+	s := startReloads(t, fmt.Sprintf(text, "", port))
+	source := s.flow("camera").source
+	for _, freeze := range []string{", freeze: true", ""} {
+		s.put(t, fmt.Sprintf(text, freeze, port))
+		if s.flow("camera").source != source {
+			t.Fatal("the source was made anew")
+		}
+		want := freeze != ""
+		for i := 0; s.controllers()[0].State().ExposureFrozen != want; i++ {
+			if i == 1000 {
+				t.Fatalf("frozen: %v, want %v: %s", !want, want, s.controllers()[0])
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		if s.controllers()[0].State().GainsFrozen {
+			t.Error("the white balance is frozen too")
+		}
+	}
+	s.end(t)
+}

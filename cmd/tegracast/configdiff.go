@@ -72,6 +72,7 @@ func walkNamed(a, b reflect.Value, path string, list *[]string) {
 type plan struct {
 	flows   map[string]bool // by the source's name
 	outputs map[string]bool
+	freezes map[string]bool // isps whose loops are frozen or released, and go on: by name
 	memory  bool
 	web     bool
 	pins    map[string]bool // by their keys under gpio
@@ -92,10 +93,10 @@ func everything(d *document) plan {
 	return p
 }
 
-// planned turns changes into what is to be made anew: an output for its own sake, a flow for its source and its stages, and
-// everything for what is not one of these.
+// planned turns changes into what is to be made anew: an output for its own sake, a flow for its source and its stages but
+// for what freezes a loop, and everything for what is not one of these.
 func planned(list []string, old, new *document) plan {
-	p := plan{flows: map[string]bool{}, outputs: map[string]bool{}, pins: map[string]bool{}}
+	p := plan{flows: map[string]bool{}, outputs: map[string]bool{}, freezes: map[string]bool{}, pins: map[string]bool{}}
 	for _, path := range list {
 		part, rest, _ := strings.Cut(path, "[")
 		name, _, _ := strings.Cut(rest, "]")
@@ -104,6 +105,8 @@ func planned(list []string, old, new *document) plan {
 			p.flows[name] = true
 		case part == "outputs":
 			p.outputs[name] = true
+		case part == "isp" && strings.HasSuffix(rest, ".freeze"):
+			p.freezes[name] = true
 		case part == "isp":
 			for _, d := range []*document{old, new} {
 				if stage := d.isp(name); stage != nil {

@@ -104,6 +104,7 @@ func (r *runner) apply(ctx context.Context, d *document, p plan) error {
 	if err := r.open(d, p); err != nil {
 		return err
 	}
+	r.freeze(d, p.freezes)
 	if err := r.announce(p.outputs); err != nil {
 		return err
 	}
