@@ -120,6 +120,7 @@ func TestVirtualJetson(t *testing.T) {
 		t.Run("halt list", func(t *testing.T) { haltList(t, m) })
 		t.Run("serve", func(t *testing.T) { guestServe(t, m) })
 		t.Run("killed", func(t *testing.T) { killed(t, m) })
+		t.Run("auto", func(t *testing.T) { guestAuto(t, m) })
 		t.Run("no IOMMU", func(t *testing.T) {
 			if _, err := m.Shell(t.Context(), "echo 0 > /sys/module/tegra_p2p/parameters/allow_unsafe"); err != nil {
 				t.Fatal(err)

@@ -47,3 +47,9 @@ func rgb24Row(dst []byte, r, g, b []uint16, shift int) { rgb24Go(dst, r, g, b, s
 func shadeRow(dst, src, upper, lower []uint16, weight *[2]int16) {
 	shadeGo(dst, src, upper, lower, weight)
 }
+
+func detailRow(dst []uint16, r, g, b []uint16) { detailGo(dst, r, g, b) }
+
+func sharpenRow(dst, src *rgb, y *[3]line, n int, s int32) { sharpenGo(dst, src, y, n, s) }
+
+func uyvpRow(dst []byte, y, c []uint16) { uyvpGo(dst, y, c) }

@@ -125,8 +125,26 @@ func twinOutputs(t *testing.T, rnd *rand.Rand, n int, sample func(int) line, ton
 			same("chroma 4:2:0", append(a[:even:even], 0), append(b[:even:even], 0))
 		}
 	}
+	detailRow(a, p.r.at(0, n), p.g.at(0, n), p.b.at(0, n))
+	detailGo(b, p.r.at(0, n), p.g.at(0, n), p.b.at(0, n))
+	same("detail", a, b)
+	u, v := rgb{newLine(n), newLine(n), newLine(n)}, rgb{newLine(n), newLine(n), newLine(n)}
+	lumas, strength := [3]line{q.r, q.g, q.b}, int32(1+rnd.IntN(256))
+	sharpenRow(&u, &p, &lumas, n, strength)
+	sharpenGo(&v, &p, &lumas, n, strength)
+	same("sharpen red", u.r[margin:], v.r[margin:])
+	same("sharpen green", u.g[margin:], v.g[margin:])
+	same("sharpen blue", u.b[margin:], v.b[margin:])
+	even := n &^ 1
+	y10, c10 := sample(1023).at(0, even), sample(1023).at(0, even)
+	d, e := guarded(t, even/2*5), guarded(t, even/2*5)
+	uyvpRow(d, y10, c10)
+	uyvpGo(e, y10, c10)
+	if !slices.Equal(d, e) {
+		t.Fatalf("uyvp of %d pixels: %v, in plain Go %v", even, d, e)
+	}
 	l, c := sample(255).at(0, n), sample(255).at(0, n)
-	d, e := guarded(t, 2*n), guarded(t, 2*n)
+	d, e = guarded(t, 2*n), guarded(t, 2*n)
 	uyvyRow(d, l, c)
 	uyvyGo(e, l, c)
 	if !slices.Equal(d, e) {

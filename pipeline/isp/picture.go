@@ -76,7 +76,8 @@ func (w *worker) toneLine(size, y int) *rgb {
 	}
 	p.mirror(q.width)
 	if q.lumas[i] != nil {
-		sharpenLuma(q.lumas[i], p, q.width)
+		detailRow(q.lumas[i].at(0, q.width), r, g, b)
+		q.lumas[i].mirror(q.width)
 	}
 	return p
 }
@@ -118,7 +119,7 @@ func (w *worker) sharpLine(size, y int) *rgb {
 		w.toneLine(size, at)
 		lumas[d] = q.lumas[at%pictureLines]
 	}
-	sharpenLine(&q.sharp[i], &q.lines[i], &lumas, q.width, w.plan.sharpen)
+	sharpenRow(&q.sharp[i], &q.lines[i], &lumas, q.width, w.plan.sharpen)
 	q.sharp[i].mirror(q.width)
 	return &q.sharp[i]
 }

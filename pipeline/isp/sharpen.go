@@ -1,8 +1,8 @@
 package isp
 
-// sharpenLine adds s/64 of the detail of the line b to its three colours; y holds the lumas of the lines a, b and c
+// sharpenGo adds s/64 of the detail of the line b to its three colours; y holds the lumas of the lines a, b and c
 // with mirrored margins, docs/isp.md §9.
-func sharpenLine(dst, src *rgb, y *[3]line, n int, s int32) {
+func sharpenGo(dst, src *rgb, y *[3]line, n int, s int32) {
 	up, mid, down := y[0][margin-1:][:n+2], y[1][margin-1:][:n+2], y[2][margin-1:][:n+2]
 	r, g, b := src.r.at(0, n), src.g.at(0, n), src.b.at(0, n)
 	dr, dg, db := dst.r.at(0, n), dst.g.at(0, n), dst.b.at(0, n)
@@ -19,11 +19,10 @@ func sharpenLine(dst, src *rgb, y *[3]line, n int, s int32) {
 	}
 }
 
-// sharpenLuma is the luma that the detail is measured in.
-func sharpenLuma(dst line, p *rgb, n int) {
-	r, g, b, d := p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), dst.at(0, n)
-	for x := range d {
-		d[x] = (r[x] + 2*g[x] + b[x] + 2) >> 2
+// detailGo is the luma that the detail is measured in.
+func detailGo(dst []uint16, r, g, b []uint16) {
+	r, g, b = r[:len(dst)], g[:len(dst)], b[:len(dst)]
+	for x := range dst {
+		dst[x] = (r[x] + 2*g[x] + b[x] + 2) >> 2
 	}
-	dst.mirror(n)
 }

@@ -49,7 +49,7 @@ func (w *worker) writePacked(o *output, dst []byte, y int) {
 		case pipeline.UYVY:
 			uyvyRow(to, w.output[0].at(x, pixels), w.output[1].at(x, pixels))
 		case pipeline.UYVP:
-			uyvp(to, w.output[0].at(x, pixels), w.output[1].at(x, pixels))
+			uyvpRow(to, w.output[0].at(x, pixels), w.output[1].at(x, pixels))
 		case pipeline.Grey:
 			narrowRow(to, w.output[0].at(x, pixels))
 		}
@@ -113,8 +113,8 @@ func uyvyGo(dst []byte, y, c []uint16) {
 	}
 }
 
-// uyvp writes the pixel groups of RFC 4175: 10 bits each of Cb Y0 Cr Y1, highest bit first.
-func uyvp(dst []byte, y, c []uint16) {
+// uyvpGo writes the pixel groups of RFC 4175: 10 bits each of Cb Y0 Cr Y1, highest bit first.
+func uyvpGo(dst []byte, y, c []uint16) {
 	for len(y) >= 2 && len(c) >= 2 && len(dst) >= 5 {
 		v := uint64(c[0])<<30 | uint64(y[0])<<20 | uint64(c[1])<<10 | uint64(y[1])
 		dst[0] = byte(v >> 32)
