@@ -251,6 +251,8 @@ loop:
 	ADDQ $32, DX
 	ADDQ $32, SI
 	ADDQ $32, AX
+	BYTE $0x0f; BYTE $0x0d; BYTE $0x8f; LONG $2048 // PREFETCHW 2048(DI), where the next line's bytes will go
+	BYTE $0x0f; BYTE $0x0d; BYTE $0x8f; LONG $2112 // PREFETCHW 2112(DI)
 	ADDQ $96, DI
 	SUBQ $32, CX
 	JG   loop
