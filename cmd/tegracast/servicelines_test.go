@@ -109,7 +109,7 @@ func (a *installed) losesGPU(t *testing.T) {
 		"systemctl daemon-reload; systemctl restart tegracast; journalctl -q -b -u tegracast -o cat -n 50 | grep -q 'memory back end is cuda'")
 	a.must(t, "pid=$(systemctl show -P MainPID tegracast); touch /run/lost; sed -i 's/rate: 8/rate: 7/' "+file+"; systemctl reload tegracast; "+
 		"for i in $(seq 300); do journalctl -q -b -u tegracast -o cat | grep -q 'code=exited, status=3/' && break; sleep .1; done; rm /run/lost "+unit+"/standin.conf; "+
-		"systemctl daemon-reload; sed -i 's/rate: 7/rate: 8/' "+file+"; "+active)
+		"systemctl daemon-reload; sed -i 's/rate: 7/rate: 8/' "+file+"; sync; "+active) // a power cut comes later
 	a.back(t, "a lost GPU", time.Now())
 	a.is(t, "journalctl -q -b -u tegracast -o cat | grep -c 'code=exited, status=3/'", "1\n")
 }
