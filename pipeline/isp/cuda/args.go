@@ -28,6 +28,7 @@ type args struct {
 	outWidth, outHeight, outStride             int32
 	lineBytes, payload, packetPitch, headerGap int32
 	vector                                     int32
+	stripLines                                 int32
 	luma, cb, cr, rgb                          conversion
 }
 
@@ -68,14 +69,21 @@ func pitch(width int) int { return (width + 7) &^ 7 }
 
 // setInput is where the sensor's frame stands.
 func (a *args) setInput(r *isp.Recipe, at uintptr) {
-	a.in, a.wide = at, 0
-	word := uintptr(8)
-	if r.Samples.Bits == 8 {
-		word = 4
+	a.in, a.wide = at, 1
+	if !r.Samples.Packed {
+		a.wide = aligned(at | uintptr(r.In.Stride))
 	}
-	if !r.Samples.Packed && (at|uintptr(r.In.Stride))%word == 0 {
-		a.wide = 1
+}
+
+// aligned is what all of the addresses and distances, joined by or, are multiples of: 16, 4 or 1.
+func aligned(together uintptr) int32 {
+	switch {
+	case together%16 == 0:
+		return 16
+	case together%4 == 0:
+		return 4
 	}
+	return 1
 }
 
 // setOutput is where a picture goes.
@@ -99,10 +107,5 @@ func vector(o *isp.RecipeOutput, at uintptr) int32 {
 	default:
 		together |= uintptr(f.Stride)
 	}
-	for _, n := range []uintptr{16, 4} {
-		if together%n == 0 {
-			return int32(n)
-		}
-	}
-	return 1
+	return aligned(together)
 }

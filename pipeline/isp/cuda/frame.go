@@ -52,8 +52,7 @@ func (s *Stage) launch(k *cudahost.Kernel, a *args, x, y int) error {
 const (
 	threadsX   = 32
 	threadsY   = 8
-	tileWidth  = 128 // pixels that a block makes at a time
-	tileHeight = 16
+	stripWidth = 256 // pixels that a warp makes at a time
 )
 
 // settle repairs defects, in memory.
@@ -108,8 +107,9 @@ func (s *Stage) pictures(a *args, j *job, outs []*pipeline.Frame) error {
 		o := &p.recipe.Outputs[i]
 		a.setOutput(o, at)
 		a.colors, a.tone = p.colors[o.Size], p.tones[i]
-		tiles := over(o.Format.Width, tileWidth) * over(o.Format.Height, tileHeight)
-		blocks := min(tiles, blocksPerProcessor*s.memory.Device.Processors)
+		a.stripLines = int32(stripLines(o.Format.Width, o.Format.Height, s.memory.Device.Processors))
+		strips := over(o.Format.Width, stripWidth) * over(o.Format.Height, int(a.stripLines))
+		blocks := over(strips, threadsY)
 		if k := p.program.colors[o.Size]; k != nil && !done[o.Size] {
 			if err := s.launch(k, a, blocks, 1); err != nil {
 				return err
@@ -123,8 +123,13 @@ func (s *Stage) pictures(a *args, j *job, outs []*pipeline.Frame) error {
 	return nil
 }
 
-// blocksPerProcessor is how many blocks of a picture's kernel share a multiprocessor.
-const blocksPerProcessor = 4
+// stripLines is how many lines a warp makes, even: as many as keep all multiprocessors busy once, since it looks at lines
+// above and below that another warp looks at too.
+func stripLines(width, height, processors int) int {
+	const warps = 2 * threadsY // that a multiprocessor has at a time
+	lines := over(height*over(width, stripWidth), warps*processors)
+	return max(4, (lines+1)&^1)
+}
 
 // finisher is what is left when the bytes are final.
 func (s *Stage) finisher(j *job, in *pipeline.Frame, outs []*pipeline.Frame) func(error) {

@@ -4,17 +4,13 @@
 //   PLANE     the samples behind §3 have been written to memory
 //   PICTURES  a PICTURE(number, size, format, sharp) for each output, and a COLORS(size) for each size to be sharpened
 //
-// A kernel is a row of phases, each run by all threads of a block; what lives from one phase to the next is the same for
-// all threads, or in shared memory. So the tests can run the same source on a CPU, phase after phase.
+// The tests also run this source on a CPU.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-#ifndef EACH_THREAD
-#define EACH_THREAD(phase) do { phase; __syncthreads(); } while (0)
-#endif
 #define INLINE static __device__ __forceinline__
 
 #define THREADS_X 32
@@ -65,7 +61,7 @@ struct Args {
 	Statistics *statistics;
 
 	int width, height, stride; // of the sensor's frame
-	int wide;                  // four samples of it are aligned words
+	int wide;                  // its lines are aligned to so many bytes: 16, 4; else 1
 	int pitch;                 // of the lines of samples in memory, in samples
 	int shadingRows;
 	int mask, shift;
@@ -77,5 +73,6 @@ struct Args {
 	int outWidth, outHeight, outStride;
 	int lineBytes, payload, packetPitch, headerGap; // packetPitch 0: plain
 	int vector;                                     // bytes that may be written at a time
+	int stripLines;                                 // that a warp makes, even
 	Conversion luma, cb, cr, rgb;
 };

@@ -1,38 +1,142 @@
-// Three colours a pixel; §6 to §9. A thread makes a patch of 4x2 pixels and the pixel to the left of each of its lines,
-// which 4:2:2 looks at; what nobody looks at the compiler leaves out.
+// Three colours a pixel; §6 to §9. A lane makes LANE pixels of two lines at a time, and the pixel to the left of each, which
+// 4:2:2 looks at; what nobody looks at the compiler leaves out.
 
-#define TILE_W 128
-#define TILE_H 16
-#define TILE_LEAD 6 // samples in front of a tile's first pixel: those that are looked at, and what aligns them
-#define TILE_PITCH (TILE_W + 12)
+#define LANE 8
+#define LEAD 4             // samples of a line in front of its own that a lane looks at
+#define ACROSS (LEAD + LANE + 2)
+#define BESIDE (MONO ? 0 : HALO) // lines of samples that it looks at above and below
+#ifdef MALVAR
+#define HALO 2
+#else
+#define HALO 1
+#endif
 
 struct Color { int r, g, b; };
 
-struct Patch { Color p[2][5]; };
+struct Patch { Color p[2][1 + LANE]; };
 
 INLINE int clip(int v) { return min(max(v, 0), LINEAR_MAX); }
 
-// A tile of linear samples with two lines around it.
-struct Tile { __align__(16) u16 v[TILE_H + 4][TILE_PITCH]; };
+// ACROSS samples from x - LEAD on, two to a word.
+struct Words { u32 v[ACROSS / 2]; };
 
-INLINE void loadTile(const Args &a, Tile &t, int x0, int y0)
+INLINE u32 both(u32 first, u32 second) { return first | second << 16; }
+
+// Fills in what lies beyond the ends of a line, if the lane stands there.
+INLINE void mirrorEnds(Words &p, int x, int width)
 {
-	const int groups = TILE_W / 4 + 2;
-	for (int i = threadIdx.y * THREADS_X + threadIdx.x; i < groups * (TILE_H + 4); i += THREADS) {
-		int line = i / groups, x = 4 * (i % groups) - 4, y = y0 + line - 2;
-		if (y > a.height + 2 || x0 + x > a.width + 4)
-			continue; // no patch looks there
-		Four f = linearFour(a, x0 + x, y);
-		u32 *to = (u32 *)&t.v[line][x + TILE_LEAD];
-		to[0] = f.v[0] | f.v[1] << 16;
-		to[1] = f.v[2] | f.v[3] << 16;
+	if (x == 0) {
+		p.v[0] = (p.v[4] & 0xffff) | (p.v[3] & 0xffff0000);
+		p.v[1] = (p.v[3] & 0xffff) | (p.v[2] & 0xffff0000);
+	}
+	if (x + LANE == width)
+		p.v[6] = (p.v[5] & 0xffff) | (p.v[4] & 0xffff0000);
+}
+
+// From a line of words that is aligned to 16 bytes.
+INLINE Words wordsOf(const u16 *line, int x, int width)
+{
+	Words p;
+	const u16 *at = line + x;
+	const uint4 w = *(const uint4 *)at;
+	p.v[0] = x > 0 ? *(const u32 *)(at - 4) : 0;
+	p.v[1] = x > 0 ? *(const u32 *)(at - 2) : 0;
+	p.v[2] = w.x;
+	p.v[3] = w.y;
+	p.v[4] = w.z;
+	p.v[5] = w.w;
+	p.v[6] = x + LANE < width ? *(const u32 *)(at + LANE) : 0;
+	mirrorEnds(p, x, width);
+	return p;
+}
+
+#ifdef SHADING
+INLINE Words gainsOf(const u16 *line, int x, int width)
+{
+	if (x + LANE <= width && (x + LANE == width || x + LANE + 2 <= width))
+		return wordsOf(line, x, width);
+	Words p;
+#pragma unroll
+	for (int i = 0; i < ACROSS / 2; i++)
+		p.v[i] = both(line[reflect(x - LEAD + 2 * i, width)], line[reflect(x - LEAD + 1 + 2 * i, width)]);
+	return p;
+}
+#endif
+
+// What a lane needs of a line: as it comes, or as it was kept behind §3.
+INLINE Words fetch(const Args &a, int x, int y)
+{
+	y = reflect(y, a.height);
+	const bool inside = x + LANE == a.width || x + LANE + 2 <= a.width;
+#ifdef PLANE
+	if (inside)
+		return wordsOf(a.samples + (size_t)y * a.pitch, x, a.width);
+#elif !PACKED && BITS == 8
+	if (inside && a.wide == 16) {
+		const u8 *at = a.in + (size_t)y * a.stride + x;
+		const uint2 w = *(const uint2 *)at;
+		const u32 before = x > 0 ? *(const u32 *)(at - 4) : 0, behind = x + LANE < a.width ? *(const u16 *)(at + LANE) : 0;
+		Words p;
+		p.v[0] = both(before & 255, before >> 8 & 255);
+		p.v[1] = both(before >> 16 & 255, before >> 24);
+		p.v[2] = both(w.x & 255, w.x >> 8 & 255);
+		p.v[3] = both(w.x >> 16 & 255, w.x >> 24);
+		p.v[4] = both(w.y & 255, w.y >> 8 & 255);
+		p.v[5] = both(w.y >> 16 & 255, w.y >> 24);
+		p.v[6] = both(behind & 255, behind >> 8);
+		mirrorEnds(p, x, a.width);
+		return p;
+	}
+#elif !PACKED
+	if (inside && a.wide == 16)
+		return wordsOf((const u16 *)(a.in + (size_t)y * a.stride), x, a.width);
+#endif
+	Words p;
+#pragma unroll
+	for (int i = 0; i < ACROSS / 2; i++) {
+		const int first = reflect(x - LEAD + 2 * i, a.width), second = reflect(x - LEAD + 1 + 2 * i, a.width);
+#ifdef PLANE
+		p.v[i] = both(kept(a.samples, a, first, y), kept(a.samples, a, second, y));
+#else
+		p.v[i] = both(raw(a, first, y), raw(a, second, y));
+#endif
+	}
+	return p;
+}
+
+// Linear samples of line y, whose parity is that of i; §2, §4, §5.
+INLINE void linearise(const Args &a, int (&s)[ACROSS], const Words &p, int x, int y, int i)
+{
+#ifdef SHADING
+	const GainLines g = gainLines(a, reflect(y, a.height));
+	const Words upper = gainsOf(g.upper, x, a.width), lower = gainsOf(g.lower, x, a.width);
+#endif
+#pragma unroll
+	for (int j = 0; j < ACROSS; j++) {
+		const int at = site(j, i);
+		u32 v = j & 1 ? p.v[j / 2] >> 16 : p.v[j / 2] & 0xffff;
+#ifndef PLANE
+#if BITS != 16 && BITS != 8
+		v &= a.mask;
+#endif
+		v = dark(a, v, at);
+#endif
+#ifdef SHADING
+		const u32 u = j & 1 ? upper.v[j / 2] >> 16 : upper.v[j / 2] & 0xffff;
+		const u32 l = j & 1 ? lower.v[j / 2] >> 16 : lower.v[j / 2] & 0xffff;
+		v = shaded(v, u, l, g.h);
+#endif
+		s[j] = balanced(a, v, at);
 	}
 }
 
-// §6.1, §6.2 of the sample s[2 + r][3 + c].
-INLINE Color demosaic(const int (&s)[6][10], int r, int c)
+// The lines that a lane looks at: from two above its first to two below its second.
+struct Window { int s[6][ACROSS]; };
+
+// §6.1, §6.2 of pixel c, from -1 on, of line r.
+INLINE Color demosaic(const int (&s)[6][ACROSS], int r, int c)
 {
-	const int i = 2 + r, j = 4 + c;
+	const int i = 2 + r, j = LEAD + c;
 	const bool redLine = (r & 1) == RED_Y, atOwn = (c & 1) == (redLine ? RED_X : 1 - RED_X);
 	const int here = s[i][j], h = s[i][j - 1] + s[i][j + 1], v = s[i - 1][j] + s[i + 1][j];
 	int own = here, green = here, third;
@@ -59,46 +163,20 @@ INLINE Color demosaic(const int (&s)[6][10], int r, int c)
 	return k;
 }
 
-// §6.1, §6.2 of a patch.
-INLINE void mosaicPatch(const Tile &t, Patch &q)
-{
-	int s[6][10];
-#pragma unroll
-	for (int i = 0; i < 6; i++) {
-		const u16 *line = &t.v[2 * threadIdx.y + i][4 * threadIdx.x + TILE_LEAD - 4];
-		const u32 first = *(const u32 *)line;
-		const uint2 w = *(const uint2 *)(line + 2), e = *(const uint2 *)(line + 6);
-		const u32 pairs[5] = {first, w.x, w.y, e.x, e.y};
-#pragma unroll
-		for (int j = 0; j < 5; j++) {
-			s[i][2 * j] = pairs[j] & 0xffff;
-			s[i][2 * j + 1] = pairs[j] >> 16;
-		}
-	}
-#pragma unroll
-	for (int r = 0; r < 2; r++)
-#pragma unroll
-		for (int c = 0; c < 5; c++)
-			q.p[r][c] = demosaic(s, r, c - 1);
-}
-
 INLINE Color grey(int v)
 {
 	Color k = {v, v, v};
 	return k;
 }
 
-// A monochrome sensor's patch at full size.
-INLINE void monoPatch(const Args &a, Patch &q, int x, int y)
+// A patch at full size.
+INLINE void fullPatch(const Window &w, Patch &q)
 {
 #pragma unroll
-	for (int r = 0; r < 2; r++) {
-		Four f = linearFour(a, x, y + r);
-		q.p[r][0] = grey(linearFour(a, x - 4, y + r).v[3]);
+	for (int r = 0; r < 2; r++)
 #pragma unroll
-		for (int i = 0; i < 4; i++)
-			q.p[r][1 + i] = grey(f.v[i]);
-	}
+		for (int c = 0; c < 1 + LANE; c++)
+			q.p[r][c] = MONO ? grey(w.s[2 + r][LEAD - 1 + c]) : demosaic(w.s, r, c - 1);
 }
 
 // §6.3: a quad of four samples, or of four sums of four quads, which are rounded by half of 2^shift.
@@ -146,7 +224,7 @@ INLINE void blockPatch(const Args &a, Patch &q, int x, int y)
 #pragma unroll
 	for (int r = 0; r < 2; r++)
 #pragma unroll
-		for (int c = 0; c < 5; c++)
+		for (int c = 0; c < 1 + LANE; c++)
 			q.p[r][c] = block<SIZE>(a, c > 0 ? x + c - 1 : leftOf(x), y + r);
 }
 
@@ -195,6 +273,6 @@ INLINE void sharpPatch(const Args &a, Patch &q, int x, int y)
 #pragma unroll
 	for (int r = 0; r < 2; r++)
 #pragma unroll
-		for (int c = 0; c < 5; c++)
+		for (int c = 0; c < 1 + LANE; c++)
 			q.p[r][c] = sharpened(a, x + c - 1, y + r);
 }

@@ -13,7 +13,7 @@ INLINE void keepDark(const Args &a)
 		a.samples[(size_t)y * a.pitch + x + i] = dark(a, raw(a, x + i, y), site(i, y));
 }
 
-extern "C" __global__ void black(const Args a) { EACH_THREAD(keepDark(a)); }
+extern "C" __global__ void black(const Args a) { keepDark(a); }
 
 // The mean of the usable pair around a sample whose two differ least.
 INLINE u32 repaired(const u16 *samples, const Args &a, int x, int y, int usable)
@@ -44,7 +44,7 @@ INLINE void repairKnown(const Args &a)
 	a.samples[(size_t)d.y * a.pitch + d.x] = repaired(a.samples, a, d.x, d.y, d.usable);
 }
 
-extern "C" __global__ void known(const Args a) { EACH_THREAD(repairKnown(a)); }
+extern "C" __global__ void known(const Args a) { repairKnown(a); }
 
 // A sample a thread: it is a defect if it lies beyond all its neighbours.
 INLINE void search(const Args &a)
@@ -65,5 +65,5 @@ INLINE void search(const Args &a)
 	a.searched[(size_t)y * a.pitch + x] = c;
 }
 
-extern "C" __global__ void found(const Args a) { EACH_THREAD(search(a)); }
+extern "C" __global__ void found(const Args a) { search(a); }
 #endif

@@ -1,21 +1,27 @@
-// The kernels that make pictures: a tile at a time, from the sensor's bytes to the output's; §10, §12.
+// The kernels that make pictures, from the sensor's bytes to the output's; §10, §12. A warp makes a strip of STRIP pixels
+// from the top down, two lines at a time; its lanes keep the samples around their pixels in registers.
+
+#define STRIP (THREADS_X * LANE)
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS 2 // on a multiprocessor
+#endif
 
 enum { COLOR, UYVY, UYVP, RGB24, GREY, I420, NV12 };
 
-// What a tile's line is in bytes.
+// What a strip's line is in bytes.
 template <int FORMAT>
-struct Layout { enum { LINE = TILE_W, CHROMA = 0 }; };
-template <> struct Layout<UYVY> { enum { LINE = 2 * TILE_W, CHROMA = 0 }; };
-template <> struct Layout<UYVP> { enum { LINE = TILE_W / 2 * 5, CHROMA = 0 }; };
-template <> struct Layout<RGB24> { enum { LINE = 3 * TILE_W, CHROMA = 0 }; };
-template <> struct Layout<I420> { enum { LINE = TILE_W, CHROMA = TILE_W }; };
-template <> struct Layout<NV12> { enum { LINE = TILE_W, CHROMA = TILE_W }; };
+struct Layout { enum { LINE = STRIP, CHROMA = 0 }; };
+template <> struct Layout<UYVY> { enum { LINE = 2 * STRIP, CHROMA = 0 }; };
+template <> struct Layout<UYVP> { enum { LINE = STRIP / 2 * 5, CHROMA = 0 }; };
+template <> struct Layout<RGB24> { enum { LINE = 3 * STRIP, CHROMA = 0 }; };
+template <> struct Layout<I420> { enum { LINE = STRIP, CHROMA = STRIP }; };
+template <> struct Layout<NV12> { enum { LINE = STRIP, CHROMA = STRIP }; };
 
-// A tile's bytes as they will be written. A line of I420's chroma is Cb, then Cr.
+// Two lines of a strip as they will be written. A line of I420's chroma is Cb, then Cr.
 template <int FORMAT>
 struct Staged {
-	__align__(16) u8 line[TILE_H][Layout<FORMAT>::LINE];
-	__align__(16) u8 chroma[TILE_H / 2][Layout<FORMAT>::CHROMA + 16];
+	__align__(16) u8 line[2][Layout<FORMAT>::LINE];
+	__align__(16) u8 chroma[Layout<FORMAT>::CHROMA + 16];
 };
 
 // Entries of the tone table: of RGB24 they are the bytes of the output, unless sharpening comes in between.
@@ -41,18 +47,27 @@ INLINE Color plus(const Color &p, const Color &q)
 	return k;
 }
 
-INLINE void stageRGB(const Args &a, u32 *to, const Color *p, bool bytes)
+INLINE u32 fourBytes(u32 a, u32 b, u32 c, u32 d) { return a | b << 8 | c << 16 | d << 24; }
+
+// Entries of the tone table are bytes already, if nothing came in between.
+INLINE void stageRGB(const Args &a, u8 *line, const Color *p, bool bytes)
 {
-	u32 v[12];
+	u32 v[3 * LANE];
 #pragma unroll
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < LANE; i++) {
 		v[3 * i] = bytes ? p[i].r : converted(a.rgb, p[i].r, 0, 0);
 		v[3 * i + 1] = bytes ? p[i].g : converted(a.rgb, p[i].g, 0, 0);
 		v[3 * i + 2] = bytes ? p[i].b : converted(a.rgb, p[i].b, 0, 0);
 	}
+	uint2 *to = (uint2 *)(line + 3 * LANE * threadIdx.x);
 #pragma unroll
-	for (int i = 0; i < 3; i++)
-		to[i] = v[4 * i] | v[4 * i + 1] << 8 | v[4 * i + 2] << 16 | v[4 * i + 3] << 24;
+	for (int i = 0; i < 3 * LANE / 8; i++) {
+		const u32 *b = v + 8 * i;
+		uint2 w;
+		w.x = fourBytes(b[0], b[1], b[2], b[3]);
+		w.y = fourBytes(b[4], b[5], b[6], b[7]);
+		to[i] = w;
+	}
 }
 
 // A line of a patch, p[0] being the pixel to its left.
@@ -60,37 +75,41 @@ template <int FORMAT, bool SHARP>
 INLINE void stageLine(const Args &a, u8 *line, const Color *p)
 {
 	if (FORMAT == RGB24) {
-		stageRGB(a, (u32 *)(line + 12 * threadIdx.x), p + 1, !SHARP);
+		stageRGB(a, line, p + 1, !SHARP);
 		return;
 	}
-	u32 y[4];
+	u32 y[LANE];
 #pragma unroll
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < LANE; i++)
 		y[i] = lumaOf(a, p[1 + i]);
 	if (FORMAT != UYVY && FORMAT != UYVP) {
-		*(u32 *)(line + 4 * threadIdx.x) = y[0] | y[1] << 8 | y[2] << 16 | y[3] << 24;
+		uint2 w;
+		w.x = fourBytes(y[0], y[1], y[2], y[3]);
+		w.y = fourBytes(y[4], y[5], y[6], y[7]);
+		*(uint2 *)(line + LANE * threadIdx.x) = w;
 		return;
 	}
-	u32 cb[2], cr[2];
+	u32 words[LANE / 2];
+	u8 *bytes = line + LANE / 2 * 5 * threadIdx.x;
 #pragma unroll
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < LANE / 2; i++) {
 		const Color k = plus(plus(p[2 * i], p[2 * i + 2]), plus(p[2 * i + 1], p[2 * i + 1]));
-		cb[i] = converted(a.cb, k.r, k.g, k.b);
-		cr[i] = converted(a.cr, k.r, k.g, k.b);
+		const u32 cb = converted(a.cb, k.r, k.g, k.b), cr = converted(a.cr, k.r, k.g, k.b);
+		words[i] = fourBytes(cb, y[2 * i], cr, y[2 * i + 1]);
+		if (FORMAT == UYVP) {
+			const u64 v = (u64)cb << 30 | (u64)y[2 * i] << 20 | (u64)cr << 10 | y[2 * i + 1];
+#pragma unroll
+			for (int j = 0; j < 5; j++)
+				bytes[5 * i + j] = v >> (32 - 8 * j);
+		}
 	}
 	if (FORMAT == UYVY) {
-		u32 *to = (u32 *)(line + 8 * threadIdx.x);
-		to[0] = cb[0] | y[0] << 8 | cr[0] << 16 | y[1] << 24;
-		to[1] = cb[1] | y[2] << 8 | cr[1] << 16 | y[3] << 24;
-		return;
-	}
-	u8 *to = line + 10 * threadIdx.x;
-#pragma unroll
-	for (int i = 0; i < 2; i++) {
-		const u64 v = (u64)cb[i] << 30 | (u64)y[2 * i] << 20 | (u64)cr[i] << 10 | y[2 * i + 1];
-#pragma unroll
-		for (int j = 0; j < 5; j++)
-			to[5 * i + j] = v >> (32 - 8 * j);
+		uint4 w;
+		w.x = words[0];
+		w.y = words[1];
+		w.z = words[2];
+		w.w = words[3];
+		*(uint4 *)(line + 2 * LANE * threadIdx.x) = w;
 	}
 }
 
@@ -98,25 +117,28 @@ INLINE void stageLine(const Args &a, u8 *line, const Color *p)
 template <int FORMAT>
 INLINE void stageChroma(const Args &a, u8 *line, const Patch &q)
 {
-	u32 cb[2], cr[2];
+	u32 cb[LANE / 2], cr[LANE / 2];
 #pragma unroll
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < LANE / 2; i++) {
 		const Color k = plus(plus(q.p[0][1 + 2 * i], q.p[0][2 + 2 * i]), plus(q.p[1][1 + 2 * i], q.p[1][2 + 2 * i]));
 		cb[i] = converted(a.cb, k.r, k.g, k.b);
 		cr[i] = converted(a.cr, k.r, k.g, k.b);
 	}
 	if (FORMAT == NV12) {
-		*(u32 *)(line + 4 * threadIdx.x) = cb[0] | cr[0] << 8 | cb[1] << 16 | cr[1] << 24;
+		uint2 w;
+		w.x = fourBytes(cb[0], cr[0], cb[1], cr[1]);
+		w.y = fourBytes(cb[2], cr[2], cb[3], cr[3]);
+		*(uint2 *)(line + LANE * threadIdx.x) = w;
 		return;
 	}
-	*(u16 *)(line + 2 * threadIdx.x) = cb[0] | cb[1] << 8;
-	*(u16 *)(line + TILE_W / 2 + 2 * threadIdx.x) = cr[0] | cr[1] << 8;
+	*(u32 *)(line + LANE / 2 * threadIdx.x) = fourBytes(cb[0], cb[1], cb[2], cb[3]);
+	*(u32 *)(line + STRIP / 2 + LANE / 2 * threadIdx.x) = fourBytes(cr[0], cr[1], cr[2], cr[3]);
 }
 
 INLINE void keepColors(const Args &a, const Patch &q, int x, int y)
 {
 	for (int r = 0; r < 2 && y + r < a.outHeight; r++)
-		for (int c = 0; c < 4 && x + c < a.outWidth; c++) {
+		for (int c = 0; c < LANE && x + c < a.outWidth; c++) {
 			const Color &p = q.p[r][1 + c];
 			u32 *to = (u32 *)(a.colors + 4 * ((size_t)(y + r) * a.outWidth + x + c));
 			to[0] = p.r | p.g << 16;
@@ -124,37 +146,32 @@ INLINE void keepColors(const Args &a, const Patch &q, int x, int y)
 		}
 }
 
-// A thread's patch, as bytes in staged.
+// A lane's patch, as bytes in staged.
 template <int SIZE, int FORMAT, bool SHARP>
-INLINE void makePatch(const Args &a, const Tile &t, const void *tone, Staged<FORMAT> &staged, int x0, int y0)
+INLINE void makePatch(const Args &a, const Window &w, const void *tone, Staged<FORMAT> &staged, int x, int y)
 {
-	const int x = x0 + 4 * threadIdx.x, y = y0 + 2 * threadIdx.y;
-	if (x >= a.outWidth || y >= a.outHeight)
-		return;
 	Patch q;
 	if (SHARP)
 		sharpPatch(a, q, x, y);
 	else if (SIZE > 0)
 		blockPatch<SIZE>(a, q, x, y);
-	else if (MONO)
-		monoPatch(a, q, x, y);
 	else
-		mosaicPatch(t, q);
+		fullPatch(w, q);
 	if (!SHARP) {
 #pragma unroll
 		for (int r = 0; r < 2; r++)
 #pragma unroll
-			for (int c = 0; c < 5; c++)
+			for (int c = 0; c < 1 + LANE; c++)
 				q.p[r][c] = toned(a, q.p[r][c], (const typename Tone<FORMAT, SHARP>::Code *)tone);
 	}
 	if (FORMAT == COLOR) {
 		keepColors(a, q, x, y);
 		return;
 	}
-	stageLine<FORMAT, SHARP>(a, staged.line[2 * threadIdx.y], q.p[0]);
-	stageLine<FORMAT, SHARP>(a, staged.line[2 * threadIdx.y + 1], q.p[1]);
+	stageLine<FORMAT, SHARP>(a, staged.line[0], q.p[0]);
+	stageLine<FORMAT, SHARP>(a, staged.line[1], q.p[1]);
 	if (FORMAT == I420 || FORMAT == NV12)
-		stageChroma<FORMAT>(a, staged.chroma[threadIdx.y], q);
+		stageChroma<FORMAT>(a, staged.chroma, q);
 }
 
 // Some lines of a plane, as they stand in shared memory and where they go.
@@ -177,97 +194,132 @@ INLINE u8 *place(const Args &a, const Lines &l, int row, int at)
 	return l.to + packet * a.packetPitch + a.headerGap + at % a.payload;
 }
 
-// LINE is what a line could have, PITCH from one to the next.
-template <typename WORD, int LINE, int PITCH>
+// LINE is what a line could have.
+template <typename WORD, int LINE>
 INLINE void writeBy(const Args &a, const Lines &l)
 {
 	const int words = LINE / (int)sizeof(WORD);
-	for (int i = threadIdx.y * THREADS_X + threadIdx.x; i < l.rows * words; i += THREADS) {
-		const int row = i / words, at = i % words * (int)sizeof(WORD);
-		if (at >= l.size)
+#pragma unroll
+	for (int k = 0; k < (2 * words + THREADS_X - 1) / THREADS_X; k++) {
+		const int i = k * THREADS_X + threadIdx.x, row = i >= words, at = (i - row * words) * (int)sizeof(WORD);
+		if (row >= l.rows || at >= l.size || i >= 2 * words)
 			continue;
-		const u8 *from = l.from + row * PITCH + at;
+		const u8 *from = l.from + row * LINE + at;
 		u8 *to = place(a, l, row, at);
 		if (at + (int)sizeof(WORD) <= l.size)
 			*(WORD *)to = *(const WORD *)from;
 		else
-			for (int k = 0; k < l.size - at; k++)
-				to[k] = from[k];
+			for (int m = 0; m < l.size - at; m++)
+				to[m] = from[m];
 	}
 }
 
-template <int LINE, int PITCH>
+template <int LINE>
 INLINE void writeLines(const Args &a, const Lines &l)
 {
 	if (a.vector == 16)
-		writeBy<uint4, LINE, PITCH>(a, l);
+		writeBy<uint4, LINE>(a, l);
 	else if (a.vector == 4)
-		writeBy<u32, LINE, PITCH>(a, l);
+		writeBy<u32, LINE>(a, l);
 	else
-		writeBy<u8, LINE, PITCH>(a, l);
+		writeBy<u8, LINE>(a, l);
 }
 
+// Writes what a warp has staged.
 template <int FORMAT>
-INLINE void writeTile(const Args &a, const Staged<FORMAT> &staged, int x0, int y0)
+INLINE void writeStaged(const Args &a, const Staged<FORMAT> &staged, int strip, int y)
 {
 	const int line = Layout<FORMAT>::LINE, chroma = Layout<FORMAT>::CHROMA;
 	Lines l;
 	l.from = staged.line[0];
 	l.to = a.out;
 	l.stride = a.outStride;
-	l.y = y0;
-	l.rows = min(TILE_H, a.outHeight - y0);
-	l.offset = x0 / TILE_W * line;
+	l.y = y;
+	l.rows = min(2, a.outHeight - y);
+	l.offset = strip * line;
 	l.size = min(line, a.lineBytes - l.offset);
 	l.packets = a.packetPitch > 0;
-	writeLines<line, line>(a, l);
+	writeLines<line>(a, l);
 	if (FORMAT != I420 && FORMAT != NV12)
 		return;
-	l.from = staged.chroma[0];
+	l.from = staged.chroma;
 	l.to = a.out + (size_t)a.outStride * a.outHeight;
-	l.y = y0 / 2;
-	l.rows /= 2;
+	l.y = y / 2;
+	l.rows = 1;
 	if (FORMAT == NV12) {
-		writeLines<chroma, chroma + 16>(a, l);
+		writeLines<chroma>(a, l);
 		return;
 	}
 	l.stride /= 2;
 	l.offset /= 2;
 	l.size /= 2;
-	writeLines<chroma / 2, chroma + 16>(a, l);
-	l.from += TILE_W / 2;
+	writeLines<chroma / 2>(a, l);
+	l.from += STRIP / 2;
 	l.to += (size_t)l.stride * (a.outHeight / 2);
-	writeLines<chroma / 2, chroma + 16>(a, l);
+	writeLines<chroma / 2>(a, l);
 }
 
-// Blocks take tiles in turn, so that the tone table is read once a block.
+// The lines of a strip. Those of samples that come next are on their way while two of pixels are made.
+template <int SIZE, int FORMAT, bool SHARP>
+INLINE void makeStrip(const Args &a, const void *tone, Staged<FORMAT> &staged, int strip, int y0, int y1)
+{
+	const int x = strip * STRIP + LANE * threadIdx.x;
+	const bool works = x < a.outWidth, looks = works && SIZE == 0 && !SHARP;
+	Window w;
+	Words next[2];
+	if (looks) {
+#pragma unroll
+		for (int i = 2 - BESIDE; i < 2 + BESIDE; i++)
+			linearise(a, w.s[i], fetch(a, x, y0 - 2 + i), x, y0 - 2 + i, i);
+		next[0] = fetch(a, x, y0 + BESIDE);
+		next[1] = fetch(a, x, y0 + BESIDE + 1);
+	}
+#pragma unroll 1
+	for (int y = y0; y < y1; y += 2) {
+		if (looks) {
+			linearise(a, w.s[2 + BESIDE], next[0], x, y + BESIDE, BESIDE);
+			linearise(a, w.s[3 + BESIDE], next[1], x, y + BESIDE + 1, BESIDE + 1);
+			next[0] = fetch(a, x, y + BESIDE + 2);
+			next[1] = fetch(a, x, y + BESIDE + 3);
+		}
+		if (works)
+			makePatch<SIZE, FORMAT, SHARP>(a, w, tone, staged, x, y);
+		if (FORMAT != COLOR) {
+			__syncwarp();
+			writeStaged<FORMAT>(a, staged, strip, y);
+			__syncwarp();
+		}
+#pragma unroll
+		for (int i = 2 - BESIDE; i < 2 + BESIDE; i++)
+#pragma unroll
+			for (int j = 0; j < ACROSS; j++)
+				w.s[i][j] = w.s[i + 2][j];
+	}
+}
+
 template <int SIZE, int FORMAT, bool SHARP>
 INLINE void picture(const Args &a)
 {
 	__shared__ __align__(16) u8 tone[Tone<FORMAT, SHARP>::SIZE];
-	__shared__ Tile tile;
-	__shared__ Staged<FORMAT> staged;
-	const int across = (a.outWidth + TILE_W - 1) / TILE_W, tiles = across * ((a.outHeight + TILE_H - 1) / TILE_H);
-	if (!SHARP)
-		EACH_THREAD(loadTone(a.tone, tone, sizeof(tone)));
-	for (int i = blockIdx.x; i < tiles; i += gridDim.x) {
-		const int x0 = i % across * TILE_W, y0 = i / across * TILE_H;
-		if (SIZE == 0 && !SHARP && !MONO)
-			EACH_THREAD(loadTile(a, tile, x0, y0));
-		EACH_THREAD((makePatch<SIZE, FORMAT, SHARP>(a, tile, tone, staged, x0, y0)));
-		if (FORMAT != COLOR)
-			EACH_THREAD(writeTile<FORMAT>(a, staged, x0, y0));
+	__shared__ Staged<FORMAT> staged[THREADS_Y];
+	if (!SHARP) {
+		loadTone(a.tone, tone, sizeof(tone));
+		__syncthreads();
 	}
+	const int across = (a.outWidth + STRIP - 1) / STRIP, warp = blockIdx.x * THREADS_Y + threadIdx.y;
+	const int y = warp / across * a.stripLines;
+	if (y < a.outHeight)
+		makeStrip<SIZE, FORMAT, SHARP>(a, tone, staged[threadIdx.y], warp % across, y, min(y + a.stripLines, a.outHeight));
 }
 
 #define PICTURE(number, size, format, sharp)                                                                  \
-	extern "C" __global__ void __launch_bounds__(THREADS) picture##number(const Args a)                   \
+	extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) picture##number(const Args a)                   \
 	{                                                                                                     \
 		picture<size, format, sharp>(a);                                                              \
 	}
 
 #define COLORS(size)                                                                                          \
-	extern "C" __global__ void __launch_bounds__(THREADS) colors##size(const Args a)                      \
+	extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) colors##size(const Args a)                      \
 	{                                                                                                     \
 		picture<size, COLOR, false>(a);                                                               \
 	}

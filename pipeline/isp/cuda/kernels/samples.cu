@@ -34,7 +34,7 @@ INLINE Four rawFour(const Args &a, int x, int y)
 {
 	Four f;
 #if !PACKED
-	if (a.wide) {
+	if (a.wide >= (BITS == 8 ? 4 : 16)) {
 		const u8 *p = a.in + (size_t)y * a.stride;
 #if BITS == 8
 		u32 w = *(const u32 *)(p + x);

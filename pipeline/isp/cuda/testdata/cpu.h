@@ -1,28 +1,62 @@
-/* What the kernels need to be C++ for a CPU. Blocks run one after the other, and a phase thread after thread. */
+/* What the kernels need to be C++ for a CPU. Blocks run one after the other; a block's threads take turns, each until it
+ * waits for others. */
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <ucontext.h>
 
 struct uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct dim { unsigned x, y, z; };
-
-static dim threadIdx, blockIdx, gridDim;
 
 #define __device__
 #define __global__
 #define __forceinline__ inline
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
-#define __launch_bounds__(n)
-#define EACH_THREAD(phase)                                                                       \
-	do {                                                                                     \
-		for (unsigned ty_ = 0; ty_ < THREADS_Y; ty_++)                                   \
-			for (unsigned tx_ = 0; tx_ < THREADS_X; tx_++) {                         \
-				threadIdx = {tx_, ty_, 0};                                       \
-				phase;                                                           \
-			}                                                                        \
-	} while (0)
+#define __launch_bounds__(...)
 
 template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
 template <typename T> static inline T max(T a, T b) { return b < a ? a : b; }
 template <typename T> static inline void atomicAdd(T *p, T v) { *p += v; }
+
+static dim threadIdx, blockIdx, gridDim;
+
+enum { WARP = 32, WARPS = 8, STACK = 64 << 10 };
+
+/* A barrier opens when all that live have come. */
+struct barrier {
+	int alive, here;
+	unsigned opened;
+};
+
+static struct {
+	ucontext_t context;
+	dim index;
+	bool ended;
+	char *stack;
+} threads_[WARP * WARPS];
+
+static ucontext_t scheduler_;
+static barrier warps_[WARPS], block_;
+static int current_;
+
+static void open_if_all(barrier &b)
+{
+	if (b.here > 0 && b.here == b.alive) {
+		b.here = 0;
+		b.opened++;
+	}
+}
+
+static void wait_at(barrier &b)
+{
+	const unsigned before = b.opened;
+	b.here++;
+	open_if_all(b);
+	while (b.opened == before)
+		swapcontext(&threads_[current_].context, &scheduler_);
+}
+
+static void __syncwarp() { wait_at(warps_[current_ / WARP]); }
+static void __syncthreads() { wait_at(block_); }
