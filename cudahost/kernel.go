@@ -2,7 +2,6 @@ package cudahost
 
 import (
 	"fmt"
-	"runtime"
 	"unsafe"
 )
 
@@ -53,20 +52,13 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 // Dim is the size of a grid in blocks or of a block in threads.
 type Dim struct{ X, Y, Z int }
 
-// Launch puts a run of the kernel on the stream. args are pointers to the parameters, as cuLaunchKernel takes them.
+// Launch puts a run of the kernel on the stream. args are pointers to the parameters, as cuLaunchKernel takes them: it
+// has copied what they point to when it returns.
 func (k *Kernel) Launch(s *Stream, grid, block Dim, args ...unsafe.Pointer) error {
-	var params unsafe.Pointer
-	if len(args) > 0 {
-		params = unsafe.Pointer(&args[0])
-	}
-	var pin runtime.Pinner // args holds Go pointers for the call
-	defer pin.Unpin()
-	for _, a := range args {
-		pin.Pin(a)
-	}
 	err := k.device.do(func(d *driver) error {
 		return d.call(cuLaunchKernel, k.handle, uintptr(grid.X), uintptr(max(1, grid.Y)), uintptr(max(1, grid.Z)),
-			uintptr(block.X), uintptr(max(1, block.Y)), uintptr(max(1, block.Z)), 0, s.handle, uintptr(params), 0)
+			uintptr(block.X), uintptr(max(1, block.Y)), uintptr(max(1, block.Z)), 0, s.handle,
+			uintptr(unsafe.Pointer(unsafe.SliceData(args))), 0)
 	})
 	if err != nil {
 		return fmt.Errorf("kernel %s: %w", k.name, err)

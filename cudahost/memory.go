@@ -72,17 +72,17 @@ const memoryTypeDevice = 2
 
 // CopyIn puts a copy of lines from host memory, an address that AllocHost's buffers have, to the same place behind to.
 func (s *Stream) CopyIn(to, from uintptr, l Lines) error {
-	return s.copy(&copy2D{srcType: memoryTypeHost, srcHost: from, dstType: memoryTypeDevice, dstDevice: to}, l)
+	return s.copy(copy2D{srcType: memoryTypeHost, srcHost: from, dstType: memoryTypeDevice, dstDevice: to}, l)
 }
 
 // CopyOut puts a copy of lines to host memory on the stream; the bytes between the lines stay as they are.
 func (s *Stream) CopyOut(to, from uintptr, l Lines) error {
-	return s.copy(&copy2D{srcType: memoryTypeDevice, srcDevice: from, dstType: memoryTypeHost, dstHost: to}, l)
+	return s.copy(copy2D{srcType: memoryTypeDevice, srcDevice: from, dstType: memoryTypeHost, dstHost: to}, l)
 }
 
-func (s *Stream) copy(c *copy2D, l Lines) error {
+func (s *Stream) copy(c copy2D, l Lines) error {
 	c.srcPitch, c.dstPitch, c.width, c.height = uintptr(l.Stride), uintptr(l.Stride), uintptr(l.Width), uintptr(l.Height)
-	return s.device.do(func(d *driver) error { return d.call(cuMemcpy2DAsync, uintptr(unsafe.Pointer(c)), s.handle) })
+	return s.device.do(func(d *driver) error { return d.call(cuMemcpy2DAsync, uintptr(unsafe.Pointer(&c)), s.handle) })
 }
 
 // Read puts a copy from device memory to host memory on the stream.

@@ -15,6 +15,9 @@ type Stream struct {
 	waiter  sync.WaitGroup
 	once    sync.Once
 	closed  error
+
+	mu   sync.Mutex
+	free []uintptr // events that fences have no use for any more
 }
 
 const (
@@ -44,7 +47,11 @@ func (s *Stream) Close() error {
 		close(s.waiting)
 		s.waiter.Wait()
 		s.closed = s.device.do(func(d *driver) error {
-			return errors.Join(d.call(cuStreamSynchronize, s.handle), d.call(cuStreamDestroy, s.handle))
+			err := d.call(cuStreamSynchronize, s.handle)
+			for _, e := range s.free {
+				err = errors.Join(err, d.call(cuEventDestroy, e))
+			}
+			return errors.Join(err, d.call(cuStreamDestroy, s.handle))
 		})
 	})
 	return s.closed
@@ -71,7 +78,7 @@ func (s *Stream) Fence() (*Fence, error) { return s.FenceThen(nil) }
 func (s *Stream) FenceThen(then func(error)) (*Fence, error) {
 	f := &Fence{then: then, done: make(chan struct{})}
 	if err := s.device.do(func(d *driver) error {
-		if err := d.call(cuEventCreate, uintptr(unsafe.Pointer(&f.event)), eventBlockingSync|eventNoTiming); err != nil {
+		if err := s.event(d, f); err != nil {
 			return err
 		}
 		return d.call(cuEventRecord, f.event, s.handle)
@@ -82,12 +89,26 @@ func (s *Stream) FenceThen(then func(error)) (*Fence, error) {
 	return f, nil
 }
 
+// event gives the fence an event: one that is free, or a new one.
+func (s *Stream) event(d *driver, f *Fence) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.free); n > 0 {
+		f.event, s.free = s.free[n-1], s.free[:n-1]
+		return nil
+	}
+	return d.call(cuEventCreate, uintptr(unsafe.Pointer(&f.event)), eventBlockingSync|eventNoTiming)
+}
+
 // wait waits for the fences in their order, which is that of the stream.
 func (s *Stream) wait() {
 	for f := range s.waiting {
 		f.err = s.device.do(func(d *driver) error {
-			return errors.Join(d.call(cuEventSynchronize, f.event), d.call(cuEventDestroy, f.event))
+			return d.call(cuEventSynchronize, f.event)
 		})
+		s.mu.Lock()
+		s.free = append(s.free, f.event)
+		s.mu.Unlock()
 		if f.then != nil {
 			f.then(f.err)
 		}

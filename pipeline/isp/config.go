@@ -61,8 +61,9 @@ type Config struct {
 	// they do not. They are allocated anew for each frame.
 	Results string
 
-	// Observe gets the statistics of every frame before Process returns; without it and Results none are made. They are valid
-	// until it returns. It must not call the Stage, but may start what does.
+	// Observe gets the statistics of every frame before Process returns, or, where a stage works asynchronously,
+	// before the outputs' Ready opens; without it and Results none are made. They are valid until it returns. It must
+	// not call the Stage, but may start what does.
 	Observe func(*Statistics)
 }
 

@@ -33,7 +33,7 @@ func (s *Stage) copyOut(j *job, outs []*pipeline.Frame) error {
 		if out == nil {
 			continue
 		}
-		for _, p := range planes(&s.plan.recipe.Outputs[i]) {
+		for _, p := range s.plan.planes[i] {
 			if err := s.out.CopyOut(address(out)+p.offset, j.outs[i]+p.offset, p.lines); err != nil {
 				return err
 			}

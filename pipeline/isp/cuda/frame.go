@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"time"
-	"unsafe"
 
 	"tegracast/cudahost"
 	"tegracast/pipeline"
@@ -15,8 +14,8 @@ import (
 // was observed by the CPU and the observation was handed on to the launching thread (GPUDirect RDMA 12.9 §11.7,
 // docs/architecture.md): the source observed it, and the graph's queue handed the frame to the goroutine that is here.
 func (s *Stage) enqueue(j *job, in *pipeline.Frame, outs []*pipeline.Frame) error {
-	p := s.plan
-	a := p.base
+	p, a := s.plan, &j.args
+	*a = p.base
 	m, n := p.recipe.Factors(*s.gains.Load())
 	a.m, a.n = bySite[int, int32](m), bySite[int, int32](n)
 	at := in.Device
@@ -27,15 +26,15 @@ func (s *Stage) enqueue(j *job, in *pipeline.Frame, outs []*pipeline.Frame) erro
 		}
 	}
 	a.setInput(p.recipe, at)
-	if err := s.settle(&a); err != nil {
+	if err := s.settle(j); err != nil {
 		return err
 	}
 	if s.config.Observe != nil {
-		if err := s.gather(&a, j); err != nil {
+		if err := s.gather(j); err != nil {
 			return err
 		}
 	}
-	if err := s.pictures(&a, j, outs); err != nil {
+	if err := s.pictures(j, outs); err != nil {
 		return err
 	}
 	if s.staged {
@@ -44,9 +43,9 @@ func (s *Stage) enqueue(j *job, in *pipeline.Frame, outs []*pipeline.Frame) erro
 	return nil
 }
 
-// launch runs a kernel whose only parameter are the args. Blocks are those of kernels/args.cu.
-func (s *Stage) launch(k *cudahost.Kernel, a *args, x, y int) error {
-	return k.Launch(s.work, cudahost.Dim{X: x, Y: y}, cudahost.Dim{X: threadsX, Y: threadsY}, unsafe.Pointer(a))
+// launch runs a kernel whose only parameter are the job's args. Blocks are those of kernels/args.cu.
+func (s *Stage) launch(k *cudahost.Kernel, j *job, x, y int) error {
+	return k.Launch(s.work, cudahost.Dim{X: x, Y: y}, cudahost.Dim{X: threadsX, Y: threadsY}, j.params[:]...)
 }
 
 const (
@@ -56,24 +55,24 @@ const (
 )
 
 // settle repairs defects, in memory.
-func (s *Stage) settle(a *args) error {
+func (s *Stage) settle(j *job) error {
 	p, w, h := s.plan, s.plan.recipe.In.Width, s.plan.recipe.In.Height
 	if !needsPlane(p.recipe) {
 		return nil
 	}
-	if err := s.launch(p.program.black, a, over(w, 4*threadsX), over(h, threadsY)); err != nil {
+	if err := s.launch(p.program.black, j, over(w, 4*threadsX), over(h, threadsY)); err != nil {
 		return err
 	}
 	if n := len(p.recipe.Defects); n > 0 {
-		if err := s.launch(p.program.known, a, over(n, threadsX*threadsY), 1); err != nil {
+		if err := s.launch(p.program.known, j, over(n, threadsX*threadsY), 1); err != nil {
 			return err
 		}
 	}
 	if p.recipe.Threshold > 0 {
-		if err := s.launch(p.program.found, a, over(w, threadsX), over(h, threadsY)); err != nil {
+		if err := s.launch(p.program.found, j, over(w, threadsX), over(h, threadsY)); err != nil {
 			return err
 		}
-		a.samples = a.searched
+		j.args.samples = j.args.searched
 	}
 	return nil
 }
@@ -82,19 +81,20 @@ func (s *Stage) settle(a *args) error {
 func over(a, b int) int { return (a + b - 1) / b }
 
 // gather makes the statistics and has them read into the job's report.
-func (s *Stage) gather(a *args, j *job) error {
+func (s *Stage) gather(j *job) error {
+	a := &j.args
 	if err := s.work.Clear(a.statistics, gatheredSize); err != nil {
 		return err
 	}
-	if err := s.launch(s.plan.program.statistics, a, isp.ZoneColumns, isp.ZoneRows); err != nil {
+	if err := s.launch(s.plan.program.statistics, j, isp.ZoneColumns, isp.ZoneRows); err != nil {
 		return err
 	}
 	return s.work.Read(j.report.Addr(), a.statistics, gatheredSize)
 }
 
 // pictures makes the outputs that are wanted.
-func (s *Stage) pictures(a *args, j *job, outs []*pipeline.Frame) error {
-	p := s.plan
+func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
+	p, a := s.plan, &j.args
 	var done [sizes]bool // which colours are in memory
 	for i, out := range outs {
 		if out == nil {
@@ -111,12 +111,12 @@ func (s *Stage) pictures(a *args, j *job, outs []*pipeline.Frame) error {
 		strips := over(o.Format.Width, stripWidth) * over(o.Format.Height, int(a.stripLines))
 		blocks := over(strips, threadsY)
 		if k := p.program.colors[o.Size]; k != nil && !done[o.Size] {
-			if err := s.launch(k, a, blocks, 1); err != nil {
+			if err := s.launch(k, j, blocks, 1); err != nil {
 				return err
 			}
 			done[o.Size] = true
 		}
-		if err := s.launch(p.program.pictures[i], a, blocks, 1); err != nil {
+		if err := s.launch(p.program.pictures[i], j, blocks, 1); err != nil {
 			return err
 		}
 	}
@@ -131,26 +131,27 @@ func stripLines(width, height, processors int) int {
 	return max(4, (lines+1)&^1)
 }
 
-// finisher is what is left when the bytes are final.
-func (s *Stage) finisher(j *job, in *pipeline.Frame, outs []*pipeline.Frame) func(error) {
-	var wanted []*pipeline.Frame
+// begin copies the frame's fields to what is made of it.
+func (j *job) begin(in *pipeline.Frame, outs []*pipeline.Frame) {
+	j.sequence, j.times, j.wanted = in.Sequence, in.Times, j.wanted[:0]
 	for _, out := range outs { // the caller uses outs again
 		if out != nil {
 			out.Sequence, out.Times, out.Flags = in.Sequence, in.Times, in.Flags
-			wanted = append(wanted, out)
+			j.wanted = append(j.wanted, out)
 		}
 	}
-	sequence, times := in.Sequence, in.Times
-	return func(err error) {
-		now := time.Now()
-		for _, out := range wanted {
-			out.Times.Processed = now
-		}
-		s.tell(err)
-		if err == nil && s.config.Observe != nil {
-			s.stats.Sequence, s.stats.Times = sequence, times
-			j.gathered().fill(&s.stats)
-			s.config.Observe(&s.stats)
-		}
+}
+
+// finish does what is left when the bytes are final.
+func (s *Stage) finish(j *job, err error) {
+	now := time.Now()
+	for _, out := range j.wanted {
+		out.Times.Processed = now
+	}
+	s.tell(err)
+	if err == nil && s.config.Observe != nil {
+		s.stats.Sequence, s.stats.Times = j.sequence, j.times
+		j.gathered().fill(&s.stats)
+		s.config.Observe(&s.stats)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"tegracast/cudahost"
+	"tegracast/pipeline"
 	"tegracast/pipeline/isp"
 )
 
@@ -18,18 +19,26 @@ type plan struct {
 	tone    uintptr
 	tones   []uintptr // by output
 	colors  [sizes]uintptr
+	planes  [][]plane // by output
 	jobs    [inFlight]job
 	turn    int
 }
 
 // A job is a frame in work.
 type job struct {
-	in     uintptr   // the copy of the input; 0 in place
-	outs   []uintptr // the pictures before they are copied
+	args   args              // of its kernels
+	params [1]unsafe.Pointer // to args
+	in     uintptr           // the copy of the input; 0 in place
+	outs   []uintptr         // the pictures before they are copied
 	copied *cudahost.Event
 	made   *cudahost.Event
 	report *cudahost.Buffer // the statistics, which the device has gathered; nil: none
 	fence  *cudahost.Fence  // of the frame that was this job last
+
+	sequence uint64
+	times    pipeline.Times
+	wanted   []*pipeline.Frame // what it makes
+	finish   func(error)       // Stage.finish
 }
 
 // next is the job whose turn it is.
@@ -46,6 +55,9 @@ func (s *Stage) newPlan(r *isp.Recipe) (*plan, error) {
 	}
 	if p.tone, p.tones, err = p.memory.setTables(r, &p.base); err == nil {
 		err = p.allocPlanes(s.config.Observe != nil)
+	}
+	for i := range r.Outputs {
+		p.planes = append(p.planes, planes(&r.Outputs[i]))
 	}
 	for i := range p.jobs {
 		if err == nil {
@@ -86,6 +98,9 @@ func (p *plan) allocPlanes(observe bool) (err error) {
 
 // open allocates what a frame has for itself.
 func (s *Stage) open(p *plan, j *job) (err error) {
+	j.params[0] = unsafe.Pointer(&j.args)
+	j.wanted = make([]*pipeline.Frame, 0, len(p.recipe.Outputs))
+	j.finish = func(err error) { s.finish(j, err) }
 	if s.config.Observe != nil {
 		if j.report, err = s.memory.AllocHost(gatheredSize, cudahost.Default); err != nil {
 			return err

@@ -21,8 +21,12 @@ var (
 	defectsSource string
 	//go:embed kernels/statistics.cu
 	statisticsSource string
+	//go:embed kernels/lines.cu
+	linesSource string
 	//go:embed kernels/colors.cu
 	colorsSource string
+	//go:embed kernels/output.cu
+	outputSource string
 	//go:embed kernels/picture.cu
 	pictureSource string
 )
@@ -35,7 +39,9 @@ func source() string {
 		{"samples.cu", samplesSource},
 		{"defects.cu", defectsSource},
 		{"statistics.cu", statisticsSource},
+		{"lines.cu", linesSource},
 		{"colors.cu", colorsSource},
+		{"output.cu", outputSource},
 		{"picture.cu", pictureSource},
 	} {
 		fmt.Fprintf(&b, "#line 1 %q\n%s\n", part.name, part.text)

@@ -178,7 +178,8 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 		s.tell(err)
 		return errors.Join(fmt.Errorf("isp on CUDA: %w", err), s.synchronize())
 	}
-	fence, err := s.last().FenceThen(s.finisher(j, in, outs))
+	j.begin(in, outs)
+	fence, err := s.last().FenceThen(j.finish)
 	if err != nil {
 		return errors.Join(fmt.Errorf("isp on CUDA: %w", err), s.synchronize())
 	}

@@ -1,134 +1,18 @@
-// Three colours a pixel; §6 to §9. A lane makes LANE pixels of two lines at a time, and the pixel to the left of each, which
+// Three colours a pixel; §6 to §9. A lane makes a patch: LANE pixels of two lines, and the pixel to the left of each, which
 // 4:2:2 looks at; what nobody looks at the compiler leaves out.
 
-#define LANE 8
-#define LEAD 4             // samples of a line in front of its own that a lane looks at
-#define ACROSS (LEAD + LANE + 2)
-#define BESIDE (MONO ? 0 : HALO) // lines of samples that it looks at above and below
 #ifdef MALVAR
 #define HALO 2
 #else
 #define HALO 1
 #endif
+#define BESIDE (MONO ? 0 : HALO) // lines of samples that are looked at above and below
 
 struct Color { int r, g, b; };
 
 struct Patch { Color p[2][1 + LANE]; };
 
 INLINE int clip(int v) { return min(max(v, 0), LINEAR_MAX); }
-
-// ACROSS samples from x - LEAD on, two to a word.
-struct Words { u32 v[ACROSS / 2]; };
-
-INLINE u32 both(u32 first, u32 second) { return first | second << 16; }
-
-// Fills in what lies beyond the ends of a line, if the lane stands there.
-INLINE void mirrorEnds(Words &p, int x, int width)
-{
-	if (x == 0) {
-		p.v[0] = (p.v[4] & 0xffff) | (p.v[3] & 0xffff0000);
-		p.v[1] = (p.v[3] & 0xffff) | (p.v[2] & 0xffff0000);
-	}
-	if (x + LANE == width)
-		p.v[6] = (p.v[5] & 0xffff) | (p.v[4] & 0xffff0000);
-}
-
-// From a line of words that is aligned to 16 bytes.
-INLINE Words wordsOf(const u16 *line, int x, int width)
-{
-	Words p;
-	const u16 *at = line + x;
-	const uint4 w = *(const uint4 *)at;
-	p.v[0] = x > 0 ? *(const u32 *)(at - 4) : 0;
-	p.v[1] = x > 0 ? *(const u32 *)(at - 2) : 0;
-	p.v[2] = w.x;
-	p.v[3] = w.y;
-	p.v[4] = w.z;
-	p.v[5] = w.w;
-	p.v[6] = x + LANE < width ? *(const u32 *)(at + LANE) : 0;
-	mirrorEnds(p, x, width);
-	return p;
-}
-
-#ifdef SHADING
-INLINE Words gainsOf(const u16 *line, int x, int width)
-{
-	if (x + LANE <= width && (x + LANE == width || x + LANE + 2 <= width))
-		return wordsOf(line, x, width);
-	Words p;
-#pragma unroll
-	for (int i = 0; i < ACROSS / 2; i++)
-		p.v[i] = both(line[reflect(x - LEAD + 2 * i, width)], line[reflect(x - LEAD + 1 + 2 * i, width)]);
-	return p;
-}
-#endif
-
-// What a lane needs of a line: as it comes, or as it was kept behind §3.
-INLINE Words fetch(const Args &a, int x, int y)
-{
-	y = reflect(y, a.height);
-	const bool inside = x + LANE == a.width || x + LANE + 2 <= a.width;
-#ifdef PLANE
-	if (inside)
-		return wordsOf(a.samples + (size_t)y * a.pitch, x, a.width);
-#elif !PACKED && BITS == 8
-	if (inside && a.wide == 16) {
-		const u8 *at = a.in + (size_t)y * a.stride + x;
-		const uint2 w = *(const uint2 *)at;
-		const u32 before = x > 0 ? *(const u32 *)(at - 4) : 0, behind = x + LANE < a.width ? *(const u16 *)(at + LANE) : 0;
-		Words p;
-		p.v[0] = both(before & 255, before >> 8 & 255);
-		p.v[1] = both(before >> 16 & 255, before >> 24);
-		p.v[2] = both(w.x & 255, w.x >> 8 & 255);
-		p.v[3] = both(w.x >> 16 & 255, w.x >> 24);
-		p.v[4] = both(w.y & 255, w.y >> 8 & 255);
-		p.v[5] = both(w.y >> 16 & 255, w.y >> 24);
-		p.v[6] = both(behind & 255, behind >> 8);
-		mirrorEnds(p, x, a.width);
-		return p;
-	}
-#elif !PACKED
-	if (inside && a.wide == 16)
-		return wordsOf((const u16 *)(a.in + (size_t)y * a.stride), x, a.width);
-#endif
-	Words p;
-#pragma unroll
-	for (int i = 0; i < ACROSS / 2; i++) {
-		const int first = reflect(x - LEAD + 2 * i, a.width), second = reflect(x - LEAD + 1 + 2 * i, a.width);
-#ifdef PLANE
-		p.v[i] = both(kept(a.samples, a, first, y), kept(a.samples, a, second, y));
-#else
-		p.v[i] = both(raw(a, first, y), raw(a, second, y));
-#endif
-	}
-	return p;
-}
-
-// Linear samples of line y, whose parity is that of i; §2, §4, §5.
-INLINE void linearise(const Args &a, int (&s)[ACROSS], const Words &p, int x, int y, int i)
-{
-#ifdef SHADING
-	const GainLines g = gainLines(a, reflect(y, a.height));
-	const Words upper = gainsOf(g.upper, x, a.width), lower = gainsOf(g.lower, x, a.width);
-#endif
-#pragma unroll
-	for (int j = 0; j < ACROSS; j++) {
-		const int at = site(j, i);
-		u32 v = j & 1 ? p.v[j / 2] >> 16 : p.v[j / 2] & 0xffff;
-#ifndef PLANE
-#if BITS != 16 && BITS != 8
-		v &= a.mask;
-#endif
-		v = dark(a, v, at);
-#endif
-#ifdef SHADING
-		const u32 u = j & 1 ? upper.v[j / 2] >> 16 : upper.v[j / 2] & 0xffff;
-		const u32 l = j & 1 ? lower.v[j / 2] >> 16 : lower.v[j / 2] & 0xffff;
-		v = shaded(v, u, l, g.h);
-#endif
-		s[j] = balanced(a, v, at);
-	}
-}
 
 // The lines that a lane looks at: from two above its first to two below its second.
 struct Window { int s[6][ACROSS]; };
@@ -192,40 +76,35 @@ INLINE Color quad(const u32 (&v)[2][2], int shift)
 	return k;
 }
 
-// A pixel of half or a quarter of the size.
-template <int SIZE>
-INLINE Color block(const Args &a, int x, int y)
-{
-	u32 v[2][2] = {};
-	if (SIZE == 1) {
-#pragma unroll
-		for (int i = 0; i < 2; i++) {
-			Four f = linearFour(a, 2 * x & ~3, 2 * y + i);
-			v[i][0] = x & 1 ? f.v[2] : f.v[0];
-			v[i][1] = x & 1 ? f.v[3] : f.v[1];
-		}
-		return quad(v, 0);
-	}
-#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		Four f = linearFour(a, 4 * x, 4 * y + i);
-		v[i & 1][0] += f.v[0] + f.v[2];
-		v[i & 1][1] += f.v[1] + f.v[3];
-	}
-	return quad(v, 2);
-}
-
-// The pixel to the left: pixel 1 of pixel 0.
-INLINE int leftOf(int x) { return x > 0 ? x - 1 : 1; }
-
-template <int SIZE>
+// §6.3 of a patch of half or a quarter of the size. The pixel to the left of pixel 0 is pixel 1.
+template <int SIZE, bool FAST>
 INLINE void blockPatch(const Args &a, Patch &q, int x, int y)
 {
+	const int side = 1 << SIZE;
 #pragma unroll
-	for (int r = 0; r < 2; r++)
+	for (int r = 0; r < 2; r++) {
+		u32 v[1 + LANE][2][2] = {};
+#pragma unroll
+		for (int i = 0; i < side; i++)
+#pragma unroll
+			for (int g = 0; g < side; g++) { // LANE samples at a time
+				int s[ACROSS];
+				const int first = side * x + LANE * g, line = side * (y + r) + i;
+				linearise<FAST>(a, s, fetch<FAST>(a, first, line), first, line, i & 1);
+#pragma unroll
+				for (int j = 0; j < LANE; j++)
+					v[1 + (LANE * g + j) / side][i & 1][j & 1] += s[LEAD + j];
+				if (g == 0)
+#pragma unroll
+					for (int j = 0; j < side; j++)
+						v[0][i & 1][j & 1] += s[LEAD - side + j];
+			}
 #pragma unroll
 		for (int c = 0; c < 1 + LANE; c++)
-			q.p[r][c] = block<SIZE>(a, c > 0 ? x + c - 1 : leftOf(x), y + r);
+			q.p[r][c] = quad(v[c], SIZE == 1 ? 0 : 2);
+		if (x == 0)
+			q.p[r][0] = q.p[r][2];
+	}
 }
 
 // §7 and §8.

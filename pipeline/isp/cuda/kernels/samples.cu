@@ -1,7 +1,4 @@
-// From the sensor's bytes to linear samples; §1, §2, §4, §5.
-
-// Four samples of a line.
-struct Four { u32 v[4]; };
+// Samples one by one; §1, §2, §4, §5.
 
 INLINE int reflect(int i, int n)
 {
@@ -11,6 +8,13 @@ INLINE int reflect(int i, int n)
 }
 
 INLINE int site(int x, int y) { return (y & 1) << 1 | (x & 1); }
+
+// An element by site. An index that is not known when it is compiled would bring all Args into local memory.
+INLINE int bySite(const int (&v)[4], int at)
+{
+	const int first = at & 1 ? v[1] : v[0], second = at & 1 ? v[3] : v[2];
+	return at & 2 ? second : first;
+}
 
 // One sample as it comes, inside the frame.
 INLINE u32 raw(const Args &a, int x, int y)
@@ -29,39 +33,10 @@ INLINE u32 raw(const Args &a, int x, int y)
 #endif
 }
 
-// Four of them, from a multiple of four on.
-INLINE Four rawFour(const Args &a, int x, int y)
-{
-	Four f;
-#if !PACKED
-	if (a.wide >= (BITS == 8 ? 4 : 16)) {
-		const u8 *p = a.in + (size_t)y * a.stride;
-#if BITS == 8
-		u32 w = *(const u32 *)(p + x);
-#pragma unroll
-		for (int i = 0; i < 4; i++)
-			f.v[i] = w >> 8 * i & 255;
-#else
-		uint2 w = *(const uint2 *)(p + 2 * x);
-		f.v[0] = w.x & a.mask;
-		f.v[1] = w.x >> 16 & a.mask;
-		f.v[2] = w.y & a.mask;
-		f.v[3] = w.y >> 16 & a.mask;
-#endif
-		return f;
-	}
-#endif
-#pragma unroll
-	for (int i = 0; i < 4; i++)
-		f.v[i] = raw(a, x + i, y);
-	return f;
-}
-
 // §2
 INLINE u32 dark(const Args &a, u32 s, int at)
 {
-	int k = a.black[at];
-	return (u32)(max((int)s, k) - k) << a.shift;
+	return (u32)max((int)s - bySite(a.black, at), 0) << a.shift;
 }
 
 INLINE u32 kept(const u16 *samples, const Args &a, int x, int y) { return samples[(size_t)y * a.pitch + x]; }
@@ -73,25 +48,6 @@ INLINE u32 settled(const Args &a, int x, int y)
 	return kept(a.samples, a, x, y);
 #else
 	return dark(a, raw(a, x, y), site(x, y));
-#endif
-}
-
-INLINE Four settledFour(const Args &a, int x, int y)
-{
-#ifdef PLANE
-	uint2 w = *(const uint2 *)(a.samples + (size_t)y * a.pitch + x);
-	Four f;
-	f.v[0] = w.x & 0xffff;
-	f.v[1] = w.x >> 16;
-	f.v[2] = w.y & 0xffff;
-	f.v[3] = w.y >> 16;
-	return f;
-#else
-	Four f = rawFour(a, x, y);
-#pragma unroll
-	for (int i = 0; i < 4; i++)
-		f.v[i] = dark(a, f.v[i], site(i, y));
-	return f;
 #endif
 }
 
@@ -135,30 +91,6 @@ INLINE u32 even(const Args &a, int x, int y)
 // §5
 INLINE u32 balanced(const Args &a, u32 v, int at)
 {
-	return min((v * a.m[at] + (1u << (a.n[at] - 1))) >> a.n[at], (u32)LINEAR_MAX);
-}
-
-// Four linear samples, anywhere from a multiple of four on.
-INLINE Four linearFour(const Args &a, int x, int y)
-{
-	Four f;
-	y = reflect(y, a.height);
-	if (x >= 0 && x + 3 < a.width) {
-		f = settledFour(a, x, y);
-#ifdef SHADING
-		GainLines g = gainLines(a, y);
-		uint2 u = *(const uint2 *)(g.upper + x), l = *(const uint2 *)(g.lower + x);
-		f.v[0] = shaded(f.v[0], u.x & 0xffff, l.x & 0xffff, g.h);
-		f.v[1] = shaded(f.v[1], u.x >> 16, l.x >> 16, g.h);
-		f.v[2] = shaded(f.v[2], u.y & 0xffff, l.y & 0xffff, g.h);
-		f.v[3] = shaded(f.v[3], u.y >> 16, l.y >> 16, g.h);
-#endif
-	} else {
-		for (int i = 0; i < 4; i++)
-			f.v[i] = even(a, x + i, y);
-	}
-#pragma unroll
-	for (int i = 0; i < 4; i++)
-		f.v[i] = balanced(a, f.v[i], site(i, y));
-	return f;
+	const u32 n = bySite(a.n, at);
+	return min((v * bySite(a.m, at) + (1u << (n - 1))) >> n, (u32)LINEAR_MAX);
 }

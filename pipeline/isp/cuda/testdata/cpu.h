@@ -1,5 +1,6 @@
 /* What the kernels need to be C++ for a CPU. Blocks run one after the other; a block's threads take turns, each until it
  * waits for others. */
+#include <setjmp.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -31,13 +32,13 @@ struct barrier {
 };
 
 static struct {
-	ucontext_t context;
+	jmp_buf context;
 	dim index;
 	bool ended;
 	char *stack;
 } threads_[WARP * WARPS];
 
-static ucontext_t scheduler_;
+static jmp_buf scheduler_;
 static barrier warps_[WARPS], block_;
 static int current_;
 
@@ -49,13 +50,19 @@ static void open_if_all(barrier &b)
 	}
 }
 
+static void give_way()
+{
+	if (_setjmp(threads_[current_].context) == 0)
+		_longjmp(scheduler_, 1);
+}
+
 static void wait_at(barrier &b)
 {
 	const unsigned before = b.opened;
 	b.here++;
 	open_if_all(b);
 	while (b.opened == before)
-		swapcontext(&threads_[current_].context, &scheduler_);
+		give_way();
 }
 
 static void __syncwarp() { wait_at(warps_[current_ / WARP]); }

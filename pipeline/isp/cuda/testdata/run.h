@@ -8,13 +8,29 @@ static void leave(barrier &b)
 	open_if_all(b);
 }
 
+static ucontext_t beginning_[WARP * WARPS], origin_;
+
 static void run_thread()
 {
-	kernel_(*args_);
-	threads_[current_].ended = true;
-	leave(warps_[current_ / WARP]);
-	leave(block_);
-	swapcontext(&threads_[current_].context, &scheduler_);
+	for (;;) { // its stack serves block after block
+		if (_setjmp(threads_[current_].context) == 0)
+			_longjmp(scheduler_, 1);
+		kernel_(*args_);
+		threads_[current_].ended = true;
+		leave(warps_[current_ / WARP]);
+		leave(block_);
+	}
+}
+
+/* Returns when the thread gives way. */
+static void resume(bool first)
+{
+	if (_setjmp(scheduler_))
+		return;
+	threadIdx = threads_[current_].index;
+	if (first)
+		swapcontext(&origin_, &beginning_[current_]);
+	_longjmp(threads_[current_].context, 1);
 }
 
 static void run_block()
@@ -22,24 +38,24 @@ static void run_block()
 	block_ = {WARP * WARPS, 0, 0};
 	for (barrier &w : warps_)
 		w = {WARP, 0, 0};
-	for (int i = 0; i < WARP * WARPS; i++) {
-		auto &t = threads_[i];
-		if (!t.stack)
-			t.stack = (char *)malloc(STACK);
-		t.index = {(unsigned)i % WARP, (unsigned)i / WARP, 0};
+	for (current_ = 0; current_ < WARP * WARPS; current_++) {
+		auto &t = threads_[current_];
 		t.ended = false;
-		getcontext(&t.context);
-		t.context.uc_stack.ss_sp = t.stack;
-		t.context.uc_stack.ss_size = STACK;
-		t.context.uc_link = &scheduler_;
-		makecontext(&t.context, run_thread, 0);
+		if (t.stack)
+			continue;
+		t.stack = (char *)malloc(STACK);
+		t.index = {(unsigned)current_ % WARP, (unsigned)current_ / WARP, 0};
+		ucontext_t &c = beginning_[current_];
+		getcontext(&c);
+		c.uc_stack.ss_sp = t.stack;
+		c.uc_stack.ss_size = STACK;
+		makecontext(&c, run_thread, 0);
+		resume(true);
 	}
 	while (block_.alive > 0)
 		for (current_ = 0; current_ < WARP * WARPS; current_++)
-			if (!threads_[current_].ended) {
-				threadIdx = threads_[current_].index;
-				swapcontext(&scheduler_, &threads_[current_].context);
-			}
+			if (!threads_[current_].ended)
+				resume(false);
 }
 
 extern "C" void run_kernel(void (*kernel)(const Args), void **parameters, unsigned width, unsigned height)

@@ -1,0 +1,139 @@
+// Linear samples, as many as a lane needs of a line; §1 to §5. It makes LANE pixels.
+
+#define LANE 8
+#define LEAD 4             // samples of a line in front of its own that a lane looks at
+#define ACROSS (LEAD + LANE + 2)
+
+// ACROSS samples from x - LEAD on, two to a word.
+struct Words { u32 v[ACROSS / 2]; };
+
+INLINE u32 both(u32 first, u32 second) { return first | second << 16; }
+
+// Fills in what lies beyond the ends of a line, if the lane stands there.
+INLINE void mirrorEnds(Words &p, int x, int width)
+{
+	if (x == 0) {
+		p.v[0] = (p.v[4] & 0xffff) | (p.v[3] & 0xffff0000);
+		p.v[1] = (p.v[3] & 0xffff) | (p.v[2] & 0xffff0000);
+	}
+	if (x + LANE == width)
+		p.v[6] = (p.v[5] & 0xffff) | (p.v[4] & 0xffff0000);
+}
+
+// From a line of words that is aligned to 16 bytes.
+INLINE Words wordsOf(const u16 *line, int x, int width)
+{
+	Words p;
+	const u16 *at = line + x;
+	const uint4 w = *(const uint4 *)at;
+	p.v[0] = x > 0 ? *(const u32 *)(at - 4) : 0;
+	p.v[1] = x > 0 ? *(const u32 *)(at - 2) : 0;
+	p.v[2] = w.x;
+	p.v[3] = w.y;
+	p.v[4] = w.z;
+	p.v[5] = w.w;
+	p.v[6] = x + LANE < width ? *(const u32 *)(at + LANE) : 0;
+	mirrorEnds(p, x, width);
+	return p;
+}
+
+// FAST is for frames whose lines are aligned to 16 bytes, a multiple of LANE pixels wide, and of eight lines at least: they
+// need no branch. Lanes behind the end of a line look at its end.
+INLINE bool canBeFast(const Args &a)
+{
+#if PACKED
+	return false;
+#elif defined PLANE
+	return a.width % LANE == 0 && a.height >= 8;
+#else
+	return a.wide == 16 && a.width % LANE == 0 && a.height >= 8;
+#endif
+}
+
+// The line that line y is, which is beyond the frame by less than its height.
+INLINE int mirrored(int y, int height)
+{
+	y = y < 0 ? -y : y;
+	return y < height ? y : 2 * (height - 1) - y;
+}
+
+// What a lane needs of a line: as it comes, or as it was kept behind §3.
+template <bool FAST>
+INLINE Words fetch(const Args &a, int x, int y)
+{
+	Words p;
+	if (FAST) {
+		y = mirrored(y, a.height);
+		x = min(x, a.width - LANE);
+#ifdef PLANE
+		return wordsOf(a.samples + (size_t)y * a.pitch, x, a.width);
+#elif BITS == 8
+		const u8 *at = a.in + (size_t)y * a.stride + x;
+		const uint2 w = *(const uint2 *)at;
+		const u32 before = x > 0 ? *(const u32 *)(at - 4) : 0, behind = x + LANE < a.width ? *(const u16 *)(at + LANE) : 0;
+		p.v[0] = both(before & 255, before >> 8 & 255);
+		p.v[1] = both(before >> 16 & 255, before >> 24);
+		p.v[2] = both(w.x & 255, w.x >> 8 & 255);
+		p.v[3] = both(w.x >> 16 & 255, w.x >> 24);
+		p.v[4] = both(w.y & 255, w.y >> 8 & 255);
+		p.v[5] = both(w.y >> 16 & 255, w.y >> 24);
+		p.v[6] = both(behind & 255, behind >> 8);
+		mirrorEnds(p, x, a.width);
+		return p;
+#else
+		return wordsOf((const u16 *)(a.in + (size_t)y * a.stride), x, a.width);
+#endif
+	}
+	y = reflect(y, a.height);
+#pragma unroll
+	for (int i = 0; i < ACROSS / 2; i++) {
+		const int first = reflect(x - LEAD + 2 * i, a.width), second = reflect(x - LEAD + 1 + 2 * i, a.width);
+#ifdef PLANE
+		p.v[i] = both(kept(a.samples, a, first, y), kept(a.samples, a, second, y));
+#else
+		p.v[i] = both(raw(a, first, y), raw(a, second, y));
+#endif
+	}
+	return p;
+}
+
+#ifdef SHADING
+template <bool FAST>
+INLINE Words gainsOf(const Args &a, const u16 *line, int x)
+{
+	if (FAST)
+		return wordsOf(line, min(x, a.width - LANE), a.width);
+	Words p;
+#pragma unroll
+	for (int i = 0; i < ACROSS / 2; i++)
+		p.v[i] = both(line[reflect(x - LEAD + 2 * i, a.width)], line[reflect(x - LEAD + 1 + 2 * i, a.width)]);
+	return p;
+}
+#endif
+
+// Linear samples of line y, whose parity is that of i; §2, §4, §5.
+template <bool FAST>
+INLINE void linearise(const Args &a, int (&s)[ACROSS], const Words &p, int x, int y, int i)
+{
+#ifdef SHADING
+	const GainLines g = gainLines(a, FAST ? mirrored(y, a.height) : reflect(y, a.height));
+	const Words upper = gainsOf<FAST>(a, g.upper, x), lower = gainsOf<FAST>(a, g.lower, x);
+#endif
+#pragma unroll
+	for (int j = 0; j < ACROSS; j++) {
+		const int at = site(j, i);
+		u32 v = j & 1 ? p.v[j / 2] >> 16 : p.v[j / 2] & 0xffff;
+#ifndef PLANE
+#if BITS != 16 && BITS != 8
+		v &= a.mask;
+#endif
+		v = dark(a, v, at);
+#endif
+#ifdef SHADING
+		const u32 u = j & 1 ? upper.v[j / 2] >> 16 : upper.v[j / 2] & 0xffff;
+		const u32 l = j & 1 ? lower.v[j / 2] >> 16 : lower.v[j / 2] & 0xffff;
+		v = shaded(v, u, l, g.h);
+#endif
+		s[j] = balanced(a, v, at);
+	}
+}
