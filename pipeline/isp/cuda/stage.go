@@ -217,8 +217,11 @@ func (s *Stage) check(in *pipeline.Frame, outs []*pipeline.Frame) error {
 
 // tell reports an error that is the end of CUDA in this process.
 func (s *Stage) tell(err error) {
+	if err == nil || s.fault == nil {
+		return
+	}
 	var e *cudahost.Error
-	if errors.As(err, &e) && e.Sticky() && s.fault != nil {
+	if errors.As(err, &e) && e.Sticky() {
 		s.once.Do(func() { s.fault(fmt.Errorf("isp on CUDA: %w", err)) })
 	}
 }
