@@ -107,7 +107,7 @@ func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 		o := &p.recipe.Outputs[i]
 		a.setOutput(o, at)
 		a.colors, a.tone = p.colors[o.Size], p.tones[i]
-		a.stripLines = int32(stripLines(o.Format.Width, o.Format.Height, s.memory.Device.Processors))
+		a.stripLines = int32(p.stripLines(o.Format.Width, o.Format.Height, s.memory.Device.Processors))
 		strips := over(o.Format.Width, stripWidth) * over(o.Format.Height, int(a.stripLines))
 		blocks := over(strips, threadsY)
 		if k := p.program.colors[o.Size]; k != nil && !done[o.Size] {
@@ -125,8 +125,11 @@ func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 
 // stripLines is how many lines a warp makes, even: as many as keep all multiprocessors busy once, since it looks at lines
 // above and below that another warp looks at too.
-func stripLines(width, height, processors int) int {
-	const warps = 2 * threadsY // that a multiprocessor has at a time
+func (p *plan) stripLines(width, height, processors int) int {
+	warps := 3 * threadsY // that a multiprocessor has at a time
+	if p.recipe.Demosaic == isp.Malvar || p.recipe.Shading != nil {
+		warps = 2 * threadsY // their lanes have more registers
+	}
 	lines := over(height*over(width, stripWidth), warps*processors)
 	return max(4, (lines+1)&^1)
 }

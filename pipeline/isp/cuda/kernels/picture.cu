@@ -1,8 +1,11 @@
 // The kernels that make pictures, from the sensor's bytes to the output's; §10, §12. A warp makes a strip of STRIP pixels
 // from the top down, two lines at a time; its lanes keep the samples around their pixels in registers.
 
-#ifndef MIN_BLOCKS
-#define MIN_BLOCKS 2 // on a multiprocessor
+// Blocks on a multiprocessor: what is short of registers spills, and is faster with fewer warps (measured on an H100).
+#if defined MALVAR || defined SHADING
+#define MIN_BLOCKS 1
+#else
+#define MIN_BLOCKS 3
 #endif
 
 // Entries of the tone table: of RGB24 they are the bytes of the output, unless sharpening comes in between.
