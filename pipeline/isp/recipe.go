@@ -61,14 +61,14 @@ type RecipeShading struct {
 
 // NewRecipe refuses what Plan refuses, with the same errors. The configuration must be valid.
 func NewRecipe(c Config, in pipeline.Format, want []pipeline.Format) (*Recipe, error) {
-	t := newTone(c)
-	p, err := newPlan(c, t, packGains(c.Gains), in, want)
+	tone := newTone(c)
+	p, err := newPlan(c, tone, packGains(c.Gains), in, want)
 	if err != nil {
 		return nil, err
 	}
 	r := &Recipe{
 		In: in, Samples: p.samples, Threshold: p.hot, Demosaic: p.method, Matrix: p.matrix, Sharpen: p.sharpen,
-		Tone: &t.table, plan: p,
+		Tone: &tone.table, plan: p,
 	}
 	for y := range r.Black {
 		for x, channel := range p.levels.channels(y) {

@@ -29,7 +29,7 @@ func (s *Stage) enqueue(j *job, in *pipeline.Frame, outs []*pipeline.Frame) erro
 	if err := s.settle(j); err != nil {
 		return err
 	}
-	if s.config.Observe != nil {
+	if s.observe {
 		if err := s.gather(j); err != nil {
 			return err
 		}
@@ -140,6 +140,7 @@ func (j *job) begin(in *pipeline.Frame, outs []*pipeline.Frame) {
 	for _, out := range outs { // the caller uses outs again
 		if out != nil {
 			out.Sequence, out.Times, out.Flags = in.Sequence, in.Times, in.Flags
+			out.Results = append(out.Results, in.Results...)
 			j.wanted = append(j.wanted, out)
 		}
 	}
@@ -152,9 +153,19 @@ func (s *Stage) finish(j *job, err error) {
 		out.Times.Processed = now
 	}
 	s.tell(err)
-	if err == nil && s.config.Observe != nil {
-		s.stats.Sequence, s.stats.Times = j.sequence, j.times
-		j.gathered().fill(&s.stats)
+	if err != nil || !s.observe {
+		return
+	}
+	s.stats.Sequence, s.stats.Times = j.sequence, j.times
+	j.gathered().fill(&s.stats)
+	if s.config.Observe != nil {
 		s.config.Observe(&s.stats)
+	}
+	if s.config.Results == "" {
+		return
+	}
+	result := s.stats.Result(s.config.Results)
+	for _, out := range j.wanted {
+		out.Results = append(out.Results, result)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,7 @@ func randomPlan(t *testing.T, memory *cudahost.CUDA, number, geometries int, cac
 	c := randomConfig(rnd, samples.Bits)
 	var stats isp.Statistics
 	observe := c
+	observe.Results = "isp"
 	observe.Observe = func(s *isp.Statistics) { stats = *s }
 	s := newStage(t, memory, observe, Options{Transfer: InPlace + Transfer(number%2), Cache: cache})
 	odd := number%3 == 0 && !samples.Packed
@@ -135,6 +137,9 @@ func randomPlan(t *testing.T, memory *cudahost.CUDA, number, geometries int, cac
 		await(t, outs)
 		ref, refStats := reference(t, c, in, want)
 		compare(t, fmt.Sprintf("geometry %d, %s, %+v", g, f, c), outs, ref)
+		if r := outs[0].Results; len(r) != 1 || !reflect.DeepEqual(r[0], refStats.Result("isp")) {
+			t.Fatalf("geometry %d, %s: results %+v", g, f, r)
+		}
 		if stats != refStats {
 			t.Fatalf("geometry %d, %s: statistics: focus %d and %d, samples %v and %v, clipped %v and %v", g, f,
 				stats.Focus, refStats.Focus, stats.Samples, refStats.Samples, stats.Clipped, refStats.Clipped)

@@ -54,7 +54,7 @@ func (s *Stage) newPlan(r *isp.Recipe) (*plan, error) {
 		return nil, err
 	}
 	if p.tone, p.tones, err = p.memory.setTables(r, &p.base); err == nil {
-		err = p.allocPlanes(s.config.Observe != nil)
+		err = p.allocPlanes(s.observe)
 	}
 	for i := range r.Outputs {
 		p.planes = append(p.planes, planes(&r.Outputs[i]))
@@ -101,7 +101,7 @@ func (s *Stage) open(p *plan, j *job) (err error) {
 	j.params[0] = unsafe.Pointer(&j.args)
 	j.wanted = make([]*pipeline.Frame, 0, len(p.recipe.Outputs))
 	j.finish = func(err error) { s.finish(j, err) }
-	if s.config.Observe != nil {
+	if s.observe {
 		if j.report, err = s.memory.AllocHost(gatheredSize, cudahost.Default); err != nil {
 			return err
 		}

@@ -42,6 +42,7 @@ type Stage struct {
 	compiler *cudahost.Compiler
 	config   isp.Config
 	staged   bool
+	observe  bool        // statistics are wanted
 	fault    func(error) // nil: nobody wants to hear it
 	once     sync.Once
 
@@ -65,6 +66,7 @@ func New(memory *cudahost.CUDA, c isp.Config, o Options) (*Stage, error) {
 		return nil, fmt.Errorf("isp on CUDA: %w", err)
 	}
 	s := &Stage{memory: memory, compiler: compiler, config: c.Clone(), fault: o.Fault}
+	s.observe = c.Observe != nil || c.Results != ""
 	s.gains.Store(&c.Gains)
 	s.staged = o.Transfer == Staged || o.Transfer == Auto && !memory.Device.Integrated
 	if err := s.openStreams(); err != nil {
@@ -149,8 +151,8 @@ func (s *Stage) SetGains(g isp.Gains) error {
 }
 
 // Process puts the work on outs on the GPU and returns; outs' Ready tells when their bytes are final. in and outs are
-// of the formats of the last Plan, and in memory of cudahost.CUDA. Sequence, Times and Flags are copied; Processed is set
-// when the bytes are final. Config.Observe is called before Ready opens. An element of outs may be nil; without any, it
+// of the formats of the last Plan, and in memory of cudahost.CUDA. Sequence, Times, Flags and Results are copied; Processed is set
+// when the bytes are final. Config.Observe is called, and Config.Results are added, before Ready opens. An element of outs may be nil; without any, it
 // returns when the work is done. When inFlight frames are in work it waits for the oldest. It fails before anything is
 // written, with an error that wraps isp.ErrMismatch, isp.ErrClosed or ctx.Err(), or with CUDA's, when nothing is being
 // written any more.
