@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -109,6 +110,20 @@ func (l *kernelLog) found() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]string(nil), l.faults...)
+}
+
+// faultLines is how many lines a kernel writes about a fault, with locks and stacks.
+const faultLines = 150
+
+// aroundFaults is what the kernel has said from the first fault on.
+func (l *kernelLog) aroundFaults() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.faults) == 0 {
+		return ""
+	}
+	from := max(0, slices.Index(l.lines, l.faults[0]))
+	return strings.Join(l.lines[from:min(from+faultLines, len(l.lines))], "\n")
 }
 
 // An Expectation is a pattern of kernel log lines that the test provokes: they are no faults.

@@ -15,6 +15,7 @@ func StartTest(t testing.TB, cfg Config) *Machine {
 	t.Cleanup(func() {
 		if err := m.Close(); err != nil {
 			t.Error(err)
+			t.Log(m.log.aroundFaults())
 		}
 	})
 	return m
