@@ -19,8 +19,8 @@ var ErrCompile = errors.New("CUDA source does not compile")
 // nvrtcNames are the compiler's library across releases: the toolkit's 13, 12 and 11.2 to 11.8 (NVRTC's own numbers).
 var nvrtcNames = []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so.11"}
 
-// nvrtcFolders are where the toolkit lies when the linker does not know.
-var nvrtcFolders = []string{"", "/usr/local/cuda/lib64/", "/usr/local/cuda/targets/aarch64-linux/lib/", "/usr/local/cuda/targets/x86_64-linux/lib/"}
+// toolkitFolders are where the toolkit lies when the linker does not know.
+var toolkitFolders = []string{"", "/usr/local/cuda/lib64/", "/usr/local/cuda/targets/aarch64-linux/lib/", "/usr/local/cuda/targets/x86_64-linux/lib/"}
 
 // A Compiler is NVRTC: it compiles CUDA C++ for the device's own capability.
 type Compiler struct {
@@ -38,23 +38,9 @@ func (g *Device) NewCompiler(cache string) (*Compiler, error) {
 }
 
 func (g *Device) newCompiler(cache string, names []string) (*Compiler, error) {
-	var handle uintptr
-	var errs []error
-	for _, folder := range nvrtcFolders {
-		for _, name := range names {
-			h, err := purego.Dlopen(folder+name, purego.RTLD_NOW|purego.RTLD_LOCAL)
-			if err == nil {
-				handle = h
-				break
-			}
-			errs = append(errs, err)
-		}
-		if handle != 0 {
-			break
-		}
-	}
-	if handle == 0 {
-		return nil, fmt.Errorf("%w: the run-time compiler is not installed (libnvrtc of the CUDA toolkit or of JetPack): %w", ErrNoCUDA, errs[0])
+	handle, err := openToolkit(names)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the run-time compiler is not installed (libnvrtc of the CUDA toolkit or of JetPack): %w", ErrNoCUDA, err)
 	}
 	c := &Compiler{device: g, cache: cache}
 	var version uintptr
@@ -63,7 +49,6 @@ func (g *Device) newCompiler(cache string, names []string) (*Compiler, error) {
 		"nvrtcGetCUBINSize": &c.sizeOf, "nvrtcGetCUBIN": &c.code, "nvrtcGetProgramLogSize": &c.logSize,
 		"nvrtcGetProgramLog": &c.log, "nvrtcGetErrorString": &c.errorString, "nvrtcVersion": &version,
 	} {
-		var err error
 		if *to, err = purego.Dlsym(handle, name); err != nil {
 			return nil, errors.Join(fmt.Errorf("%w: libnvrtc is too old: %w", ErrNoCUDA, err), purego.Dlclose(handle))
 		}
@@ -74,6 +59,22 @@ func (g *Device) newCompiler(cache string, names []string) (*Compiler, error) {
 	}
 	c.version = int(1000*major + 10*minor)
 	return c, nil
+}
+
+// openToolkit opens the first of a toolkit library's names that there is. The error is that of the first.
+func openToolkit(names []string) (handle uintptr, err error) {
+	for _, folder := range toolkitFolders {
+		for _, name := range names {
+			h, openErr := purego.Dlopen(folder+name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+			if openErr == nil {
+				return h, nil
+			}
+			if err == nil {
+				err = openErr
+			}
+		}
+	}
+	return 0, err
 }
 
 //go:uintptrescapes

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,9 +155,18 @@ func (a *appliance) rtpSink(o *output, c *OutputConfig, timestamp uint32, own pi
 	cfg := c.RTP.config(c.Name)
 	cfg.Start = rtp.NewStart(timestamp)
 	cfg.Logger = a.env.log.With("output", c.Name)
+	if cfg.Payload == rtp.JPEG {
+		encoder, err := newJPEG(a.env, c.Name, cmp.Or(cfg.Quality, rtp.DefaultQuality), a.memory)
+		if err != nil {
+			return nil, err
+		}
+		if encoder != nil {
+			cfg.Encoder, o.free = encoder, encoder.Close
+		}
+	}
 	sink, err := rtp.NewSink(cfg, own)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, o.close())
 	}
 	o.stream = &stream{c.Name, c.RTP, sink}
 	return sink, nil

@@ -129,13 +129,15 @@ type Config struct {
 }
 
 const (
-	defaultMTU     = 1500
-	minMTU         = 576
-	maxMTU         = 9000
-	defaultBurst   = 16
-	maxBurst       = 1024 // UIO_MAXIOV, sendmmsg's limit
-	defaultQuality = 90
+	defaultMTU   = 1500
+	minMTU       = 576
+	maxMTU       = 9000
+	defaultBurst = 16
+	maxBurst     = 1024 // UIO_MAXIOV, sendmmsg's limit
 )
+
+// DefaultQuality is that of JPEG.
+const DefaultQuality = 90
 
 func (c Config) withDefaults() Config {
 	if c.MTU == 0 {
@@ -154,7 +156,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	if c.Quality == 0 {
-		c.Quality = defaultQuality
+		c.Quality = DefaultQuality
 	}
 	if c.Name == "" {
 		c.Name = "tegracast"
