@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -196,18 +197,21 @@ func testBackend(t *testing.T, b built, backend string) {
 	if _, err := blocked.Wait(ctx); err != nil {
 		t.Error(err)
 	}
-	t.Run("hot unplug", func(t *testing.T) { testHotUnplug(t, m) })
 	t.Run("rmmod", func(t *testing.T) {
 		m := machine{m.Machine, t}
 		busy := "exec 3<>/dev/tegra_p2p0; if rmmod tegra_p2p 2>/dev/null; then exit 1; fi; exec 3>&-; "
 		m.shell("for i in $(seq 20); do " + busy + "rmmod tegra_p2p && insmod /tmp/tegra_p2p.ko && " + bind + " || exit 1; done")
 	})
+	t.Run("hot unplug", func(t *testing.T) { testHotUnplug(t, m) })
 }
 
 // testHotUnplug takes the card out while a process uses it, and puts it back: twice by the slot's button, which takes 5 s,
 // and otherwise by the slot's power, with a DMA in flight.
 func testHotUnplug(t *testing.T, m machine) {
 	m.t = t
+	if sanitized() {
+		m.pardonSlot(t)
+	}
 	times := 20
 	if m.Kernel().Arch != "arm64" {
 		times = 5
@@ -235,6 +239,26 @@ func testHotUnplug(t *testing.T, m machine) {
 		<-done
 		m.plugIn(t)
 	}
+}
+
+// pardonSlot takes lockdep's report for no fault that 6.1's driver of the slot draws by itself, when a card goes after
+// another one: it takes its reset_lock and pci_rescan_remove_lock in both orders.
+func (m machine) pardonSlot(t *testing.T) {
+	t.Helper()
+	const report = "possible circular locking dependency detected"
+	if _, err := m.Expect(report); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		log := m.KernelLog()
+		at := slices.IndexFunc(log, func(line string) bool { return strings.Contains(line, report) })
+		if at < 0 {
+			return
+		}
+		if said := strings.Join(log[at:min(at+8, len(log))], "\n"); !strings.Contains(said, "pciehp") {
+			t.Errorf("lockdep's report is not of the slot's driver:\n%s", said)
+		}
+	})
 }
 
 // plugIn puts the card back and shows that it works.
