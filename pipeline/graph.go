@@ -173,30 +173,6 @@ func (g *Graph) AddSource(name string, s Source) error {
 	return nil
 }
 
-// AddStage puts a stage behind the source called from. All stages are added before Run. What the stage makes is
-// settled when outputs are attached. depth is the length of its queue in frames.
-func (g *Graph) AddStage(name string, st Stage, from string, depth int) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	src := g.source(from)
-	if src == nil {
-		return fmt.Errorf("%w: stage %s reads from %q, which is no source", ErrName, name, from)
-	}
-	if err := readable(src.out.format, name, from, st); err != nil {
-		return err
-	}
-	if err := g.claim(name); err != nil {
-		return err
-	}
-	n := newStageNode(g, name, st, src.out, depth)
-	if err := g.tap(src.out, n.consumer); err != nil {
-		delete(g.names, name)
-		return fmt.Errorf("stage %s: %w", name, err)
-	}
-	g.stages = append(g.stages, n)
-	return nil
-}
-
 func (g *Graph) source(name string) *sourceNode {
 	for _, s := range g.sources {
 		if s.name == name {

@@ -28,7 +28,7 @@ type Output struct {
 	point    *point
 	stage    *stageNode // nil when the output taps a source
 	consumer *consumer
-	base     Counts // the stage's books when the output was attached
+	base     []Counts // the books of the stages on the way, from the last to the first, when the output was attached
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -107,7 +107,9 @@ func (o *Output) join(p *point, stage *stageNode) error {
 	stage.mu.Lock()
 	defer stage.mu.Unlock()
 	p.add(o.consumer)
-	o.base = stage.consumer.account.Counts()
+	for n := stage; n != nil; n = n.up {
+		o.base = append(o.base, n.consumer.account.Counts())
+	}
 	return nil
 }
 

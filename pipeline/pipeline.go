@@ -39,7 +39,13 @@ type DeviceReader interface{ ReadsOnDevice() bool }
 // so many of them that the source would starve.
 type Slotted interface{ Slots() int }
 
-// Holder is implemented by sinks that hold more than one frame at a time, besides those that wait in the queue.
+// Wanter is implemented by stages that can stand behind another stage. Wants returns the format that it wants that one to
+// make of frames in.
+type Wanter interface {
+	Wants(in Format) (Format, error)
+}
+
+// Holder is implemented by sinks and stages that hold more than one frame at a time, besides those that wait in the queue.
 type Holder interface{ Holds() int }
 
 // SlotUser is implemented by sinks that must know the memory of their frames beforehand, to pin it for a device.

@@ -16,6 +16,7 @@ type stageNode struct {
 	name     string
 	stage    Stage
 	from     *point
+	up       *stageNode // whose point from is; nil behind a source
 	consumer *consumer
 	work     Histogram
 	portList atomic.Pointer[[]*point]
@@ -41,6 +42,9 @@ func newStageNode(g *Graph, name string, st Stage, from *point, depth int) *stag
 	account := NewAccount(name, g.cfg.Recorder)
 	n := &stageNode{graph: g, name: name, stage: st, from: from, outs: make([]*Frame, maxPorts), retired: make(chan retiree, 2)}
 	n.consumer = &consumer{queue: NewQueue(depth, Latest, account), account: account, holds: max(depth, 1) + 1}
+	if h, ok := st.(Holder); ok {
+		n.consumer.holds = max(depth, 1) + h.Holds()
+	}
 	n.portList.Store(&[]*point{})
 	return n
 }

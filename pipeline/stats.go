@@ -85,11 +85,11 @@ func (o *Output) Stats() OutputStats {
 		s.Dropped[c.Name+"/"+why] = n
 	}
 	s.Waiting = c.Offered - c.Delivered - c.Drops()
-	if o.stage != nil {
-		// A frame that the stage dropped never reached the output: it is lost to it all the same.
-		up := o.stage.consumer.account.Counts()
+	for i, stage := 0, o.stage; stage != nil; i, stage = i+1, stage.up {
+		// A frame that a stage on the way dropped never reached the output: it is lost to it all the same.
+		up := stage.consumer.account.Counts()
 		for why, n := range up.Dropped {
-			if n -= o.base.Dropped[why]; n > 0 {
+			if n -= o.base[i].Dropped[why]; n > 0 {
 				s.Dropped[up.Name+"/"+why] = n
 				s.Captured += n
 			}

@@ -1,0 +1,76 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+)
+
+// AddStage puts a stage behind the source or the stage called from; behind a stage it must be a Wanter, for which that one
+// makes frames as for an output. All stages are added before Run. What the stage makes is settled when outputs are
+// attached. depth is the length of its queue in frames.
+func (g *Graph) AddStage(name string, st Stage, from string, depth int) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.claim(name); err != nil {
+		return err
+	}
+	n, err := g.connect(name, st, from, depth)
+	if err != nil {
+		delete(g.names, name)
+		return err
+	}
+	g.stages = append(g.stages, n)
+	return nil
+}
+
+// connect makes the node of a stage and joins it to what it reads from.
+func (g *Graph) connect(name string, st Stage, from string, depth int) (*stageNode, error) {
+	if src := g.source(from); src != nil {
+		if err := readable(src.out.format, name, from, st); err != nil {
+			return nil, err
+		}
+		n := newStageNode(g, name, st, src.out, depth)
+		if err := g.tap(src.out, n.consumer); err != nil {
+			return nil, fmt.Errorf("stage %s: %w", name, err)
+		}
+		return n, nil
+	}
+	i := slices.IndexFunc(g.stages, func(n *stageNode) bool { return n.name == from })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: stage %s reads from %q, which is no source and no stage", ErrName, name, from)
+	}
+	up := g.stages[i]
+	p, err := up.portFor(name, st)
+	if err != nil {
+		return nil, err
+	}
+	n := newStageNode(g, name, st, p, depth)
+	n.up = up
+	if err := up.provision(p, n.consumer); err != nil {
+		up.prune(p)
+		return nil, fmt.Errorf("stage %s: %w", name, err)
+	}
+	p.add(n.consumer)
+	return n, nil
+}
+
+// portFor is the port that a stage behind this one reads from.
+func (n *stageNode) portFor(name string, st Stage) (*point, error) {
+	w, ok := st.(Wanter)
+	if !ok {
+		return nil, fmt.Errorf("%w: stage %s reads from stage %s and does not say what it wants of it", ErrNegotiation, name, n.name)
+	}
+	want, err := w.Wants(n.from.format)
+	if err != nil {
+		return nil, fmt.Errorf("stage %s: %w", name, err)
+	}
+	want = completed(want, n.from.format)
+	if err := readable(want, name, n.name, st); err != nil {
+		return nil, err
+	}
+	p, err := n.port(want)
+	if err != nil {
+		return nil, fmt.Errorf("stage %s: %w", name, err)
+	}
+	return p, nil
+}
