@@ -19,6 +19,7 @@ var may = map[string][]string{
 	"pipeline":         {},
 	"pipeline/isp":     {"pipeline", "cudahost"},
 	"pipeline/record":  {"pipeline", "cudahost"},
+	"pipeline/kernel":  {"pipeline", "cudahost"},
 	"pipeline/rtp":     {"pipeline"},
 	"capture":          {"cudahost", "tegra", "fpga", "board", "pipeline"},
 	"cmd/tegracast":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},

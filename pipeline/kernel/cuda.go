@@ -1,0 +1,215 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"tegracast/cudahost"
+	"tegracast/pipeline"
+)
+
+// gpu is the device of a Stage: it has a stream of its own.
+type gpu struct {
+	memory   *cudahost.CUDA
+	compiler *cudahost.Compiler
+	stream   *cudahost.Stream
+	config   Config
+	staged   bool
+}
+
+func newGPU(memory *cudahost.CUDA, c *Config, o Options) (*gpu, error) {
+	g := &gpu{memory: memory, config: *c}
+	g.staged = o.Transfer == Staged || o.Transfer == Auto && !memory.Device.Integrated
+	var err error
+	if g.compiler, err = memory.Device.NewCompiler(o.Cache); err == nil {
+		g.stream, err = memory.Device.NewStream()
+	}
+	return g, err
+}
+
+func (g *gpu) close() error { return g.stream.Close() }
+
+// cudaProgram is a program of the GPU.
+type cudaProgram struct {
+	gpu     *gpu
+	module  *cudahost.Module
+	kernel  *cudahost.Kernel
+	args    arguments
+	state   *cudahost.DeviceMemory     // nil: none
+	found   *cudahost.DeviceMemory     // Results; nil: frames are made
+	reports [inFlight]*cudahost.Buffer // what found was when a job had ended
+	copies  [inFlight]transfer
+}
+
+// transfer are a job's copies of its frames on the device.
+type transfer struct{ in, out *cudahost.DeviceMemory }
+
+// build implements device.
+func (g *gpu) build(s *source) (program, error) {
+	code, _, err := g.compiler.Compile(s.file, s.text)
+	if err != nil {
+		return nil, err
+	}
+	p := &cudaProgram{gpu: g, args: arguments{parameters: g.config.parameterValues()}}
+	if p.module, err = g.memory.Device.Load(code); err != nil {
+		return nil, err
+	}
+	if err := p.open(s); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+func (p *cudaProgram) open(s *source) (err error) {
+	c, device := &p.gpu.config, p.gpu.memory.Device
+	var e *cudahost.Error
+	const notFound = 500
+	if p.kernel, err = p.module.Kernel(s.entry); errors.As(err, &e) && e.Code == notFound {
+		return fmt.Errorf("%w: %s has no entry point %s: write extern \"C\" __global__ in front of it: %w", ErrConfig, s.file, s.entry, err)
+	} else if err != nil {
+		return err
+	}
+	if c.State > 0 {
+		if p.state, err = device.AllocDevice(c.State); err != nil {
+			return fmt.Errorf("state: %w", err)
+		}
+	}
+	if !c.Results {
+		return nil
+	}
+	if p.found, err = device.AllocDevice(c.resultsSize()); err != nil {
+		return err
+	}
+	p.args.results = p.found.Pointer
+	for i := range p.reports {
+		if p.reports[i], err = p.gpu.memory.AllocHost(c.resultsSize(), cudahost.Default); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plan implements program.
+func (p *cudaProgram) plan(in pipeline.Format) error {
+	if p.state != nil {
+		if err := p.gpu.stream.Clear(p.state.Pointer, p.state.Size); err != nil {
+			return err
+		}
+	}
+	if !p.gpu.staged {
+		return nil
+	}
+	for i := range p.copies {
+		t := &p.copies[i]
+		err := t.close()
+		if err == nil {
+			t.in, err = p.gpu.memory.Device.AllocDevice(in.Size())
+		}
+		if err == nil && !p.gpu.config.Results {
+			t.out, err = p.gpu.memory.Device.AllocDevice(in.Size())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close frees what there is.
+func (t *transfer) close() error {
+	var errs []error
+	for _, m := range []*cudahost.DeviceMemory{t.in, t.out} {
+		if m != nil {
+			errs = append(errs, m.Close())
+		}
+	}
+	*t = transfer{}
+	return errors.Join(errs...)
+}
+
+// run implements program.
+//
+// The kernel, and the copy in, read what a PCI Express device may have written. That is defined only after its completion
+// was observed by the CPU and the observation was handed on to the launching thread (GPUDirect RDMA 12.9 §11.7): the source
+// observed it, and the graph's queue handed the frame to the goroutine that is here.
+func (p *cudaProgram) run(number int, in, out *pipeline.Frame) (pipeline.Fence, error) {
+	err := p.enqueue(number, in, out)
+	fence, e := p.gpu.stream.Fence()
+	if e != nil {
+		return nil, errors.Join(err, e)
+	}
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), p.gpu.config.TimeLimit)
+		defer cancel()
+		return nil, errors.Join(err, fence.Wait(ctx))
+	}
+	return fence, nil
+}
+
+func (p *cudaProgram) enqueue(number int, in, out *pipeline.Frame) error {
+	if in.Device == 0 || out != nil && out.Device == 0 {
+		return fmt.Errorf("%w: a frame has no device address: allocate it with the CUDA memory back end", ErrFormat)
+	}
+	stream, t := p.gpu.stream, &p.copies[number]
+	from, to, size := in.Device, uintptr(0), in.Format.Size()
+	if out != nil {
+		to = out.Device
+	}
+	if p.gpu.staged {
+		from = t.in.Pointer
+		if err := stream.CopyIn(from, address(in), whole(size)); err != nil {
+			return err
+		}
+		if out != nil {
+			to = t.out.Pointer
+		}
+	}
+	if p.found != nil {
+		if err := stream.Clear(p.found.Pointer, p.found.Size); err != nil {
+			return err
+		}
+	}
+	var state uintptr
+	if p.state != nil {
+		state = p.state.Pointer
+	}
+	p.args.set(in, from, to, state)
+	if err := p.kernel.Launch(stream, grid(in.Format), cudahost.Dim{X: threadsX, Y: threadsY}, p.args.pointers()...); err != nil {
+		return err
+	}
+	switch {
+	case p.found != nil:
+		return stream.Read(p.reports[number].Addr(), p.found.Pointer, p.found.Size)
+	case p.gpu.staged:
+		return stream.CopyOut(address(out), to, whole(size))
+	}
+	return nil
+}
+
+// whole are all bytes of a frame.
+func whole(size int) cudahost.Lines { return cudahost.Lines{Width: size, Height: 1, Stride: size} }
+
+// address is the CPU's of a frame.
+func address(f *pipeline.Frame) uintptr { return uintptr(unsafe.Pointer(&f.Bytes[0])) }
+
+// results implements program.
+func (p *cudaProgram) results(number int) []byte { return p.reports[number].Bytes() }
+
+// close implements program.
+func (p *cudaProgram) close() error {
+	var errs []error
+	for i := range p.copies {
+		errs = append(errs, p.copies[i].close())
+		if p.reports[i] != nil {
+			errs = append(errs, p.reports[i].Close())
+		}
+	}
+	for _, m := range []*cudahost.DeviceMemory{p.state, p.found} {
+		if m != nil {
+			errs = append(errs, m.Close())
+		}
+	}
+	return errors.Join(append(errs, p.module.Close())...)
+}

@@ -1,0 +1,32 @@
+package kernel
+
+import (
+	"tegracast/pipeline"
+)
+
+// inFlight is how many frames may be in work: one in the kernel, and the next one.
+const inFlight = 2
+
+// A device compiles kernels and runs them: the GPU, or a test's stand-in.
+type device interface {
+	build(s *source) (program, error)
+	close() error // no work may be left
+}
+
+// loaded is a program and the key of what it was made of.
+type loaded struct {
+	program
+	key string
+}
+
+// A program is a kernel on the device.
+type program interface {
+	// plan prepares for frames of this format; state begins with zeros. No work may be left.
+	plan(in pipeline.Format) error
+	// run puts a frame's work on the device, as one of inFlight jobs, and returns the fence of its end. It fails when
+	// nothing is being written any more. out is nil for results.
+	run(job int, in, out *pipeline.Frame) (pipeline.Fence, error)
+	// results are what the job has left, until it is run again.
+	results(job int) []byte
+	close() error // no work may be left
+}

@@ -1,0 +1,228 @@
+package kernel
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tegracast/pipeline"
+)
+
+// fake is a device whose kernels are told what to do by their source, a word a line: "add N" adds N to each byte; "fail" does
+// not compile; "slow D", "hang", "illegal" and "refuse" are what becomes of a frame.
+type fake struct {
+	mu     sync.Mutex
+	open   int // programs
+	built  []string
+	closed bool
+	states int // times that state began with zeros
+}
+
+type fakeProgram struct {
+	device *fake
+	text   string
+	config *Config
+	left   [inFlight][]byte
+}
+
+var errCompile = errors.New("does not compile")
+
+// gone is a device's sticky error.
+type gone struct{}
+
+func (gone) Error() string { return "CUDA_ERROR_ILLEGAL_ADDRESS" }
+
+func (gone) Sticky() bool { return true }
+
+func (d *fake) build(s *source) (program, error) {
+	_, text, _ := strings.Cut(s.text, fmt.Sprintf("#line 1 %q\n", s.file))
+	text, _, _ = strings.Cut(text, "\n#line")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.built = append(d.built, text)
+	if strings.Contains(text, "fail") {
+		return nil, fmt.Errorf("%w: %s(1): error", errCompile, s.file)
+	}
+	d.open++
+	return &fakeProgram{device: d, text: text}, nil
+}
+
+func (d *fake) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.open != 0 || d.closed {
+		return fmt.Errorf("closed with %d programs", d.open)
+	}
+	d.closed = true
+	return nil
+}
+
+func (d *fake) builds() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.built)
+}
+
+func (p *fakeProgram) plan(pipeline.Format) error {
+	p.device.mu.Lock()
+	defer p.device.mu.Unlock()
+	p.device.states++
+	return nil
+}
+
+// ending is the fence of work that takes a while.
+type ending struct {
+	after time.Duration // below 0: for ever
+	err   error
+}
+
+func (e ending) Wait(ctx context.Context) error {
+	var end <-chan time.Time
+	if e.after >= 0 {
+		end = time.After(e.after)
+	}
+	select {
+	case <-end:
+		return e.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *fakeProgram) run(number int, in, out *pipeline.Frame) (pipeline.Fence, error) {
+	var e ending
+	for line := range strings.Lines(p.text) {
+		word, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch word {
+		case "add":
+			var n int
+			fmt.Sscan(value, &n)
+			for i, b := range in.Bytes {
+				out.Bytes[i] = b + byte(n)
+			}
+		case "find":
+			p.left[number] = make([]byte, 4+maxRegions*regionSize+4+4)
+			binary.LittleEndian.PutUint32(p.left[number], 1)
+			for i, v := range []uint32{1, 1, 1, 1, 0xffffffff} {
+				binary.LittleEndian.PutUint32(p.left[number][4+4*i:], v)
+			}
+		case "slow":
+			e.after, _ = time.ParseDuration(value)
+		case "hang":
+			e.after = -1
+		case "illegal":
+			e.err = fmt.Errorf("event: %w", gone{})
+		case "stumble":
+			e.err = errors.New("not this one")
+		case "refuse":
+			return nil, fmt.Errorf("launch: %w", gone{})
+		}
+	}
+	return e, nil
+}
+
+func (p *fakeProgram) results(number int) []byte { return p.left[number] }
+
+func (p *fakeProgram) close() error {
+	p.device.mu.Lock()
+	defer p.device.mu.Unlock()
+	p.device.open--
+	return nil
+}
+
+// journal is a log that may be read while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+func (j *journal) Reset() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.text.Reset()
+}
+
+// bench is a stage on a fake device, its file and its folder.
+type bench struct {
+	*Stage
+	device *fake
+	file   string
+	folder string
+	log    *journal
+}
+
+func newBench(t *testing.T, dir, text string, results bool) *bench {
+	t.Helper()
+	b := &bench{device: &fake{}, file: filepath.Join(dir, "k.cu"), folder: filepath.Join(dir, "quarantine"), log: &journal{}}
+	b.write(t, text)
+	s, err := newStage(b.device, Config{Name: "k", File: b.file, Entry: "k", Results: results}, b.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Stage = s
+	return b
+}
+
+func (b *bench) options() Options {
+	return Options{Quarantine: NewQuarantine(b.folder), Logger: slog.New(slog.NewTextHandler(b.log, nil))}
+}
+
+func (b *bench) write(t *testing.T, text string) {
+	t.Helper()
+	if err := os.WriteFile(b.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func grey(t testing.TB) pipeline.Format {
+	t.Helper()
+	f, err := pipeline.NewFormat(pipeline.Grey, 8, 4, pipeline.Rate{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// frame takes one through the stage and waits for it.
+func (b *bench) frame(t *testing.T, sequence uint64) (*pipeline.Frame, error) {
+	t.Helper()
+	f := grey(t)
+	if err := b.Plan(f, []pipeline.Format{f}); err != nil {
+		t.Fatal(err)
+	}
+	in := &pipeline.Frame{Format: f, Bytes: make([]byte, f.Size()), Sequence: sequence, Results: []pipeline.Result{{Stage: "before"}}}
+	in.Bytes[0] = 10
+	out := &pipeline.Frame{Format: f, Bytes: make([]byte, f.Size())}
+	if err := b.Process(t.Context(), in, []*pipeline.Frame{out}); err != nil {
+		return out, err
+	}
+	if out.Ready != nil {
+		if err := out.Ready.Wait(t.Context()); err != nil {
+			return out, err
+		}
+	}
+	if out.Sequence != sequence || len(out.Results) == 0 || out.Results[0].Stage != "before" || out.Times.Processed.IsZero() {
+		t.Errorf("frame %d came out as %+v", sequence, out)
+	}
+	return out, nil
+}

@@ -1,0 +1,55 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrHung says that a kernel did not come to an end in time. It cannot be cancelled.
+var ErrHung = errors.New("the kernel hangs")
+
+// A FaultError is a kernel that has cost the process its GPU.
+type FaultError struct {
+	Kernel, File, Entry string
+	Frame               uint64
+	Err                 error
+}
+
+func (e *FaultError) Error() string {
+	return fmt.Sprintf("kernel %s (%s, entry %s): frame %d: %v", e.Kernel, e.File, e.Entry, e.Frame, e.Err)
+}
+
+func (e *FaultError) Unwrap() error { return e.Err }
+
+// Sticky says that the process cannot go on with the GPU (cudahost.Error).
+func (e *FaultError) Sticky() bool { return true }
+
+// failed is the error of a frame; one that costs the process its GPU is the kernel's fault.
+func (s *Stage) failed(key string, frame uint64, err error) error {
+	var e interface{ Sticky() bool }
+	if errors.As(err, &e) && e.Sticky() {
+		return s.lose(key, frame, err)
+	}
+	return fmt.Errorf("kernel %s: frame %d: %w", s.config.Name, frame, err)
+}
+
+// lose says that the kernel has cost the process its GPU: it is put into quarantine, and nothing more is done with the
+// device. It returns the first such error.
+func (s *Stage) lose(key string, frame uint64, err error) error {
+	c := &s.config
+	f := &FaultError{Kernel: c.Name, File: c.File, Entry: c.Entry, Frame: frame, Err: err}
+	if !s.fault.CompareAndSwap(nil, f) {
+		return s.fault.Load()
+	}
+	defer close(s.lost)
+	e := Entry{Kernel: c.Name, File: c.File, Entry: c.Entry, Key: key, Frame: frame, What: err.Error(), When: time.Now().UTC()}
+	switch added, err := s.quarantine.Put(e); {
+	case err != nil:
+		s.log.Error("kernel has broken the GPU and cannot be put into quarantine: the next start meets it again", "kernel", c.Name, "error", err)
+	case added:
+		s.log.Error("kernel has broken the GPU: it is in quarantine until its file changes or the entry is removed",
+			"kernel", c.Name, "file", c.File, "frame", frame, "what", e.What, "entry", s.quarantine.Path(key))
+	}
+	return f
+}

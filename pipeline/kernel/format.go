@@ -1,0 +1,49 @@
+package kernel
+
+import (
+	"fmt"
+
+	"tegracast/pipeline"
+)
+
+// Wants implements pipeline.Wanter: whole frames of the configured pixels.
+func (s *Stage) Wants(in pipeline.Format) (pipeline.Format, error) {
+	if s.config.Pixels == 0 || s.config.Pixels == in.Pixel {
+		return in, nil
+	}
+	f, err := pipeline.NewFormat(s.config.Pixels, in.Width, in.Height, in.Rate)
+	if f.Pixel == pipeline.Grey {
+		f.Color = pipeline.BT709Limited
+	}
+	return f, err
+}
+
+// accepts says whether the kernel can work on in, and whether it can make want of it.
+func (c *Config) accepts(in pipeline.Format, want []pipeline.Format) error {
+	if in.PacketPitch > 0 {
+		return fmt.Errorf("%w: %s has gaps for packets' headers", ErrFormat, in)
+	}
+	if _, ok := pixelNumber(in.Pixel); !ok {
+		return fmt.Errorf("%w: input %s", ErrFormat, in)
+	}
+	for _, w := range want {
+		switch {
+		case c.Results && (w.Pixel != pipeline.Grey || w.PacketPitch > 0):
+			return fmt.Errorf("%w: it finds results and hands on no pictures: %s is wanted", ErrFormat, w)
+		case !c.Results && w != in:
+			return fmt.Errorf("%w: it makes %s out of the same: %s is wanted", ErrFormat, in, w)
+		}
+	}
+	return nil
+}
+
+// pixelNumber is the format's number in prelude.cuh.
+func pixelNumber(p pipeline.PixelFormat) (int32, bool) {
+	for i, q := range []pipeline.PixelFormat{pipeline.UYVY, pipeline.UYVP, pipeline.RGB24, pipeline.Grey, pipeline.I420, pipeline.NV12} {
+		if p == q {
+			return int32(i), true
+		}
+	}
+	_, ok := p.Samples()
+	return 6, ok
+}

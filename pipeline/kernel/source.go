@@ -1,0 +1,100 @@
+package kernel
+
+import (
+	"cmp"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+//go:embed prelude.cuh
+var prelude string
+
+// maxSource is the longest file in bytes.
+const maxSource = 1 << 20
+
+// ReadSource reads a user's file. Errors wrap ErrConfig.
+func ReadSource(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSource+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	case len(text) > maxSource:
+		return nil, fmt.Errorf("%w: %s is longer than %d bytes: that cannot be a kernel", ErrConfig, path, maxSource)
+	}
+	return text, nil
+}
+
+// A source is a user's file, ready for the compiler.
+type source struct {
+	file  string // its name without folders, which the compiler's errors have
+	entry string
+	text  string
+	key   string // names what the user wrote, and nothing else: Key
+}
+
+// Key names a kernel in quarantine: a hash of the file's content and the entry point.
+func Key(text []byte, entry string) string {
+	h := sha256.New()
+	h.Write(text)
+	fmt.Fprintf(h, "\x00%s", entry)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// newSource puts the prelude in front of the text; errors have the lines of the file all the same.
+func newSource(c *Config, text []byte) *source {
+	s := &source{file: filepath.Base(c.File), entry: c.Entry, key: Key(text, c.Entry)}
+	var b strings.Builder
+	fmt.Fprintf(&b, "#define STATE_BYTES %d\n#define BINS %d\n", c.State, c.Bins)
+	b.WriteString(structure("parameters", c.parameterNames()) + structure("numbers", c.Numbers))
+	fmt.Fprintf(&b, "#line 1 \"prelude.cuh\"\n%s\n#line 1 %q\n%s\n", prelude, s.file, text)
+	second := "Output"
+	if c.Results {
+		second = "Results *"
+	}
+	fmt.Fprintf(&b, "#line 1 \"the entry point of %s\"\nstatic_assert(SameType<decltype(%s), void(Input, %s, parameters, void *)>::yes, "+
+		"\"write it as: extern C __global__ void %[2]s(Input, %s, parameters, void *)\");\n", s.file, s.entry, second, second)
+	s.text = b.String()
+	return s
+}
+
+// structure declares floats of these names. C++ gives a structure without any a size, too.
+func structure(name string, fields []string) string {
+	if len(fields) == 0 {
+		fields = []string{"none"}
+	}
+	return fmt.Sprintf("struct %s { float %s; };\n", name, strings.Join(fields, ", "))
+}
+
+// parameterNames are in the order of the struct.
+func (c *Config) parameterNames() []string { return slices.Sorted(maps.Keys(c.Parameters)) }
+
+// parameterValues are the struct.
+func (c *Config) parameterValues() []float32 {
+	var list []float32
+	for _, name := range c.parameterNames() {
+		list = append(list, float32(c.Parameters[name]))
+	}
+	if list == nil {
+		list = []float32{0}
+	}
+	return list
+}
+
+// EntryOf is the entry point of a file for which none is named: the file's name without folders and ending.
+func EntryOf(file string) string {
+	base := filepath.Base(file)
+	return cmp.Or(strings.TrimSuffix(base, filepath.Ext(base)), base)
+}

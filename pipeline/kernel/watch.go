@@ -1,0 +1,161 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+)
+
+// poll is how often the file is looked at.
+const poll = time.Second
+
+// A watch has the kernel compiled anew when its file changes.
+type watch struct {
+	stage *Stage
+	size  int64
+	time  time.Time // of the last change
+	seen  string    // key of the content that was looked at last
+	blind bool      // the file could not be read: the log is told once
+}
+
+// begin builds the kernel for the first time; without one it is in quarantine.
+func (w *watch) begin() (*loaded, error) {
+	src, err := w.read()
+	if err != nil {
+		return nil, err
+	}
+	w.seen = src.key
+	if w.stage.leftOut(src) {
+		return nil, nil
+	}
+	return w.stage.build(src)
+}
+
+// build makes a program of a source.
+func (s *Stage) build(src *source) (*loaded, error) {
+	p, err := s.device.build(src)
+	if err != nil {
+		return nil, err
+	}
+	return &loaded{p, src.key}, nil
+}
+
+// read reads the file and notes what it looks like from outside.
+func (w *watch) read() (*source, error) {
+	c := &w.stage.config
+	if info, err := os.Stat(c.File); err == nil { // before the content, so that a later change is seen
+		w.size, w.time = info.Size(), info.ModTime()
+	}
+	text, err := ReadSource(c.File)
+	if err != nil {
+		return nil, err
+	}
+	return newSource(c, text), nil
+}
+
+// leftOut says whether the kernel is in quarantine, and tells the log how to release it.
+func (s *Stage) leftOut(src *source) bool {
+	e := s.quarantine.Find(src.key)
+	if e == nil {
+		return false
+	}
+	s.log.Warn("kernel is in quarantine and left out: change its file, or remove the entry to try it again",
+		"kernel", s.config.Name, "file", s.config.File, "what", e.What, "when", e.When, "frame", e.Frame, "entry", s.quarantine.Path(src.key))
+	s.exiled.Store(e)
+	return true
+}
+
+func (w *watch) run(ctx context.Context) {
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.stage.lost:
+			return
+		case <-tick.C:
+			w.look()
+		}
+	}
+}
+
+// look compiles the file if it has changed, or if its kernel has been released from quarantine.
+func (w *watch) look() {
+	s := w.stage
+	released := s.exiled.Load() != nil && s.quarantine.Find(w.seen) == nil
+	info, err := os.Stat(s.config.File)
+	if err == nil && info.Size() == w.size && info.ModTime().Equal(w.time) && !released {
+		return
+	}
+	var src *source
+	if err == nil {
+		src, err = w.read()
+	}
+	if err != nil {
+		if !w.blind {
+			s.log.Warn("kernel's file cannot be read: what was compiled before goes on", "kernel", s.config.Name, "error", err)
+		}
+		w.blind = true
+		return
+	}
+	w.blind = false
+	if src.key == w.seen && !released {
+		return
+	}
+	w.seen = src.key
+	if s.running() && s.quarantine.Find(src.key) != nil {
+		s.log.Error("kernel was changed to one that is in quarantine: what was compiled before goes on",
+			"kernel", s.config.Name, "file", s.config.File, "entry", s.quarantine.Path(src.key))
+		return
+	}
+	if !s.running() && s.leftOut(src) {
+		return
+	}
+	w.replace(src)
+}
+
+func (s *Stage) running() bool { return s.exiled.Load() == nil }
+
+// replace puts a new kernel in the place of the one that runs, between two frames.
+func (w *watch) replace(src *source) {
+	s := w.stage
+	p, err := s.build(src)
+	if err == nil {
+		err = s.exchange(p)
+	}
+	if err != nil {
+		s.log.Error("kernel was changed and is no good: what was before goes on", "kernel", s.config.Name, "file", s.config.File, "error", err)
+		return
+	}
+	s.log.Info("kernel was changed and works", "kernel", s.config.Name, "file", s.config.File)
+}
+
+// exchange takes the program in use. State begins with zeros.
+func (s *Stage) exchange(p *loaded) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.Join(ErrClosed, p.close())
+	}
+	s.settle()
+	if f := s.fault.Load(); f != nil {
+		return f
+	}
+	if s.in.Pixel != 0 {
+		if err := p.plan(s.in); err != nil {
+			return errors.Join(err, p.close())
+		}
+	}
+	old := s.program
+	s.program = p
+	s.exiled.Store(nil)
+	if old == nil {
+		return nil
+	}
+	if err := old.close(); err != nil { // the new one works all the same
+		s.log.Warn("kernel from before was closed with errors", "kernel", s.config.Name, "error", err)
+	}
+	return nil
+}
