@@ -62,13 +62,14 @@ vjetson: setup ## boot the virtual Jetson and log in; CMD='…' runs one command
 
 export CMD
 
-gpu-test: ## the tests that need a GPU: builds bin/gpu-test and bin/gpu-test-isp, one file each, and runs them where there is a GPU
-	@mkdir -p bin
+gpu-test: build ## the tests that need a GPU: builds bin/gpu-test and its kin, one file each, and runs them where there is a GPU
 	CGO_ENABLED=0 go test -c -o bin/gpu-test ./cudahost
 	CGO_ENABLED=0 go test -c -o bin/gpu-test-isp ./pipeline/isp/cuda
+	CGO_ENABLED=0 go test -c -o bin/gpu-test-kernel ./pipeline/kernel
+	CGO_ENABLED=0 go test -c -o bin/gpu-test-serve ./cmd/tegracast
 	@if [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/nvgpu ]; then \
-	for t in bin/gpu-test bin/gpu-test-isp; do TEGRACAST_GPU=1 $$t -test.v -test.run GPU || exit 1; done; \
-	else echo "no GPU here: copy both to the root of the tree on a machine that has one, and run there TEGRACAST_GPU=1 bin/gpu-test -test.v -test.run GPU, then bin/gpu-test-isp (its benchmarks: -test.bench GPU)"; fi
+	for t in bin/gpu-test bin/gpu-test-isp bin/gpu-test-kernel bin/gpu-test-serve; do TEGRACAST_GPU=1 TEGRACAST_PROGRAM=bin/tegracast $$t -test.v -test.run GPU || exit 1; done; \
+	else echo "no GPU here: copy bin to the root of the tree on a machine that has one, and run there TEGRACAST_GPU=1 TEGRACAST_PROGRAM=bin/tegracast bin/gpu-test -test.v -test.run GPU, then bin/gpu-test-isp, -kernel and -serve (the isp's benchmarks: -test.bench GPU)"; fi
 
 lint-kmod: ## the kernel modules: W=1, sparse, checkpatch, coccinelle (fetches 140 MB once)
 	tegra/kmod/lint.sh

@@ -13,6 +13,7 @@ import (
 	"tegracast/cudahost"
 	"tegracast/fpga/xdma"
 	"tegracast/pipeline"
+	"tegracast/pipeline/kernel"
 	"tegracast/pipeline/rtp"
 )
 
@@ -25,6 +26,8 @@ type appliance struct {
 	models   map[string]*modelDevice  // by the same
 	devices  map[string]func() error  // closes the card of that name
 	pins     *pins
+
+	quarantine *kernel.Quarantine
 
 	mu    sync.Mutex // guards cards, flows, and their sources and outputs, against those who read the books
 	flows []*flow    // in the order of the sources
@@ -53,7 +56,8 @@ const flightEvents = 4096
 func build(e env, d *document) (*appliance, error) {
 	a := &appliance{
 		env: e, recorder: pipeline.NewRecorder(flightEvents),
-		cards: map[string]*capture.Card{}, models: map[string]*modelDevice{}, devices: map[string]func() error{},
+		quarantine: kernel.NewQuarantine(quarantineFolder()),
+		cards:      map[string]*capture.Card{}, models: map[string]*modelDevice{}, devices: map[string]func() error{},
 	}
 	a.pins = newPins(e, a.supervised)
 	if err := a.open(d, everything(d)); err != nil {
@@ -112,8 +116,8 @@ func (a *appliance) addOutput(d *document, i int) error {
 	if err != nil {
 		return usageError{d.errorAt(path+".rtp.payload", "%s", plain(err, rtp.ErrFormat))}
 	}
-	if c.tellsResults() && d.isp(c.From) == nil {
-		want, own = pipeline.Format{}, in // the source's frames as they are
+	if c.tellsResults() && d.isp(c.From) == nil && !d.kernel(c.From).findsResults() {
+		want, own = pipeline.Format{}, in // frames as they are
 	}
 	if d.packetReady(c) {
 		if ready, ok := c.RTP.config(c.Name).PacketReady(want); ok {
@@ -206,10 +210,7 @@ func (a *appliance) flow(source string) *flow {
 
 // origin names the source that feeds an output; the check of the configuration has settled From.
 func (d *document) origin(c *OutputConfig) string {
-	if stage := d.isp(c.From); stage != nil {
-		return stage.From
-	}
-	return c.From
+	return d.sourceOf(c.From)
 }
 
 // running are the streams of now.

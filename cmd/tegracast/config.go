@@ -28,6 +28,7 @@ type Config struct {
 	Memory  string         `yaml:"memory,omitempty" jsonschema:"enum=auto,enum=cuda,enum=host,description=where frame memory comes from; auto takes CUDA where it works"`
 	Sources []SourceConfig `yaml:"sources" jsonschema:"minItems=1,description=where frames come from"`
 	ISP     []ISPConfig    `yaml:"isp,omitempty" jsonschema:"description=stages that make pictures out of Bayer frames"`
+	Kernels []KernelConfig `yaml:"kernels,omitempty" jsonschema:"description=stages that are CUDA kernels of your own (docs/kernels/README.md)"`
 	Outputs []OutputConfig `yaml:"outputs" jsonschema:"minItems=1,description=where frames go to"`
 	GPIO    GPIOConfig     `yaml:"gpio,omitempty" jsonschema:"description=lines of the board: trigger and strobe and so on"`
 	Web     WebConfig      `yaml:"web,omitempty" jsonschema:"description=metrics and health over HTTP"`
@@ -88,7 +89,7 @@ type SensorConfig struct {
 // OutputConfig is an output; exactly one of RTP, Results and FPGA is given.
 type OutputConfig struct {
 	Name    string                `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
-	From    string                `yaml:"from,omitempty" jsonschema:"description=name of a source or an isp; default: the first isp of the first source"`
+	From    string                `yaml:"from,omitempty" jsonschema:"description=name of a source or an isp or a kernel; default: the first isp of the first source"`
 	Scale   string                `yaml:"scale,omitempty" jsonschema:"enum=full,enum=half,enum=quarter,description=size of the picture; default full"`
 	Rate    word[pipeline.Rate]   `yaml:"rate,omitempty" jsonschema:"description=at most so many frames a second; default: all"`
 	Queue   int                   `yaml:"queue,omitempty" jsonschema:"minimum=1,maximum=64,description=frames that may wait; default 2"`

@@ -117,7 +117,7 @@ var combinations = [][3]string{
 	{"{name: isp}", "{name: isp, shading: {file: config.go}}", `isp[0].shading.file: config.go, line 1: the number of columns is "package"`},
 	{"isp: [{name: isp}]\n", "", `source "camera" delivers Bayer frames, which need an isp`},
 	{"name: raw", "name: raw, from: camera", "outputs[0].from: source \"camera\" delivers Bayer frames"},
-	{"name: raw", "name: raw, from: cam", `there is no source or isp "cam"`},
+	{"name: raw", "name: raw, from: cam", `there is no source, isp or kernel "cam"`},
 	{"payload: raw", "payload: results, pixels: uyvp", "outputs[0].rtp.pixels: pixels are of payload raw"},
 	{"payload: raw", "payload: raw, session: raw", "outputs[0].rtp.session: session is of payload results"},
 	{"payload: raw", "payload: results, session: raw", `outputs[0].rtp.session: "raw" is no output that sends pictures by RTP`},

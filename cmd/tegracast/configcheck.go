@@ -45,6 +45,9 @@ func (d *document) check() error {
 			return err
 		}
 	}
+	if err := d.checkKernels(names); err != nil {
+		return err
+	}
 	taken := map[string]string{}
 	for i := range d.Outputs {
 		path := fmt.Sprintf("$.outputs[%d]", i)

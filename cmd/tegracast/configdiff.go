@@ -113,6 +113,12 @@ func planned(list []string, old, new *document) plan {
 					p.flows[stage.From] = true
 				}
 			}
+		case part == "kernels":
+			for _, d := range []*document{old, new} {
+				if d.kernel(name) != nil {
+					p.flows[d.sourceOf(name)] = true
+				}
+			}
 		case strings.HasPrefix(part, "gpio."):
 			key, _, _ := strings.Cut(strings.TrimPrefix(part, "gpio."), ".")
 			p.pins[key] = true

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"tegracast/pipeline"
+	"tegracast/pipeline/kernel"
 	"tegracast/pipeline/rtp"
 )
 
@@ -86,6 +87,11 @@ func (d *document) packetReady(o *OutputConfig) bool {
 	if o.RTP == nil || o.RTP.Payload.V != rtp.Raw || d.isp(o.From) == nil {
 		return false
 	}
+	for i := range d.Kernels {
+		if pixels, _ := d.kernelPixels(&d.Kernels[i]); d.Kernels[i].From == o.From && pixels == o.pixels() && o.shrink() == 1 {
+			return false
+		}
+	}
 	return !slices.ContainsFunc(d.Outputs, func(x OutputConfig) bool {
 		return x.Name != o.Name && x.From == o.From && x.shrink() == o.shrink() && x.pixels() == o.pixels()
 	})
@@ -155,12 +161,14 @@ func (d *document) checkOutput(path string, o *OutputConfig, taken map[string]st
 			o.From = d.ISP[i].Name
 		}
 	}
-	source, stage := d.source(o.From), d.isp(o.From)
-	if stage != nil {
-		source = d.source(stage.From)
-	}
+	source, stage, own := d.source(d.sourceOf(o.From)), d.isp(o.From), d.kernel(o.From)
 	if source == nil {
-		return d.errorAt(path+".from", "there is no source or isp %q", o.From)
+		return d.errorAt(path+".from", "there is no source, isp or kernel %q", o.From)
+	}
+	if own != nil {
+		if err := d.checkBehindKernel(path, o, own); err != nil {
+			return err
+		}
 	}
 	in, known := source.format()
 	switch {
@@ -168,9 +176,9 @@ func (d *document) checkOutput(path string, o *OutputConfig, taken map[string]st
 		return d.errorAt(path+".scale", "the pictures of source %q are sent as they are: leave scale out", source.Name)
 	case !known:
 		return nil // the file tells when it is opened
-	case stage == nil && o.tellsResults():
+	case stage == nil && own == nil && o.tellsResults():
 		return nil
-	case stage == nil:
+	case stage == nil && own == nil:
 		return d.errorAt(path+".from", "source %q delivers Bayer frames, which need an isp: add one with from: %s, and name it here", source.Name, source.Name)
 	}
 	if _, _, err := o.formats(in); err != nil {
@@ -251,6 +259,11 @@ func (d *document) checkSlots() error {
 		for _, c := range d.ISP {
 			if c.From == s.Name {
 				need += stageQueue + 1
+			}
+		}
+		for _, c := range d.Kernels {
+			if c.From == s.Name {
+				need += stageQueue + kernel.Holds
 			}
 		}
 		for _, o := range d.Outputs {

@@ -20,6 +20,7 @@ type flow struct {
 	timestamp uint32 // that its RTP streams begin at, all the same
 
 	controllers []*controller
+	kernels     []namedKernel
 
 	stages  []func() error // close them
 	closers []func() error // in the order of opening
@@ -48,7 +49,7 @@ func (a *appliance) addFlow(d *document, i int) error {
 			return err
 		}
 	}
-	return nil
+	return f.addKernels(a, d)
 }
 
 // addISP adds a stage, and the loop that it is the eye of.
@@ -116,8 +117,12 @@ func (a *appliance) dropFlow(f *flow) error {
 	for _, o := range f.outputs { // some have pinned the graph's slots
 		errs = append(errs, o.close())
 	}
-	for _, c := range f.stages { // before the slots, which a GPU may still write to
-		errs = append(errs, c())
+	for _, c := range slices.Backward(f.stages) { // before the slots, which a GPU may still write to
+		err := c()
+		errs = append(errs, err)
+		if deviceLost(err) { // the driver may wait for ever in whatever comes next
+			return errors.Join(errs...)
+		}
 	}
 	errs = append(errs, f.graph.Close())
 	for _, c := range slices.Backward(f.closers) {

@@ -19,8 +19,11 @@ import (
 	"tegracast/pipeline/isp"
 )
 
-// program builds the binary once, as `make build` does.
+// program builds the binary once, as `make build` does. TEGRACAST_PROGRAM is one that was built before, for machines without Go.
 var program = sync.OnceValues(func() (string, error) {
+	if exe := os.Getenv("TEGRACAST_PROGRAM"); exe != "" {
+		return exe, nil
+	}
 	dir, err := os.MkdirTemp("", "tegracast-test-")
 	if err != nil {
 		return "", err
@@ -36,7 +39,7 @@ var program = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	status := m.Run()
-	if exe, err := program(); err == nil {
+	if exe, err := program(); err == nil && os.Getenv("TEGRACAST_PROGRAM") == "" {
 		_ = os.RemoveAll(filepath.Dir(exe))
 	}
 	os.Exit(status)

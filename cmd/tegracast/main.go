@@ -14,8 +14,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
-
-	"tegracast/cudahost"
 )
 
 // Exit statuses (docs/architecture.md, command line).
@@ -109,7 +107,7 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 
 // deviceLost says whether the GPU is lost to this process.
 func deviceLost(err error) bool {
-	var e *cudahost.Error
+	var e interface{ Sticky() bool } // cudahost.Error, kernel.FaultError
 	return errors.As(err, &e) && e.Sticky()
 }
 

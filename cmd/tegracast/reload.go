@@ -86,7 +86,9 @@ func (r *runner) reload(ctx context.Context) error {
 	}
 	p := planned(list, r.doc, next)
 	old := r.doc
-	if err := r.apply(ctx, next, p); err != nil {
+	if err := r.apply(ctx, next, p); deviceLost(err) {
+		return err
+	} else if err != nil {
 		r.env.log.Error("SIGHUP: the configuration cannot be opened: going back to the one before", "error", err)
 		if err := r.apply(ctx, old, p); err != nil {
 			return fmt.Errorf("nor can the configuration from before: %w", err)
@@ -99,7 +101,9 @@ func (r *runner) reload(ctx context.Context) error {
 
 // apply gives up what p names and opens it as d describes it.
 func (r *runner) apply(ctx context.Context, d *document, p plan) error {
-	r.giveUp(ctx, d, p)
+	if err := r.giveUp(ctx, d, p); err != nil {
+		return err
+	}
 	r.doc = d
 	if err := r.open(d, p); err != nil {
 		return err
@@ -121,8 +125,8 @@ func (r *runner) apply(ctx context.Context, d *document, p plan) error {
 }
 
 // giveUp stops and closes what p names: first the outputs, then flows, then the cards that nobody uses any more. What it meets
-// is told: nothing of it can be kept.
-func (r *runner) giveUp(ctx context.Context, d *document, p plan) {
+// is told: nothing of it can be kept. An error means that the GPU is lost.
+func (r *runner) giveUp(ctx context.Context, d *document, p plan) error {
 	bounded, cancel := context.WithTimeout(ctx, detachTime)
 	defer cancel()
 	tell := func(what, name string, err error) {
@@ -143,7 +147,11 @@ func (r *runner) giveUp(ctx context.Context, d *document, p plan) {
 			tell("an output", o.name, r.dropOutput(bounded, f, o))
 		}
 		if p.flows[f.name] {
-			tell("a source", f.name, r.dropFlow(f))
+			err := r.dropFlow(f)
+			tell("a source", f.name, err)
+			if deviceLost(err) {
+				return err
+			}
 		}
 	}
 	for i := range d.Sources {
@@ -156,4 +164,5 @@ func (r *runner) giveUp(ctx context.Context, d *document, p plan) {
 	if p.memory {
 		tell("the memory", "", r.dropMemory())
 	}
+	return nil
 }

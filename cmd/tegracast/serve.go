@@ -28,7 +28,7 @@ the FPGA's reset, a status LED, trigger in, PPS (docs/operations.md).
 
 Status 0 after SIGINT or SIGTERM; 1 when a source cannot be opened or does not
 recover; 2 for usage or configuration; 3 when the GPU is lost to the process
-(CUDA's sticky errors), which a new process mends.
+(CUDA's sticky errors, a kernel of yours that hangs), which a new process mends.
 `
 
 func serve(ctx context.Context, e env, args []string) error {
@@ -58,7 +58,8 @@ func serve(ctx context.Context, e env, args []string) error {
 	if len(*faults) > 0 {
 		r.path = "" // --fault is not in the file
 	}
-	err = errors.Join(r.serve(ctx, starts), a.Close())
+	err = r.serve(ctx, starts)
+	err = errors.Join(err, a.end(err))
 	if err == nil {
 		starts.forget()
 	}

@@ -90,6 +90,9 @@ func (s *status) line() string {
 	for _, c := range s.controllers() {
 		fmt.Fprintf(&b, "  | %v", c)
 	}
+	for _, name := range s.leftOut() {
+		fmt.Fprintf(&b, "  | %s in quarantine", name)
+	}
 	b.WriteString(gpioLine(s.pins.all()))
 	fmt.Fprintf(&b, "  | cpu %.0f %%", 100*(cpu-s.cpu).Seconds()/seconds)
 	s.before, s.at, s.cpu = stats, now, cpu

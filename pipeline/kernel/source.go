@@ -57,13 +57,13 @@ func Key(text []byte, entry string) string {
 func newSource(c *Config, text []byte) *source {
 	s := &source{file: filepath.Base(c.File), entry: c.Entry, key: Key(text, c.Entry)}
 	var b strings.Builder
-	fmt.Fprintf(&b, "#define STATE_BYTES %d\n#define BINS %d\n", c.State, c.Bins)
+	second, results := "Output", 0
+	if c.Results {
+		second, results = "Results *", 1
+	}
+	fmt.Fprintf(&b, "#define STATE_BYTES %d\n#define BINS %d\n#define RESULTS %d\n", c.State, c.Bins, results)
 	b.WriteString(structure("parameters", c.parameterNames()) + structure("numbers", c.Numbers))
 	fmt.Fprintf(&b, "#line 1 \"prelude.cuh\"\n%s\n#line 1 %q\n%s\n", prelude, s.file, text)
-	second := "Output"
-	if c.Results {
-		second = "Results *"
-	}
 	fmt.Fprintf(&b, "#line 1 \"the entry point of %s\"\nstatic_assert(SameType<decltype(%s), void(Input, %s, parameters, void *)>::yes, "+
 		"\"write it as: extern C __global__ void %[2]s(Input, %s, parameters, void *)\");\n", s.file, s.entry, second, second)
 	s.text = b.String()

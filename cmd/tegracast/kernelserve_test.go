@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tegracast/pipeline"
+	"tegracast/pipeline/kernel"
+)
+
+const kernelsYAML = `
+memory: cuda
+web: { listen: none }
+sources:
+  - name: camera
+    model: { width: 320, height: 240, rate: 20 }
+isp:
+  - { name: isp, device: %s }
+kernels:
+  - name: focus
+    file: %s
+    parameters: { threshold: 60 }
+    time_limit: 1s
+  - name: motion
+    file: %s
+    pixels: grey
+    output: results
+    parameters: { difference: 8, share: 0.1, speed: 0.05 }
+    numbers: [moving, state_needed]
+    labels: [motion]
+    state: 200000
+outputs:
+  - name: raw
+    from: focus
+    rtp: { payload: raw, destinations: ["127.0.0.1:%d"] }
+  - name: lines
+    from: motion
+    results: { tcp: "127.0.0.1:%d" }
+`
+
+// exampleFile is the absolute path of a worked example; the binary of make gpu-test runs in the root of the tree.
+func exampleFile(t *testing.T, name string) string {
+	t.Helper()
+	for _, folder := range []string{"../../docs/kernels", "docs/kernels"} {
+		path, err := filepath.Abs(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	t.Fatalf("%s is not there", name)
+	return ""
+}
+
+// kernelService is serve with the two examples, and a state directory of its own.
+type kernelService struct {
+	*process
+	config string
+	state  string
+	lines  int // TCP port
+}
+
+func newKernelService(t *testing.T, focus string) *kernelService {
+	t.Helper()
+	p, device := ports(t, 2), "auto"
+	if os.Getenv("STANDIN_FOLDER") != "" { // it has no kernels of the isp
+		device = "cpu"
+	}
+	s := &kernelService{state: t.TempDir(), lines: p[1]}
+	s.config = write(t, "kernels.yaml", fmt.Sprintf(kernelsYAML, device, focus, exampleFile(t, "motion.cu"), p[0], p[1]))
+	t.Setenv("STATE_DIRECTORY", s.state)
+	return s
+}
+
+// start runs the program until its outputs are armed.
+func (s *kernelService) start(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	s.process = startProgram(t, "serve", "--config", s.config, "--sdp-dir", dir)
+	await(t, filepath.Join(dir, "raw.sdp"))
+}
+
+// reports reads n frames' results.
+func (s *kernelService) reports(t *testing.T, n int) (list []pipeline.Report) {
+	t.Helper()
+	var conn net.Conn
+	var err error
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if conn, err = net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.lines)); err == nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	defer conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	for r := bufio.NewReader(conn); len(list) < n; {
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		var report pipeline.Report
+		if err := json.Unmarshal(line, &report); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, report)
+	}
+	return list
+}
+
+// streams expects motion's results, the books of both outputs, and a good end.
+func (s *kernelService) streams(t *testing.T) {
+	t.Helper()
+	found := 0
+	for _, r := range s.reports(t, 20) {
+		if len(r.Results) != 1 || r.Results[0].Stage != "motion" || r.Results[0].Numbers["state_needed"] != 0 {
+			t.Fatalf("%+v", r)
+		}
+		found += len(r.Results[0].Regions)
+	}
+	if found == 0 {
+		t.Error("the test chart moves, and no motion was found")
+	}
+	s.stop(t)
+	if n := books(t, s.out.String()); len(n) != 2 {
+		t.Errorf("summary:\n%s", s.out.String())
+	}
+}
+
+// TestKernels runs the examples in the whole program, with a stand-in for CUDA that runs them on the CPU; then one of them as if
+// it had broken the GPU before.
+func TestKernels(t *testing.T) {
+	folder := t.TempDir()
+	library := filepath.Join(folder, "libcuda.so.1")
+	build := exec.CommandContext(t.Context(), "g++", "-shared", "-fPIC", "-O1", "-o", library, "../../pipeline/isp/cuda/testdata/device.cpp")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("g++: %v\n%s", err, out)
+	}
+	if err := os.Symlink(library, filepath.Join(folder, "libnvrtc.so.13")); err != nil {
+		t.Fatal(err)
+	}
+	source, err := filepath.Abs("../../pipeline/kernel/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"LD_LIBRARY_PATH": folder, "STANDIN_FOLDER": folder, "STANDIN_SOURCE": source} {
+		t.Setenv(name, value)
+	}
+	s := newKernelService(t, exampleFile(t, "focus.cu"))
+	s.start(t)
+	s.streams(t)
+
+	motion, err := os.ReadFile(exampleFile(t, "motion.cu"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := kernel.NewQuarantine(filepath.Join(s.state, "quarantine"))
+	if _, err := q.Put(kernel.Entry{Key: kernel.Key(motion, "motion"), What: "it had a bad day"}); err != nil {
+		t.Fatal(err)
+	}
+	s.start(t)
+	for _, r := range s.reports(t, 3) {
+		if len(r.Results) != 0 {
+			t.Errorf("a kernel in quarantine found %+v", r)
+		}
+	}
+	s.stop(t)
+	if log := s.err.String(); !strings.Contains(log, "kernel is in quarantine and left out") || !strings.Contains(log, "it had a bad day") || !strings.Contains(log, q.Path(kernel.Key(motion, "motion"))) {
+		t.Errorf("the log does not say how to release it:\n%s", log)
+	}
+}
