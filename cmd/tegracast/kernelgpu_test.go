@@ -25,9 +25,9 @@ var faulty = map[string][2]string{
 	"hang": {`
 	if (in.sequence > 10) {
 		unsigned long long begin, now;
-		asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+		asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
 		do
-			asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+			asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
 		while (now - begin < 20000000000ull);
 	}
 `, "the kernel hangs: it is not done after 1s"},
