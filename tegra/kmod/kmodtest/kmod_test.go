@@ -199,8 +199,10 @@ func testBackend(t *testing.T, b built, backend string) {
 	}
 	t.Run("rmmod", func(t *testing.T) {
 		m := machine{m.Machine, t}
-		busy := "exec 3<>/dev/tegra_p2p0; if rmmod tegra_p2p 2>/dev/null; then exit 1; fi; exec 3>&-; "
-		m.shell("for i in $(seq 20); do " + busy + "rmmod tegra_p2p && insmod /tmp/tegra_p2p.ko && " + bind + " || exit 1; done")
+		for range 20 {
+			m.shell("exec 3<>/dev/tegra_p2p0; if rmmod tegra_p2p 2>/dev/null; then exit 1; fi; exec 3>&-; " +
+				"rmmod tegra_p2p && insmod /tmp/tegra_p2p.ko && " + bind)
+		}
 	})
 	t.Run("hot unplug", func(t *testing.T) { testHotUnplug(t, m) })
 }
