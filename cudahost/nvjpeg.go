@@ -147,7 +147,8 @@ func (e *JPEGEncoder) Close() error {
 			handle  *uintptr
 		}{
 			{"nvjpegEncoderParamsDestroy", e.paramsDestroy, &e.params},
-			{"nvjpegEncoderStateDestroy", e.stateDestroy, &e.state}, {"nvjpegDestroy", e.destroy, &e.handle},
+			{"nvjpegEncoderStateDestroy", e.stateDestroy, &e.state},
+			{"nvjpegDestroy", e.destroy, &e.handle},
 		} {
 			if *part.handle != 0 {
 				errs = append(errs, jpegError(part.name, call(part.destroy, *part.handle)))
