@@ -66,6 +66,7 @@ func controlled(t *testing.T, section string, frames int, change func(*model.Sen
 			env: env{out: io.Discard, err: io.Discard, log: log}, recorder: pipeline.NewRecorder(64),
 			cards: map[string]*capture.Card{}, models: map[string]*modelDevice{}, devices: map[string]func() error{}, memory: memory,
 		}
+		a.pins = newPins(a.env, a.supervised)
 		defer func() {
 			if err := a.Close(); err != nil {
 				t.Error(err)

@@ -29,7 +29,6 @@ type fake struct {
 type fakeProgram struct {
 	device *fake
 	text   string
-	config *Config
 	left   [inFlight][]byte
 }
 
