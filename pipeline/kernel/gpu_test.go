@@ -88,6 +88,14 @@ func format(t testing.TB, p pipeline.PixelFormat, width, height int) pipeline.Fo
 	return f
 }
 
+// sizes are those of the frames, in pixels and lines.
+func sizes() [][2]int {
+	if onCPU() { // a block a millisecond
+		return [][2]int{{2, 2}, {66, 9}, {250, 41}}
+	}
+	return [][2]int{{2, 2}, {66, 9}, {250, 41}, {328, 101}, {1920, 1080}}
+}
+
 // TestGPUFocus compares the painted edges with the same in Go, byte for byte.
 func TestGPUFocus(t *testing.T) {
 	memory := openGPU(t)
@@ -95,9 +103,9 @@ func TestGPUFocus(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, transfer := range []Transfer{InPlace, Staged} {
 		s, _ := openStage(t, memory, Config{Name: "focus", File: example(t, "focus.cu"), Entry: "focus", Parameters: map[string]float64{"threshold": 60}}, transfer)
-		for _, size := range [][2]int{{2, 2}, {66, 9}, {322, 41}, {640, 360}} {
+		for _, size := range sizes() {
 			f := format(t, pipeline.UYVY, size[0], size[1])
-			if size[0] == 66 {
+			if size[0] == 66 { // a padded one
 				f.Stride += 6
 			}
 			if err := s.Plan(f, []pipeline.Format{f}); err != nil {
@@ -121,7 +129,7 @@ func TestGPUFocus(t *testing.T) {
 						t.Fatalf("%s, transfer %d, frame %d: line %d differs", f, transfer, n, y)
 					}
 				}
-				if size[0] == 640 && n == 4 && painted == 0 {
+				if size[0] > 66 && n == 4 && painted == 0 {
 					t.Error("nothing was painted")
 				}
 			}
@@ -221,8 +229,8 @@ func motionConfig(t testing.TB, state int) Config {
 func TestGPUMotion(t *testing.T) {
 	memory := openGPU(t)
 	for _, transfer := range []Transfer{InPlace, Staged} {
-		s, _ := openStage(t, memory, motionConfig(t, 1<<20), transfer)
-		for _, size := range [][2]int{{16, 4}, {329, 101}, {640, 360}} {
+		s, _ := openStage(t, memory, motionConfig(t, 1<<23), transfer)
+		for _, size := range sizes() {
 			moveSquare(t, memory, s, format(t, pipeline.Grey, size[0], size[1]))
 		}
 	}
@@ -234,7 +242,7 @@ func moveSquare(t *testing.T, memory *cudahost.CUDA, s *Stage, f pipeline.Format
 	if err := s.Plan(f, []pipeline.Format{small}); err != nil {
 		t.Fatal(err)
 	}
-	const n = 20
+	const n = 8
 	rnd := rand.New(rand.NewPCG(3, 4))
 	var reference motionReference
 	var want []pipeline.Result
@@ -263,7 +271,7 @@ func moveSquare(t *testing.T, memory *cudahost.CUDA, s *Stage, f pipeline.Format
 			t.Fatalf("%s, frame %d:\n%+v, want\n%+v", f, i, out.Results, want[i])
 		}
 	}
-	if found == 0 {
+	if f.Width > 66 && found == 0 {
 		t.Errorf("%s: the reference found nothing", f)
 	}
 }
