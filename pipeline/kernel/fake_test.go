@@ -186,9 +186,14 @@ func (b *bench) options() Options {
 	return Options{Quarantine: NewQuarantine(b.folder), Logger: slog.New(slog.NewTextHandler(b.log, nil))}
 }
 
+// write replaces the file as a whole: the stage may be looking.
 func (b *bench) write(t *testing.T, text string) {
 	t.Helper()
-	if err := os.WriteFile(b.file, []byte(text), 0o600); err != nil {
+	next := b.file + ".new"
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, b.file); err != nil {
 		t.Fatal(err)
 	}
 }

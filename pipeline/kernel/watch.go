@@ -13,10 +13,14 @@ const poll = time.Second
 // A watch has the kernel compiled anew when its file changes.
 type watch struct {
 	stage *Stage
-	size  int64
-	time  time.Time // of the last change
-	seen  string    // key of the content that was looked at last
-	blind bool      // the file could not be read: the log is told once
+	info  os.FileInfo // of the file when it was read last
+	seen  string      // key of the content then
+	blind bool        // the file could not be read: the log is told once
+}
+
+// changed says whether the file may have another content than when it was read.
+func (w *watch) changed(now os.FileInfo) bool {
+	return w.info == nil || !os.SameFile(w.info, now) || w.info.Size() != now.Size() || !w.info.ModTime().Equal(now.ModTime())
 }
 
 // begin builds the kernel for the first time; without one it is in quarantine.
@@ -45,7 +49,7 @@ func (s *Stage) build(src *source) (*loaded, error) {
 func (w *watch) read() (*source, error) {
 	c := &w.stage.config
 	if info, err := os.Stat(c.File); err == nil { // before the content, so that a later change is seen
-		w.size, w.time = info.Size(), info.ModTime()
+		w.info = info
 	}
 	text, err := ReadSource(c.File)
 	if err != nil {
@@ -86,7 +90,7 @@ func (w *watch) look() {
 	s := w.stage
 	released := s.exiled.Load() != nil && s.quarantine.Find(w.seen) == nil
 	info, err := os.Stat(s.config.File)
-	if err == nil && info.Size() == w.size && info.ModTime().Equal(w.time) && !released {
+	if err == nil && !w.changed(info) && !released {
 		return
 	}
 	var src *source
