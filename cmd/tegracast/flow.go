@@ -110,14 +110,18 @@ func (a *appliance) supervised() []supervised {
 	return list
 }
 
-// dropFlow stops a flow, closes it and forgets it.
+// dropFlow stops a flow, closes it and forgets it. When its GPU is lost it is left as it is.
 func (a *appliance) dropFlow(f *flow) error {
 	f.stop()
+	a.mu.Lock()
+	outputs, stages := f.outputs, f.stages
+	f.outputs, f.stages = nil, nil // when the GPU is lost this is not the last call
+	a.mu.Unlock()
 	var errs []error
-	for _, o := range f.outputs { // some have pinned the graph's slots
+	for _, o := range outputs { // some have pinned the graph's slots
 		errs = append(errs, o.close())
 	}
-	for _, c := range slices.Backward(f.stages) { // before the slots, which a GPU may still write to
+	for _, c := range slices.Backward(stages) { // before the slots, which a GPU may still write to
 		err := c()
 		errs = append(errs, err)
 		if deviceLost(err) { // the driver may wait for ever in whatever comes next
