@@ -73,14 +73,15 @@ func (s *source) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// runGraph runs a graph with one source and the sink until the source ends, and returns the output's books.
+// runGraph runs a graph with one source and the sink until the source ends, and returns the output's books. All of the
+// source's slots may wait for the sink, so that it loses no frame where it is slow.
 func runGraph(t testing.TB, ctx context.Context, src *source, s pipeline.Sink) pipeline.OutputStats {
 	t.Helper()
 	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: slog.New(slog.DiscardHandler)})
 	if err := g.AddSource("source", src); err != nil {
 		t.Fatal(err)
 	}
-	o, err := g.Attach(pipeline.OutputConfig{Name: "rtp", Sink: s})
+	o, err := g.Attach(pipeline.OutputConfig{Name: "rtp", Sink: s, Depth: src.pool.Len()})
 	if err != nil {
 		t.Fatal(err)
 	}

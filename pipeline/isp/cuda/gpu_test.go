@@ -332,7 +332,10 @@ func TestGPUNoLeak(t *testing.T) {
 	cache := t.TempDir()
 	in := frame(t, memory, format(t, pipeline.RGGB10, 640, 360))
 	want := []pipeline.Format{format(t, pipeline.UYVY, 640, 360), format(t, pipeline.I420, 320, 180)}
-	outs := frames(t, memory, want)
+	outs := make([][]*pipeline.Frame, inFlight+1) // a frame is written again only when its job is
+	for i := range outs {
+		outs[i] = frames(t, memory, want)
+	}
 	n := 5000
 	if onCPU() {
 		n = 5
@@ -349,11 +352,13 @@ func TestGPUNoLeak(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if err := s.Process(t.Context(), in, outs); err != nil {
+				if err := s.Process(t.Context(), in, outs[i%len(outs)]); err != nil {
 					t.Fatal(err)
 				}
 			}
-			await(t, outs)
+			for _, o := range outs {
+				await(t, o)
+			}
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
