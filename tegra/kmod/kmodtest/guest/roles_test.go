@@ -20,7 +20,7 @@ import (
 var roles = map[string]func(){
 	"hold":  func() { hold(); time.Sleep(time.Hour) },
 	"exec":  func() { hold(); must(syscall.Exec("/guest.test", os.Args[:1], []string{"GUEST_ROLE=sleep"})) },
-	"sleep": func() { fmt.Println("executed"); time.Sleep(time.Hour) },
+	"sleep": func() { time.Sleep(time.Hour) },
 	"fuzz":  fuzzChild,
 	"open":  openOnly,
 	"limit": overLimit,
@@ -151,9 +151,13 @@ func TestProcessEnd(t *testing.T) {
 
 // TestPassedOn gives the device to another process, which pins its own memory and ends, or executes another program.
 func TestPassedOn(t *testing.T) {
-	for name, end := range map[string]func(t *testing.T, c *child){
-		"hold": func(t *testing.T, c *child) { c.kill(t) },
-		"exec": func(t *testing.T, c *child) { c.line(t) },
+	for name, end := range map[string]func(t *testing.T, s *scene, c *child, p uapi.Pin){
+		"hold": func(t *testing.T, _ *scene, c *child, _ uapi.Pin) { c.kill(t) },
+		"exec": func(t *testing.T, s *scene, _ *child, p uapi.Pin) {
+			for s.query(t, p.Handle).State == uapi.PinLive { // the next program's first line comes much later
+				time.Sleep(time.Millisecond)
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
@@ -161,7 +165,7 @@ func TestPassedOn(t *testing.T) {
 				m := newMemory(t, pinPages*page)
 				c := s.child(t, name, "", m)
 				p := s.inFlightOf(t, c)
-				end(t, c)
+				end(t, s, c, p)
 				flying := s.edu.flying()
 				s.over(t, p, uapi.ReasonMMExit)
 				m.check(t, flying)
