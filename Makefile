@@ -39,8 +39,8 @@ check: setup build lint ## the quick round: build, lint, tests without race dete
 	go test -short -p 1 $$(go list ./... | grep -v -e /vjetson -e /kmodtest)
 
 test: setup lint ## everything: lint, tests with the race detector, the long runs in virtual time without it
-	go test -race -p 1 -timeout 15m $(UNITS)
-	go test -count=1 -timeout 15m ./cmd/...
+	go test -race -p 1 -timeout 25m $(UNITS)
+	go test -count=1 -timeout 25m ./cmd/...
 	go test -timeout 15m -run 'TestFaults' ./capture
 
 lint: ## gofumpt, vet, staticcheck, tidy modules
