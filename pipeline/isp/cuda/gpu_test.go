@@ -356,9 +356,7 @@ func TestGPUNoLeak(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, o := range outs {
-				await(t, o)
-			}
+			await(t, outs[(frames-1)%len(outs)]) // the others are done before it
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
