@@ -84,14 +84,8 @@ func (d *document) checkSource(path string, s *SourceConfig) error {
 		s.Slots = 8
 	}
 	var err error
-	given := 0
-	for _, is := range []bool{s.FPGA != nil, s.Model != nil, s.File != nil} {
-		if is {
-			given++
-		}
-	}
 	switch {
-	case given != 1:
+	case !one(s.FPGA != nil, s.Model != nil, s.File != nil):
 		return d.errorAt(path, "give exactly one of fpga, model and file")
 	case s.FPGA != nil:
 		path += ".fpga"
@@ -112,6 +106,17 @@ func (d *document) checkSource(path string, s *SourceConfig) error {
 		}
 	}
 	return nil
+}
+
+// one says whether exactly one is given.
+func one(given ...bool) bool {
+	n := 0
+	for _, is := range given {
+		if is {
+			n++
+		}
+	}
+	return n == 1
 }
 
 // checkSensor checks how a sensor's samples lie in memory.

@@ -136,13 +136,7 @@ func (c *OutputConfig) formats(in pipeline.Format) (want, own pipeline.Format, e
 // checkOutput settles where an output's frames come from, and whether they can be sent. taken are the destinations so
 // far.
 func (d *document) checkOutput(path string, o *OutputConfig, taken map[string]string) error {
-	given := 0
-	for _, is := range []bool{o.RTP != nil, o.Results != nil, o.FPGA != nil} {
-		if is {
-			given++
-		}
-	}
-	if given != 1 {
+	if !one(o.RTP != nil, o.Results != nil, o.FPGA != nil) {
 		return d.errorAt(path, "say where the frames go: give it one section of rtp, results and fpga")
 	}
 	if o.tellsResults() {

@@ -1,0 +1,153 @@
+package guest
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/tegra/uapi"
+)
+
+func unbind(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile("/sys/bus/pci/drivers/tegra_p2p/unbind", []byte(function), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func bind(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile(pciDevice+"driver_override", []byte("tegra_p2p"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("/sys/bus/pci/drivers_probe", []byte(function), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// orphan is an open device with everything that it can have, whose function goes.
+type orphan struct {
+	*scene
+	m        *memory
+	p        uapi.Pin
+	iova     uint64
+	coherent []byte
+	failed   *event
+}
+
+func newOrphan(t *testing.T) *orphan {
+	t.Helper()
+	d := open(t).live(t)
+	o := &orphan{scene: &scene{d, d.edu(t), d.event(t, uapi.EventRevoke), nvp2p(t, d)}, m: newMemory(t, pinPages*page)}
+	o.failed = d.event(t, uapi.EventError)
+	a := uapi.Alloc{Size: page}
+	if err := uapi.DoAlloc(d.fd, &a); err != nil {
+		t.Fatal(err)
+	}
+	o.coherent = d.mmap(t, a.MmapOffset, a.Size)
+	o.coherent[0] = 1
+	o.p, o.iova = o.mustPin(t, o.m.bytes)
+	return o
+}
+
+// gone checks what is left of it: answers, no memory, and registers of ones.
+func (o *orphan) gone(t *testing.T) {
+	t.Helper()
+	o.failed.wait(t)
+	o.revoked.wait(t)
+	if i := o.info(t); i.State != uapi.StateGone {
+		t.Errorf("%+v", i)
+	}
+	if q := o.query(t, o.p.Handle); q.State != uapi.PinRevoked || q.Reason != uapi.ReasonUnplug {
+		t.Errorf("%+v", q)
+	}
+	_, _, err := o.pin(o.m.bytes, bothWays)
+	wantErrno(t, "PIN", err, unix.ENODEV)
+	wantErrno(t, "PUT", uapi.DoPut(o.fd, o.p.Handle), unix.ENODEV)
+	wantErrno(t, "ALLOC", uapi.DoAlloc(o.fd, &uapi.Alloc{Size: page}), unix.ENODEV)
+	_, err = uapi.GetRegion(o.fd, 0)
+	wantErrno(t, "GET_REGION", err, unix.ENODEV)
+	_, err = uapi.DoControl(o.fd, uapi.ControlResume, 0)
+	wantErrno(t, "RESUME", err, unix.ENODEV)
+	wantErrno(t, "SET_HALT", uapi.SetHalt(o.fd, []uapi.HaltOp{{}}), unix.ENODEV)
+	wantErrno(t, "SET_EVENT", uapi.SetEvent(o.fd, uapi.EventError, 0, -1), unix.ENODEV)
+	_, err = unix.Mmap(o.fd, 0, page, unix.PROT_READ, unix.MAP_SHARED)
+	wantErrno(t, "mmap", err, unix.ENODEV)
+	if v := o.edu.read(eduID); v != ^uint32(0) {
+		t.Errorf("a register of a function that has gone reads %#x", v)
+	}
+	o.edu.write(eduLiveness, 1) // does no harm
+	if o.coherent[0] != 0xff {
+		t.Errorf("coherent memory reads %#x", o.coherent[0])
+	}
+}
+
+func (o *orphan) drop(t *testing.T) {
+	t.Helper()
+	if err := unix.Munmap(o.coherent); err != nil {
+		t.Error(err)
+	}
+	o.m.free(t)
+	o.edu.close()
+	o.close()
+}
+
+func TestUnbind(t *testing.T) {
+	noLeak(t)
+	repeat(t, func() bool {
+		o := newOrphan(t)
+		o.edu.start(fromDevice, o.iova)
+		unbind(t)
+		flying := o.edu.flying()
+		o.gone(t)
+		time.Sleep(eduTime) // its registers are out of reach
+		o.m.check(t, flying)
+		bind(t)
+		o.drop(t)
+		next := open(t)
+		next.edu(t).close()
+		next.close()
+		return flying
+	})
+	newScene(t).usable(t)
+}
+
+// TestHotUnplug waits for the host to take the card out, which takes 5 s: longer than any DMA of edu.
+func TestHotUnplug(t *testing.T) {
+	noLeak(t)
+	o := newOrphan(t)
+	if err := os.WriteFile("/run/unplug", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.gone(t)
+	o.drop(t)
+}
+
+// TestSlotOff switches the slot's power off under a DMA, which takes the card out at once, and leaves a file when the DMA
+// was still in flight then.
+func TestSlotOff(t *testing.T) {
+	noLeak(t)
+	o := newOrphan(t)
+	o.edu.start(fromDevice, o.iova)
+	off := make(chan error, 1)
+	go func() { off <- os.WriteFile("/sys/bus/pci/slots/0/power", []byte("0"), 0) }()
+	for o.query(t, o.p.Handle).State == uapi.PinLive {
+		time.Sleep(time.Millisecond)
+	}
+	flying := o.edu.flying()
+	if err := <-off; err != nil {
+		t.Fatal(err)
+	}
+	o.gone(t)
+	o.m.check(t, flying)
+	o.drop(t)
+	if flying {
+		if err := os.WriteFile("/run/flying", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestUsable(t *testing.T) { newScene(t).usable(t) }
