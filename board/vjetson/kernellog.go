@@ -15,6 +15,7 @@ const (
 	maxLine  = 4 << 10 // bytes of a line that are kept
 	maxLines = 20_000  // lines that are kept
 	tailSize = 15      // lines that an error shows
+	leadIn   = 3       // of them before a panic's own
 )
 
 // faults are the reports of a kernel that is in trouble (Linux 6.1): oopses, WARN and BUG, slub's checks, SMMU events.
@@ -38,6 +39,7 @@ type kernelLog struct {
 	faults   []string
 	expected []*Expectation
 	panicked chan struct{} // closed at a panic
+	panicAt  int           // its line, those dropped counted
 }
 
 func newKernelLog(also io.Writer) *kernelLog {
@@ -76,6 +78,7 @@ func (l *kernelLog) line(s string) {
 		select {
 		case <-l.panicked:
 		default:
+			l.panicAt = l.dropped + len(l.lines) - 1
 			close(l.panicked)
 		}
 	}
@@ -84,14 +87,22 @@ func (l *kernelLog) line(s string) {
 	}
 }
 
-// tail is the end of the log for an error.
+// tail is the end of the log for an error, or after a panic the lines around the panic's.
 func (l *kernelLog) tail() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := l.lines[max(0, len(l.lines)-tailSize):]
+	all := l.lines
 	if len(l.part) > 0 {
-		t = append(t[:len(t):len(t)], string(l.part))
+		all = append(all[:len(all):len(all)], string(l.part))
 	}
+	from := len(all) - tailSize
+	select {
+	case <-l.panicked:
+		from = min(from, l.panicAt-l.dropped-leadIn)
+	default:
+	}
+	from = max(0, from)
+	t := all[from:min(from+tailSize, len(all))]
 	if len(t) == 0 {
 		return "the console said nothing"
 	}

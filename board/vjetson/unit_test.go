@@ -160,6 +160,17 @@ func TestKernelLogIsBounded(t *testing.T) {
 	}
 }
 
+// TestTailAfterAPanic: however much the kernel says after it, an error shows the panic.
+func TestTailAfterAPanic(t *testing.T) {
+	for _, after := range []int{0, 1, tailSize, maxLines / 2} { // from the second on, half of the lines are dropped
+		l := newKernelLog(nil)
+		_, _ = io.WriteString(l, strings.Repeat("before\n", maxLines-1)+"Kernel panic - not syncing: because\n"+strings.Repeat("after\n", after))
+		if tail := l.tail(); !strings.Contains(tail, "because") || strings.Count(tail, "\n") != tailSize {
+			t.Errorf("%d lines later: %s", after, tail)
+		}
+	}
+}
+
 // FuzzKernelLog: lines do not depend on how the console's bytes come.
 func FuzzKernelLog(f *testing.F) {
 	f.Add([]byte("one\r\ntwo\nWARNING: three\n"), uint8(3))
