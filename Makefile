@@ -9,6 +9,13 @@ COMMIT := $(shell git describe --always --dirty 2>/dev/null)
 # Peers of the tests, what the race detector links with, and the virtual Jetson.
 PACKAGES := ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu make iproute2 e2fsprogs kmod ethtool groff-base
+# What of $(1) is missing is installed.
+install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
+	if [ -n "$$missing" ]; then \
+		echo "setup: installing" $$missing; \
+		if [ $$(id -u) != 0 ]; then echo "setup: run as root: apt-get install" $$missing >&2; exit 1; fi; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
 FUZZTIME ?= 30s
 SOAK ?= 1h
 
@@ -16,12 +23,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install the Debian packages and Go modules that are missing (as root)
-	@missing=$$(for p in $(PACKAGES); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
-	if [ -n "$$missing" ]; then \
-		echo "setup: installing" $$missing; \
-		if [ $$(id -u) != 0 ]; then echo "setup: run as root: apt-get install" $$missing >&2; exit 1; fi; \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
-	fi
+	@$(call install,$(PACKAGES))
 	@go mod download
 
 build: ## build bin/tegracast
@@ -51,8 +53,7 @@ lint: ## gofumpt, vet, staticcheck, tidy modules
 	go mod tidy -diff
 
 test-sanitized: setup ## the kernel module's tests on an instrumented kernel, which is built once (half an hour)
-	@missing=$$(for p in flex bison bc libssl-dev xz-utils; do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
-	if [ -n "$$missing" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+	@$(call install,flex bison bc libssl-dev xz-utils)
 	TEGRACAST_SANITIZED=1 go test -count=1 -timeout 150m -run TestModule -v ./tegra/kmod/kmodtest
 
 vjetson: setup ## boot the virtual Jetson and log in; CMD='…' runs one command, ARGS='--help' tells more
@@ -72,6 +73,7 @@ gpu-test: build ## the tests that need a GPU: builds bin/gpu-test and its kin, o
 	else echo "no GPU here: copy bin to the root of the tree on a machine that has one, and run there TEGRACAST_GPU=1 TEGRACAST_PROGRAM=bin/tegracast bin/gpu-test -test.v -test.run GPU, then bin/gpu-test-isp, -kernel and -serve (the isp's benchmarks: -test.bench GPU)"; fi
 
 lint-kmod: ## the kernel modules: W=1, sparse, checkpatch, coccinelle (fetches 140 MB once)
+	@$(call install,sparse coccinelle perl xz-utils make gcc gcc-aarch64-linux-gnu)
 	tegra/kmod/lint.sh
 
 bench: ## benchmarks: ns a frame and a packet, ratios, allocations
