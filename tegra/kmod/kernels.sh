@@ -43,6 +43,7 @@ if [ -n "$missing" ]; then
 	# shellcheck disable=SC2086
 	(cd archives && apt-get -qq download $missing) || true
 	for deb in archives/*.deb; do
+		[ -e "$deb" ] || break # none came
 		dpkg -x "$deb" root
 		touch "debs/$(dpkg-deb -f "$deb" Package):$(dpkg-deb -f "$deb" Architecture)"
 	done
