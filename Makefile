@@ -18,6 +18,7 @@ install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/
 	fi
 FUZZTIME ?= 30s
 SOAK ?= 1h
+SOAK_GUEST ?= 20m
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,8 +85,8 @@ bench-peers: setup ## what sending costs, beside GStreamer, ffmpeg, pion and C; 
 	go build -o bin/benchpeers ./pipeline/rtp/benchpeers
 	bin/benchpeers --out docs/results.md
 
-soak: ## stream the model's camera for SOAK (1h): memory flat, books exact
-	go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./cmd/tegracast -args -soak $(SOAK)
+soak: setup ## stream for SOAK (1h) here, without and with the race detector, then for SOAK_GUEST (20m) in the virtual Jetson: memory flat, books exact
+	go test -count=1 -timeout 0 -v -run '^TestSoak' ./cmd/tegracast -args -soak $(SOAK) -soak-guest $(SOAK_GUEST)
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	@set -e; for p in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$p | grep ^Fuzz || true); do \

@@ -57,7 +57,12 @@ type process struct {
 // start runs a command that is killed at the end of the test if it still runs then.
 func start(t *testing.T, name string, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(name, args...), name: filepath.Base(name), done: make(chan error, 1)}
+	return startCommand(t, exec.Command(name, args...))
+}
+
+func startCommand(t *testing.T, c *exec.Cmd) *process {
+	t.Helper()
+	p := &process{Cmd: c, name: filepath.Base(c.Path), done: make(chan error, 1)}
 	p.Stdout, p.Stderr = &p.out, &p.err
 	if err := p.Start(); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -83,19 +82,17 @@ func (a *installed) edges(t *testing.T) {
 // metric asks the service.
 func (a *installed) metric(t *testing.T, name, line string) float64 {
 	t.Helper()
+	return found(t, regexp.MustCompile(`(?m)^`+name+`\{line="`+line+`"\} (\S+)`), a.metrics(t))
+}
+
+// metrics is all that the service tells Prometheus.
+func (a *installed) metrics(t *testing.T) string {
+	t.Helper()
 	text, err := a.Shell(t.Context(), `bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080; printf "GET /metrics HTTP/1.0\r\n\r\n" >&3; cat <&3'`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile(`(?m)^` + name + `\{line="` + line + `"\} (\S+)`).FindStringSubmatch(text)
-	if m == nil {
-		t.Fatalf("there is no %s of %s:\n%s", name, line, text)
-	}
-	v, err := strconv.ParseFloat(strings.TrimSpace(m[1]), 64)
-	if err != nil {
-		t.Error(err)
-	}
-	return v
+	return text
 }
 
 // losesGPU has CUDA's device go while the service runs: it ends with its own status, and is started again.

@@ -22,7 +22,10 @@ type installed struct {
 }
 
 // impatient is the test's own drop-in: the shipped watchdog takes 40 s.
-const impatient = "[Service]\nWatchdogSec=6\n"
+const (
+	impatient     = "[Service]\nWatchdogSec=6\n"
+	impatientFile = "/etc/systemd/system/tegracast.service.d/impatient.conf"
+)
 
 // serviceConfig boots Debian on a disk that stays, with what the test installs.
 func serviceConfig(t *testing.T) vjetson.Config {
@@ -40,9 +43,9 @@ func serviceConfig(t *testing.T) vjetson.Config {
 		"/etc/modprobe.d/tegra_p2p-development.conf":                   "../../systemd/development/modprobe.conf",
 		"/etc/udev/rules.d/71-tegra_p2p-virtual.rules":                 "../../systemd/development/virtual.rules",
 		"/etc/systemd/system/tegracast.service.d/development.conf":     "../../systemd/development/service.conf",
-		"/etc/systemd/system/tegracast.service.d/impatient.conf":       write(t, "impatient", impatient),
-		"/opt/standin/libcuda.so.1":                                    filepath.Join(lostGPU(t, "aarch64-linux-gnu-gcc"), "libcuda.so.1"),
-		"/etc/tegracast/tegracast.yaml":                                write(t, "config", cameraConfig),
+		impatientFile:                   write(t, "impatient", impatient),
+		"/opt/standin/libcuda.so.1":     filepath.Join(lostGPU(t, "aarch64-linux-gnu-gcc"), "libcuda.so.1"),
+		"/etc/tegracast/tegracast.yaml": write(t, "config", cameraConfig),
 	}
 	for _, deb := range []string{"tegracast_1.0.0_arm64", "tegracast_1.1.0_arm64", "tegracast-dkms_1.0.0_all"} {
 		files["/root/"+deb+".deb"] = filepath.Join(dir, deb+".deb")

@@ -4,22 +4,52 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
 var soak = flag.Duration("soak", 0, "how long TestSoak streams the model's camera, such as 1h")
 
-// TestSoak streams for long: memory does not grow, and in the end the books are exact.
+// TestSoak streams for long, without and with the race detector: memory does not grow, and in the end every frame is
+// accounted for, from the camera to the receiver.
 func TestSoak(t *testing.T) {
 	if *soak == 0 {
 		t.Skip("NEEDS time: make soak, or -args -soak 1h")
 	}
-	p := ports(t, 1)
-	text := fmt.Sprintf(`
+	plain, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := ports(t, 2)
+	for i, tt := range []struct{ name, program string }{{"plain", plain}, {"race", raceProgram(t)}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			soakHost(t, tt.program, p[i])
+		})
+	}
+}
+
+// raceProgram is built with the race detector, which ends it with status 66 after a race.
+func raceProgram(t *testing.T) string {
+	t.Helper()
+	exe := filepath.Join(t.TempDir(), "tegracast")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-race", "-o", exe, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return exe
+}
+
+// soakHost streams to a receiver that is there before the first packet and after the last one.
+func soakHost(t *testing.T, exe string, port int) {
+	dir := t.TempDir()
+	sdp := filepath.Join(dir, "raw.sdp")
+	args := []string{"serve", "--sdp-dir", dir, "--config", write(t, "config.yaml", fmt.Sprintf(`
 web: {listen: none}
 sources:
   - name: camera
@@ -29,39 +59,138 @@ isp:
 outputs:
   - name: raw
     rtp: {payload: raw, destinations: ["127.0.0.1:%d"], checksum: true}
-`, p[0])
-	dir := t.TempDir()
-	appliance := startProgram(t, "serve", "--config", write(t, "config.yaml", text), "--sdp-dir", dir)
-	await(t, filepath.Join(dir, "raw.sdp"))
-	var at, size []float64 // s, KiB
-	begin := time.Now()
-	for time.Since(begin) < *soak {
-		time.Sleep(min(10*time.Second, *soak/30))
-		if d := time.Since(begin); d > *soak/3 { // warm by then
-			at, size = append(at, d.Seconds()), append(size, resident(t, appliance.Process.Pid))
-		}
-	}
+`, port))}
+	first := start(t, exe, args...) // describes the stream
+	await(t, sdp)
+	first.stop(t)
+	receiver := startProgram(t, "probe", "--sdp", sdp, "--duration", "1000h", "--json")
+	listening(t, receiver.Process.Pid, port)
+	appliance := start(t, exe, args...)
+	flat(t, *soak, []string{"resident"}, func() ([]float64, string) {
+		return []float64{resident(t, appliance.Process.Pid)}, ""
+	})
 	appliance.stop(t)
-	n := books(t, appliance.out.String())["raw"]
-	slope := slope(at, size) * 3600
-	t.Logf("%v: %d frames, %d dropped; resident %.0f KiB at last, slope %.0f KiB an hour", *soak, n[0], n[2], size[len(size)-1], slope)
-	if growth := size[len(size)-1] - size[0]; growth > 8<<10 {
-		t.Errorf("memory has grown by %.0f KiB", growth)
+	account(t, appliance.out.String(), receiver, port)
+}
+
+// account checks that the camera's, the output's and the receiver's counts say the same: what was not received was dropped by
+// the kernel at the receiver's socket, which counts that.
+func account(t *testing.T, summary string, receiver *process, port int) {
+	t.Helper()
+	time.Sleep(2 * time.Second) // the receiver takes what waits in its socket
+	overflow, _ := overflows(t, receiver.Process.Pid, port)
+	if err := receiver.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	receiver.wait(t, 10*time.Second) // its status tells of losses
+	got, n := receiver.verdict(t), books(t, summary)["raw"]
+	sent, delivered := got.Packets+got.Lost, uint64(n[1])
+	t.Logf("captured %d = delivered %d + dropped %d; received %d frames, %d CRCs right; %d packets, %d lost, %d of them at the receiver's socket\n%s",
+		n[0], n[1], n[2], got.Frames, got.Matched, got.Packets, got.Lost, overflow, summary)
+	if delivered == 0 || sent%delivered != 0 {
+		t.Errorf("%d packets are no whole number of packets for each of %d frames", sent, delivered)
+	}
+	if got.Lost != overflow || overflow == 0 && got.Frames != delivered || got.Frames > delivered || got.Frames+got.Damaged > delivered || got.Frames+overflow < delivered {
+		t.Errorf("%d frames sent; %d packets lost, of which the receiver's socket counts %d: %+v", delivered, got.Lost, overflow, got)
+	}
+	if got.Matched != got.Frames || got.Mismatched+got.Malformed+got.Foreign+got.Duplicates > 0 || !got.Ended {
+		t.Errorf("not every frame is right, or no BYE came: %+v", got)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^raw to .*: frames (\d+), cut (\d+), refused (\d+)`).FindAllStringSubmatch(summary, -1) {
+		if m[1] != strconv.Itoa(n[1]) || m[2] != "0" || m[3] != "0" {
+			t.Errorf("%d frames were delivered: %s", delivered, m[0])
+		}
 	}
 }
 
+// listening waits until a process's network namespace has the port open.
+func listening(t *testing.T, pid, port int) {
+	t.Helper()
+	for range 1000 {
+		if _, ok := overflows(t, pid, port); ok {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("nobody listens at port %d", port)
+}
+
+// overflows is how many datagrams the kernel dropped because a socket's buffer was full (proc_net(5), udp: drops).
+func overflows(t *testing.T, pid, port int) (n uint64, open bool) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/udp", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
+			drops, err := strconv.ParseUint(f[len(f)-1], 10, 64)
+			if err != nil {
+				t.Fatalf("%v in %s", err, line)
+			}
+			n, open = n+drops, true
+		}
+	}
+	return n, open
+}
+
+// flat takes samples of memory in KiB every ten seconds, shows one a minute, and fails when one of them has grown since the
+// first third of the time.
+func flat(t *testing.T, span time.Duration, what []string, sample func() (kib []float64, more string)) {
+	t.Helper()
+	var at []float64 // s
+	sizes := make([][]float64, len(what))
+	var told time.Time
+	for begin := time.Now(); time.Since(begin) < span; {
+		time.Sleep(min(10*time.Second, span/30))
+		kib, more := sample()
+		d := time.Since(begin)
+		if time.Since(told) >= time.Minute {
+			told = time.Now()
+			t.Logf("%v: %v %.0f KiB%s", d.Round(time.Second), what, kib, more)
+		}
+		if d < span/3 { // not warm yet
+			continue
+		}
+		at = append(at, d.Seconds())
+		for i := range what {
+			sizes[i] = append(sizes[i], kib[i])
+		}
+	}
+	for i, size := range sizes {
+		first, last := size[0], size[len(size)-1]
+		t.Logf("%v: %s %.0f KiB, %.0f at last, slope %.0f KiB an hour", span, what[i], first, last, slope(at, size)*3600)
+		if last-first > 8<<10 {
+			t.Errorf("%s has grown by %.0f KiB", what[i], last-first)
+		}
+	}
+}
+
+// vmRSS is what /proc/PID/status says of a process's memory.
 var vmRSS = regexp.MustCompile(`(?m)^VmRSS:\s+([0-9]+) kB$`)
 
 // resident is a process's memory in KiB.
 func resident(t *testing.T, pid int) float64 {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	m := vmRSS.FindSubmatch(b)
-	if err != nil || m == nil {
+	if err != nil {
 		t.Fatalf("the appliance has ended: %v", err)
 	}
-	kib, _ := strconv.ParseFloat(string(m[1]), 64)
-	return kib
+	return found(t, vmRSS, string(b))
+}
+
+// found is the number that a pattern's parentheses match.
+func found(t *testing.T, pattern *regexp.Regexp, text string) float64 {
+	t.Helper()
+	m := pattern.FindStringSubmatch(text)
+	if m == nil {
+		t.Fatalf("there is no %v in:\n%s", pattern, text)
+	}
+	v, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 // slope is that of the straight line of least squares.
