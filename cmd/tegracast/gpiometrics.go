@@ -59,7 +59,7 @@ func gpioLine(all map[string]pinBooks) string {
 	return s.String()
 }
 
-// hardwareMetrics are the books of the cards' pinned memory and of the cameras' clocks.
+// hardwareMetrics are the books of the cards' pinned memory, of the cameras' clocks, and of the user's kernels.
 type hardwareMetrics struct{ a *appliance }
 
 // Describe implements prometheus.Collector.
@@ -79,6 +79,13 @@ func (m *hardwareMetrics) Collect(ch chan<- prometheus.Metric) {
 		emit("fpga_revoked_pins_total", "Pins that were taken away.", "card", name, prometheus.CounterValue, float64(n.Revoked))
 	}
 	for _, f := range m.a.flows {
+		for _, k := range f.kernels {
+			out := 0.0
+			if k.Quarantined() != nil {
+				out = 1
+			}
+			emit("kernel_quarantined", "1 while the kernel is in quarantine and left out.", "stage", k.name, prometheus.GaugeValue, out)
+		}
 		if c, ok := f.source.(*watchedCamera); ok {
 			emit("source_clock_drift_ratio", "Rate error of the FPGA's clock against this machine's; positive when it is fast.", "source", f.name, prometheus.GaugeValue, c.Clock().Drift()/1e6)
 			emit("source_clock_steps_total", "Steps of either clock, after which the FPGA's time was mapped anew.", "source", f.name, prometheus.CounterValue, float64(c.Clock().Steps()))

@@ -18,7 +18,7 @@ import (
 
 const kernelsYAML = `
 memory: cuda
-web: { listen: none }
+web: { listen: "127.0.0.1:%d" }
 sources:
   - name: camera
     model: { width: 320, height: 240, rate: 20 }
@@ -68,16 +68,17 @@ type kernelService struct {
 	config string
 	state  string
 	lines  int // TCP port
+	web    int // TCP port
 }
 
 func newKernelService(t *testing.T, focus string) *kernelService {
 	t.Helper()
-	p, device := ports(t, 2), "auto"
+	p, device := ports(t, 3), "auto"
 	if os.Getenv("STANDIN_FOLDER") != "" { // it has no kernels of the isp
 		device = "cpu"
 	}
-	s := &kernelService{state: t.TempDir(), lines: p[1]}
-	s.config = write(t, "kernels.yaml", fmt.Sprintf(kernelsYAML, device, focus, exampleFile(t, "motion.cu"), p[0], p[1]))
+	s := &kernelService{state: t.TempDir(), lines: p[1], web: p[2]}
+	s.config = write(t, "kernels.yaml", fmt.Sprintf(kernelsYAML, p[2], device, focus, exampleFile(t, "motion.cu"), p[0], p[1]))
 	t.Setenv("STATE_DIRECTORY", s.state)
 	return s
 }
@@ -137,6 +138,17 @@ func (s *kernelService) streams(t *testing.T) {
 	}
 }
 
+// quarantined expects what the metrics say of both kernels.
+func (s *kernelService) quarantined(t *testing.T, focus, motion int) {
+	t.Helper()
+	_, metrics := fetch(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", s.web))
+	for name, want := range map[string]int{"focus": focus, "motion": motion} {
+		if line := fmt.Sprintf("\ntegracast_kernel_quarantined{stage=%q} %d\n", name, want); !strings.Contains(metrics, line) {
+			t.Errorf("the metrics do not say%s", line)
+		}
+	}
+}
+
 // TestKernels runs the examples in the whole program, with a stand-in for CUDA that runs them on the CPU; then one of them as if
 // it had broken the GPU before.
 func TestKernels(t *testing.T) {
@@ -158,6 +170,7 @@ func TestKernels(t *testing.T) {
 	}
 	s := newKernelService(t, exampleFile(t, "focus.cu"))
 	s.start(t)
+	s.quarantined(t, 0, 0)
 	s.streams(t)
 
 	motion, err := os.ReadFile(exampleFile(t, "motion.cu"))
@@ -169,6 +182,7 @@ func TestKernels(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.start(t)
+	s.quarantined(t, 0, 1)
 	for _, r := range s.reports(t, 3) {
 		if len(r.Results) != 0 {
 			t.Errorf("a kernel in quarantine found %+v", r)
