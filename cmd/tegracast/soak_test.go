@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -77,13 +75,8 @@ outputs:
 // the kernel at the receiver's socket, which counts that.
 func account(t *testing.T, summary string, receiver *process, port int) {
 	t.Helper()
-	time.Sleep(2 * time.Second) // the receiver takes what waits in its socket
-	overflow, _ := overflows(t, receiver.Process.Pid, port)
-	if err := receiver.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	receiver.wait(t, 10*time.Second) // its status tells of losses
-	got, n := receiver.verdict(t), books(t, summary)["raw"]
+	got, overflow := receiver.received(t, port)
+	n := books(t, summary)["raw"]
 	sent, delivered := got.Packets+got.Lost, uint64(n[1])
 	t.Logf("captured %d = delivered %d + dropped %d; received %d frames, %d CRCs right; %d packets, %d lost, %d of them at the receiver's socket\n%s",
 		n[0], n[1], n[2], got.Frames, got.Matched, got.Packets, got.Lost, overflow, summary)
@@ -101,37 +94,6 @@ func account(t *testing.T, summary string, receiver *process, port int) {
 			t.Errorf("%d frames were delivered: %s", delivered, m[0])
 		}
 	}
-}
-
-// listening waits until a process's network namespace has the port open.
-func listening(t *testing.T, pid, port int) {
-	t.Helper()
-	for range 1000 {
-		if _, ok := overflows(t, pid, port); ok {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("nobody listens at port %d", port)
-}
-
-// overflows is how many datagrams the kernel dropped because a socket's buffer was full (proc_net(5), udp: drops).
-func overflows(t *testing.T, pid, port int) (n uint64, open bool) {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/udp", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
-			drops, err := strconv.ParseUint(f[len(f)-1], 10, 64)
-			if err != nil {
-				t.Fatalf("%v in %s", err, line)
-			}
-			n, open = n+drops, true
-		}
-	}
-	return n, open
 }
 
 // flat takes samples of memory in KiB every ten seconds, shows one a minute, and fails when one of them has grown since the
