@@ -1,7 +1,7 @@
 # tegracast: `make run` streams on any Linux machine, `make test` checks everything. Both install what they miss.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check build deb soak lint lint-kmod bench bench-peers gpu-test fuzz test-sanitized vjetson
+.PHONY: help setup run test check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz test-sanitized vjetson
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
@@ -19,6 +19,8 @@ install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/
 FUZZTIME ?= 30s
 SOAK ?= 1h
 SOAK_GUEST ?= 20m
+HAS_GPU = [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/nvgpu ]
+GPU_BENCH = TEGRACAST_GPU=1 bin/gpu-bench -test.run TestGPUBench -rounds 40 -out docs/results.md
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,13 +67,17 @@ vjetson: setup ## boot the virtual Jetson and log in; CMD='…' runs one command
 export CMD
 
 gpu-test: build ## the tests that need a GPU: builds bin/gpu-test and its kin, one file each, and runs them where there is a GPU
-	CGO_ENABLED=0 go test -c -o bin/gpu-test ./cudahost
-	CGO_ENABLED=0 go test -c -o bin/gpu-test-isp ./pipeline/isp/cuda
-	CGO_ENABLED=0 go test -c -o bin/gpu-test-kernel ./pipeline/kernel
-	CGO_ENABLED=0 go test -c -o bin/gpu-test-serve ./cmd/tegracast
-	@if [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/nvgpu ]; then \
-	for t in bin/gpu-test bin/gpu-test-isp bin/gpu-test-kernel bin/gpu-test-serve; do TEGRACAST_GPU=1 TEGRACAST_PROGRAM=bin/tegracast $$t -test.v -test.run GPU || exit 1; done; \
-	else echo "no GPU here: copy bin to the root of the tree on a machine that has one, and run there TEGRACAST_GPU=1 TEGRACAST_PROGRAM=bin/tegracast bin/gpu-test -test.v -test.run GPU, then bin/gpu-test-isp, -kernel and -serve (the isp's benchmarks: -test.bench GPU)"; fi
+	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test ./cudahost
+	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-isp ./pipeline/isp/cuda
+	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-kernel ./pipeline/kernel
+	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-serve ./cmd/tegracast
+	@if $(HAS_GPU); then .ci/gpu-test; \
+	else echo "no GPU here: copy the tree with bin to a machine that has one, and run there .ci/gpu-test (the isp's benchmarks: bin/gpu-test-isp -test.run '^\$$' -test.bench GPU)"; fi
+
+gpu-bench: ## the isp on a GPU beside NPP, a copy and the host's link; into docs/results.md (1 min on a machine with a GPU)
+	@mkdir -p bin
+	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-bench ./pipeline/isp/cuda
+	@if $(HAS_GPU); then $(GPU_BENCH); else echo "no GPU here: copy the tree with bin to a machine that has one, and run there" '$(GPU_BENCH)'; fi
 
 lint-kmod: ## the kernel modules: W=1, sparse, checkpatch, coccinelle (fetches 140 MB once)
 	@$(call install,sparse coccinelle perl xz-utils make gcc gcc-aarch64-linux-gnu)

@@ -130,3 +130,6 @@ func (f *Fence) Wait(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
+
+// Handle is the CUstream, for libraries of CUDA that put work on a stream of their caller's.
+func (s *Stream) Handle() uintptr { return s.handle }

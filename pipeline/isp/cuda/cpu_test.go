@@ -25,6 +25,13 @@ func TestKernelsOnCPU(t *testing.T) {
 	if err := os.Symlink(library, filepath.Join(folder, "libnvrtc.so.13")); err != nil {
 		t.Fatal(err)
 	}
+	peer := filepath.Join(folder, "libnppicc.so.13")
+	if out, err := exec.Command("g++", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-o", peer, filepath.Join(testdata, "npp.cpp")).CombinedOutput(); err != nil {
+		t.Fatalf("g++: %v\n%s", err, out)
+	}
+	if err := os.Symlink(peer, filepath.Join(folder, "libnppidei.so.13")); err != nil {
+		t.Fatal(err)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,89 @@
+package cuda
+
+import (
+	"runtime"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"tegracast/cudahost"
+)
+
+// A bareDriver has the functions of libcuda that only measuring needs. Who uses it stays on its thread, which has the
+// device's context.
+type bareDriver struct {
+	t         testing.TB
+	functions map[string]uintptr
+}
+
+var bareNames = []string{
+	"cuStreamGetCtx", "cuCtxSetCurrent", "cuDeviceGetAttribute", "cuEventCreate", "cuEventRecord", "cuEventSynchronize",
+	"cuEventElapsedTime", "cuEventDestroy_v2", "cuStreamWaitEvent", "cuMemcpyDtoDAsync_v2", "cuMemcpyHtoDAsync_v2",
+	"cuMemcpyDtoHAsync_v2",
+}
+
+// newBareDriver takes the context of the stream's device.
+func newBareDriver(t testing.TB, s *cudahost.Stream) *bareDriver {
+	t.Helper()
+	library, err := purego.Dlopen("libcuda.so.1", purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &bareDriver{t: t, functions: map[string]uintptr{}}
+	for _, name := range bareNames {
+		if d.functions[name], err = purego.Dlsym(library, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	var context uintptr
+	d.call("cuStreamGetCtx", s.Handle(), uintptr(unsafe.Pointer(&context)))
+	d.call("cuCtxSetCurrent", context)
+	return d
+}
+
+//go:uintptrescapes
+func (d *bareDriver) call(name string, args ...uintptr) {
+	if r, _, _ := purego.SyscallN(d.functions[name], args...); int32(r) != 0 {
+		d.t.Helper()
+		d.t.Fatalf("%s: CUresult %d", name, int32(r))
+	}
+}
+
+// attribute is one of the device's (CUdevice_attribute).
+func (d *bareDriver) attribute(number int) int32 {
+	var v int32
+	d.call("cuDeviceGetAttribute", uintptr(unsafe.Pointer(&v)), uintptr(number), 0)
+	return v
+}
+
+// A mark is a place in a stream whose time is taken.
+type mark struct {
+	driver *bareDriver
+	event  uintptr
+}
+
+func (d *bareDriver) newMark() *mark {
+	m := &mark{driver: d}
+	d.call("cuEventCreate", uintptr(unsafe.Pointer(&m.event)), 0)
+	d.t.Cleanup(func() { d.call("cuEventDestroy_v2", m.event) })
+	return m
+}
+
+func (m *mark) on(s *cudahost.Stream) { m.driver.call("cuEventRecord", m.event, s.Handle()) }
+
+// await holds what comes on the stream until the place was reached.
+func (m *mark) await(s *cudahost.Stream) {
+	m.driver.call("cuStreamWaitEvent", s.Handle(), m.event, 0)
+}
+
+// since waits for the place, and is the device's time from the other place on.
+func (m *mark) since(begin *mark) time.Duration {
+	var milliseconds float32
+	m.driver.call("cuEventSynchronize", m.event)
+	m.driver.call("cuEventElapsedTime", uintptr(unsafe.Pointer(&milliseconds)), begin.event, m.event)
+	return time.Duration(float64(milliseconds) * 1e6)
+}
