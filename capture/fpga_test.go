@@ -40,6 +40,12 @@ func newFaultyBench(t testing.TB, width, height int, rate pipeline.Rate, plan mo
 // newBenchOf is a bench with several sensors, whose pictures are random, and with frame sinks.
 func newBenchOf(t testing.TB, plan model.FaultPlan, sinks map[int]model.SinkConfig, sensors ...model.SensorConfig) *bench {
 	t.Helper()
+	return newBenchOn(t, plan, sinks, func(bus model.Bus) model.Bus { return bus }, sensors...)
+}
+
+// newBenchOn has what on makes of the bus between device and memory.
+func newBenchOn(t testing.TB, plan model.FaultPlan, sinks map[int]model.SinkConfig, on func(model.Bus) model.Bus, sensors ...model.SensorConfig) *bench {
+	t.Helper()
 	sim, err := tegrasim.New(tegrasim.Config{Seed: 7, MaxSegment: 16 << 10})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +70,7 @@ func newBenchOf(t testing.TB, plan model.FaultPlan, sinks map[int]model.SinkConf
 		made = append(made, sensor)
 	}
 	b.sensor = made[0]
-	cfg := model.Camera(sim, made...)
+	cfg := model.Camera(on(sim), made...)
 	revocations := uint64(0)
 	plan.Revoke = func() { revocations++; sim.InvalidateAny(revocations) }
 	cfg.Faults, cfg.Sinks = plan, sinks

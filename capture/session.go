@@ -161,9 +161,9 @@ func (c *FPGACamera) freeSlots() (free []int) {
 	return free
 }
 
-// take checks a completed slot and emits it. The completion was observed on this goroutine; the consumers get the
-// frame through a lock, which is the synchronising operation that GPUDirect RDMA 12.9 §11.7 asks for between the
-// observation and a kernel's launch.
+// take checks a completed slot and emits it. The completion was observed on this goroutine, by a read of a register
+// (xdma.Ring); the consumers get the frame through a lock, which is the synchronising operation that GPUDirect RDMA 12.9
+// §11.7 asks for between the observation and a kernel's launch (TestKernelIsLaunchedAfterCompletion).
 func (c *FPGACamera) take(done xdma.Completion, camera *fpga.Camera, emit func(*pipeline.Frame)) error {
 	now := time.Now()
 	trailer, err := fpga.ParseTrailer(done.Trailer)
