@@ -33,33 +33,49 @@ static void run_block()
 	}
 }
 
+/* The parameters of a launch, until it is run. */
+template <typename Second> struct parameters_of {
+	Input in;
+	Second second;
+	parameters values;
+	void *state;
+};
+
 template <typename Second> struct call {
 	static void (*kernel)(Input, Second, parameters, void *);
-	static void **given;
-	static void go() { kernel(*(Input *)given[0], *(Second *)given[1], *(parameters *)given[2], *(void **)given[3]); }
+	static parameters_of<Second> *given;
+	static void go() { kernel(given->in, given->second, given->values, given->state); }
 };
 template <typename Second> void (*call<Second>::kernel)(Input, Second, parameters, void *);
-template <typename Second> void **call<Second>::given;
+template <typename Second> parameters_of<Second> *call<Second>::given;
 
-template <typename Second> static void run_grid(void (*kernel)(Input, Second, parameters, void *), void **given)
+template <typename Second> static void run_grid(void (*kernel)(Input, Second, parameters, void *), void *kept)
 {
 	call<Second>::kernel = kernel;
-	call<Second>::given = given;
+	call<Second>::given = (parameters_of<Second> *)kept;
 	body = call<Second>::go;
 	for (unsigned y = 0; y < gridDim.y; y++)
 		for (unsigned x = 0; x < gridDim.x; x++) {
 			blockIdx = {x, y, 0};
 			run_block();
 		}
+	delete call<Second>::given;
 }
 }
 
-extern "C" void run_kernel(void *kernel, void **given, unsigned width, unsigned height)
+#if RESULTS
+typedef Results *second_parameter;
+#else
+typedef Output second_parameter;
+#endif
+
+extern "C" void *keep_parameters(void **given)
+{
+	return new cpu::parameters_of<second_parameter>{*(Input *)given[0], *(second_parameter *)given[1], *(parameters *)given[2], *(void **)given[3]};
+}
+
+extern "C" void run_kernel(void *kernel, void *kept, unsigned width, unsigned height)
 {
 	gridDim = {width, height, 1};
-#if RESULTS
-	cpu::run_grid((void (*)(Input, Results *, parameters, void *))kernel, given);
-#else
-	cpu::run_grid((void (*)(Input, Output, parameters, void *))kernel, given);
-#endif
+	cpu::run_grid((void (*)(Input, second_parameter, parameters, void *))kernel, kept);
 }

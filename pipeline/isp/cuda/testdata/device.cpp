@@ -1,6 +1,6 @@
 /* A stand-in for libcuda and libnvrtc that compiles CUDA C++ with g++ and runs the kernels on the CPU: their arithmetic
- * can be tested without a GPU. What runs through it is not tested with CUDA. All work is done when it is enqueued, in one
- * thread; memory ends where the process may not read. */
+ * can be tested without a GPU. What runs through it is not tested with CUDA. Streams are threads that dawdle, so that what
+ * does not wait for an event comes too early; memory ends where the process may not read. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -69,14 +69,41 @@ API cuDeviceGetAttribute(int *v, int attribute, int)
 API cuDevicePrimaryCtxRetain(void **c, int) { return *c = &last_id, 0; }
 OK(cuDevicePrimaryCtxRelease_v2)
 OK(cuCtxSetCurrent)
-OK(cuCtxSynchronize)
-API cuGetErrorName(int, const char **s) { return *s = "CUDA_ERROR_STANDIN", 0; }
+API cuGetErrorName(int e, const char **s) { return *s = e == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_STANDIN", 0; }
 API cuGetErrorString(int, const char **s) { return *s = "the stand-in refuses", 0; }
-API cuMemGetInfo_v2(size_t *f, size_t *t) { return *f = (1ul << 40) - mappings.size(), *t = 1ul << 40, 0; }
+static const size_t total = 1ul << 30; /* of the device's memory */
+static size_t used;
+static std::map<uintptr_t, size_t> sizes;
+
+API cuMemGetInfo_v2(size_t *f, size_t *t)
+{
+	std::lock_guard<std::mutex> hold(lock);
+	return *f = total - used, *t = total, 0;
+}
 API cuMemHostAlloc(uintptr_t *p, size_t n, unsigned) { return (*p = allocate(n, 4096)) ? 0 : 2; }
 API cuMemFreeHost(uintptr_t p) { return release(p); }
-API cuMemAlloc_v2(uintptr_t *p, size_t n) { return (*p = allocate(n, 256)) ? 0 : 2; }
-API cuMemFree_v2(uintptr_t p) { return release(p); }
+API cuMemAlloc_v2(uintptr_t *p, size_t n)
+{
+	{
+		std::lock_guard<std::mutex> hold(lock);
+		if (n > total - used)
+			return 2;
+		used += n;
+	}
+	if (!(*p = allocate(n, 256)))
+		return 2;
+	std::lock_guard<std::mutex> hold(lock);
+	return sizes[*p] = n, 0;
+}
+API cuMemFree_v2(uintptr_t p)
+{
+	{
+		std::lock_guard<std::mutex> hold(lock);
+		used -= sizes[p];
+		sizes.erase(p);
+	}
+	return release(p);
+}
 OK(cuMemHostGetDevicePointer_v2)
 OK(cuMemHostRegister_v2)
 OK(cuMemHostUnregister)
@@ -89,23 +116,10 @@ API cuPointerGetAttributes(unsigned, int *, void **data, uintptr_t p)
 	return 0;
 }
 OK(cuPointerSetAttribute)
-OK(cuStreamCreate)
-OK(cuStreamDestroy_v2)
-OK(cuStreamSynchronize)
-OK(cuStreamWaitEvent)
-OK(cuEventCreate)
-OK(cuEventDestroy_v2)
-OK(cuEventRecord)
-OK(cuEventSynchronize)
 
-OK(cuStreamGetCtx)
-API cuEventElapsedTime(float *ms, void *, void *) { return *ms = 1, 0; }
-API cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t n, void *) { return memcpy(to, from, n), 0; }
-API cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t n, void *) { return memcpy(to, from, n), 0; }
+#include "streams.h"
 
 API cuMemcpyHtoD_v2(void *to, const void *from, size_t n) { return memcpy(to, from, n), 0; }
-API cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t n, void *) { return memcpy(to, from, n), 0; }
-API cuMemsetD8Async(void *at, int v, size_t n, void *) { return memset(at, v, n), 0; }
 
 struct copy2D { /* CUDA_MEMCPY2D */
 	size_t sx, sy;
@@ -117,19 +131,24 @@ struct copy2D { /* CUDA_MEMCPY2D */
 	size_t dpitch, width, height;
 };
 
-API cuMemcpy2DAsync_v2(const copy2D *c, void *)
+API cuMemcpy2DAsync_v2(const copy2D *given, stream *s)
 {
-	if (c->width > c->spitch || c->width > c->dpitch)
+	const copy2D c = *given;
+	if (c.width > c.spitch || c.width > c.dpitch)
 		return 1;
-	for (size_t y = 0; y < c->height; y++)
-		memcpy((c->dtype == 1 ? c->dhost : c->ddevice) + y * c->dpitch, (c->stype == 1 ? c->shost : c->sdevice) + y * c->spitch, c->width);
-	return 0;
+	return s->put([=] {
+		if (c.dtype == 2) /* to the device: longer than a kernel takes to begin */
+			usleep(3000);
+		for (size_t y = 0; y < c.height; y++)
+			memcpy((c.dtype == 1 ? c.dhost : c.ddevice) + y * c.dpitch, (c.stype == 1 ? c.shost : c.sdevice) + y * c.spitch, c.width);
+	});
 }
 
 /* A module's code is the name of a shared object. */
 struct function {
 	void *kernel;
-	void (*run)(void *, void **, unsigned, unsigned);
+	void *(*keep)(void **);
+	void (*run)(void *, void *, unsigned, unsigned);
 };
 
 API cuModuleLoadData(void **m, const char *image)
@@ -141,16 +160,19 @@ API cuModuleLoadData(void **m, const char *image)
 API cuModuleUnload(void *m) { return dlclose(m); }
 API cuModuleGetFunction(function **f, void *m, const char *name)
 {
-	*f = new function{dlsym(m, name), (void (*)(void *, void **, unsigned, unsigned))dlsym(m, "run_kernel")};
-	return (*f)->kernel && (*f)->run ? 0 : 500;
+	*f = new function{dlsym(m, name), (void *(*)(void **))dlsym(m, "keep_parameters"), (void (*)(void *, void *, unsigned, unsigned))dlsym(m, "run_kernel")};
+	return (*f)->kernel && (*f)->keep && (*f)->run ? 0 : 500;
 }
-API cuLaunchKernel(function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, void *,
+API cuLaunchKernel(function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, stream *s,
 		   void **parameters, void **)
 {
 	if (gx == 0 || gy == 0 || gz != 1 || bx != 32 || by != 8 || bz != 1)
 		return 1;
-	std::lock_guard<std::mutex> hold(running); /* shared memory is static */
-	return f->run(f->kernel, parameters, gx, gy), 0;
+	void *kept = f->keep(parameters);
+	return s->put([=] {
+		std::lock_guard<std::mutex> hold(running); /* shared memory is static */
+		f->run(f->kernel, kept, gx, gy);
+	});
 }
 
 struct program {

@@ -58,14 +58,18 @@ static void run_block()
 				resume(false);
 }
 
-extern "C" void run_kernel(void (*kernel)(const Args), void **parameters, unsigned width, unsigned height)
+/* The parameters of a launch, until it is run. */
+extern "C" void *keep_parameters(void **parameters) { return new Args(*(const Args *)parameters[0]); }
+
+extern "C" void run_kernel(void (*kernel)(const Args), void *kept, unsigned width, unsigned height)
 {
 	kernel_ = kernel;
-	args_ = (const Args *)parameters[0];
+	args_ = (const Args *)kept;
 	gridDim = {width, height, 1};
 	for (unsigned y = 0; y < height; y++)
 		for (unsigned x = 0; x < width; x++) {
 			blockIdx = {x, y, 0};
 			run_block();
 		}
+	delete args_;
 }
