@@ -1,22 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"time"
 
 	"tegracast/capture"
 	"tegracast/cudahost"
 	"tegracast/fpga"
-	"tegracast/fpga/edu"
 	"tegracast/fpga/model"
-	"tegracast/fpga/xdma"
-	"tegracast/pipeline"
 	"tegracast/tegra"
 	"tegracast/tegra/tegrasim"
 )
@@ -26,7 +20,9 @@ const loopbackUsage = `Usage: tegracast loopback [--device model|/dev/tegra_p2pN
          [--count N] [--json]
 
 The validation run: a source surface is filled, the FPGA copies it through its
-memory to a destination surface, and every byte is compared. --direction says
+memory to a destination surface, and every byte is compared. With --memory cuda
+kernels on the GPU fill and compare, and all of it is done twice: with ordinary
+and with write-combined memory. --direction says
 which way is measured; the bytes always go both ways, or there would be nothing
 to compare. Bandwidth is checked against the engine's own counters, where it has
 some. Status 0 when every byte is right, 1 after a mismatch or a fault.
@@ -109,38 +105,48 @@ func validate(ctx context.Context, e env, device *modelDevice, o loopbackOptions
 	return result, err
 }
 
-// A lane is one direction's prepared transfers and what they measured.
-type lane struct {
-	transfers []transfer
-	bytes     uint64
-	elapsed   time.Duration
-	counters  xdma.Counters
-	parts     uint64
-	latency   pipeline.Histogram
-}
-
-// A copier copies one surface to the other through the card.
-type copier struct {
-	src, dst *capture.Surface
-	lanes    [2]lane // by fpga.Direction
-	width    int
-}
-
 func runLoopback(ctx context.Context, e env, hw capture.Hardware, open opener, o loopbackOptions) (r loopbackResult, err error) {
-	c, err := newCopier(ctx, hw, open, o.size)
+	for _, kind := range surfaceKinds(hw.Memory) {
+		if err := kind.run(ctx, e, hw, open, o, &r); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// A surfaceKind is one of the kinds of memory that a validation run is made with.
+type surfaceKind struct {
+	name  string // empty: there is one only
+	flags cudahost.Flags
+}
+
+// surfaceKinds are the specification's two where the GPU shares the memory (GPUDirect RDMA 12.9 §13.4.3).
+func surfaceKinds(memory cudahost.Allocator) []surfaceKind {
+	if memory.Backend() == "cuda" {
+		return []surfaceKind{{"default", cudahost.Mapped}, {"write-combined", cudahost.Mapped | cudahost.WriteCombined}}
+	}
+	return []surfaceKind{{flags: cudahost.Default}}
+}
+
+// run adds what it finds to r.
+func (k surfaceKind) run(ctx context.Context, e env, hw capture.Hardware, open opener, o loopbackOptions, r *loopbackResult) (err error) {
+	c, err := newCopier(ctx, hw, open, o.size, k.flags)
 	if err != nil {
-		return r, err
+		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	shown := time.Now()
 	for i := range o.count {
-		fill(c.src.Buffer.Bytes(), uint64(i))
-		invert(c.dst.Buffer.Bytes(), c.src.Buffer.Bytes())
+		if err := c.hand.fill(uint64(i)); err != nil {
+			return err
+		}
 		if err := c.copy(ctx, o.limit); err != nil {
-			return r, fmt.Errorf("copy %d of %d: %w", i+1, o.count, err)
+			return fmt.Errorf("copy %d of %d: %w", i+1, o.count, err)
 		}
 		r.Copies++
-		if at, ok := c.mismatch(); !ok {
+		if at, ok, err := c.hand.mismatch(o.size); err != nil {
+			return err
+		} else if !ok {
 			r.Wrong++
 			if r.Mismatch == "" {
 				r.Mismatch = fmt.Sprintf("copy %d, byte %d: %#02x arrived, %#02x was sent", i+1, at, c.dst.Buffer.Bytes()[at], c.src.Buffer.Bytes()[at])
@@ -153,118 +159,10 @@ func runLoopback(ctx context.Context, e env, hw capture.Hardware, open opener, o
 	}
 	for _, dir := range []fpga.Direction{fpga.H2C, fpga.C2H} {
 		if o.direction == "both" || o.direction == dir.String() {
-			r.Lanes = append(r.Lanes, c.lanes[dir].result(dir, c.width))
-		}
-	}
-	return r, nil
-}
-
-// newCopier pins the surfaces and prepares a transfer each way for every window of the engine's memory.
-func newCopier(ctx context.Context, hw capture.Hardware, open opener, size int) (c *copier, err error) {
-	c = &copier{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
-	e, err := open(ctx, hw)
-	if err != nil {
-		return c, err
-	}
-	if c.src, err = capture.NewSurface(hw.Memory, hw.Pinner, size, cudahost.Default, tegra.ToDevice); err != nil {
-		return c, err
-	}
-	if c.dst, err = capture.NewSurface(hw.Memory, hw.Pinner, size, cudahost.Default, tegra.FromDevice); err != nil {
-		return c, err
-	}
-	c.width = e.width()
-	for dir, mem := range []fpga.Memory{fpga.H2C: c.src.Memory, fpga.C2H: c.dst.Memory} {
-		for off := 0; off < size; off += e.window() {
-			part := mem.Slice(off, min(e.window(), size-off))
-			t, err := e.prepare(fpga.Direction(dir), part)
-			if err != nil {
-				return c, err
-			}
-			c.lanes[dir].transfers = append(c.lanes[dir].transfers, t)
-			c.lanes[dir].parts += uint64(len(part.Segments))
-		}
-	}
-	return c, nil
-}
-
-// copy moves the whole surface, window by window.
-func (c *copier) copy(ctx context.Context, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for i := range c.lanes[fpga.H2C].transfers {
-		for dir := range c.lanes {
-			l := &c.lanes[dir]
-			r, err := l.transfers[i].Run(ctx)
-			if err != nil {
-				return fmt.Errorf("window %d: %w", i, err)
-			}
-			l.bytes += uint64(r.Bytes)
-			l.elapsed += r.Elapsed
-			l.counters.Bytes += r.Counters.Bytes
-			l.counters.Cycles += r.Counters.Cycles
-			l.latency.Observe(r.Elapsed)
+			l := c.lanes[dir].result(dir, c.width)
+			l.Memory = k.name
+			r.Lanes = append(r.Lanes, l)
 		}
 	}
 	return nil
-}
-
-// mismatch compares the surfaces. Beyond their end, where the pin was rounded up, nothing may have been written.
-func (c *copier) mismatch() (at int, ok bool) {
-	src, dst := c.src.Buffer.Bytes(), c.dst.Buffer.Bytes()
-	size := len(c.src.Memory.Bytes)
-	if !bytes.Equal(src[:size], dst[:size]) {
-		for i := range size {
-			if src[i] != dst[i] {
-				return i, false
-			}
-		}
-	}
-	for i := size; i < len(dst); i++ {
-		if dst[i] != ^src[i] {
-			return i, false
-		}
-	}
-	return 0, true
-}
-
-// Close gives everything back.
-func (c *copier) Close() error {
-	var errs []error
-	for i := range c.lanes {
-		l := &c.lanes[i]
-		for _, t := range l.transfers {
-			err := t.Close()
-			if errors.Is(err, xdma.ErrBusy) || errors.Is(err, edu.ErrBusy) { // what it still does ends in the IOMMU
-				err = errors.Join(err, t.Abandon())
-			}
-			errs = append(errs, err)
-		}
-	}
-	for _, s := range []*capture.Surface{c.src, c.dst} {
-		if s != nil {
-			errs = append(errs, s.Close())
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// fill writes random bytes that differ with every seed.
-func fill(b []byte, seed uint64) {
-	rng := rand.NewPCG(seed, 0x1005bacc)
-	for len(b) >= 8 {
-		binary.NativeEndian.PutUint64(b, rng.Uint64())
-		b = b[8:]
-	}
-}
-
-// invert makes every byte of dst differ from src's.
-func invert(dst, src []byte) {
-	for i, v := range src {
-		dst[i] = ^v
-	}
 }

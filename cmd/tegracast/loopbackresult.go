@@ -21,6 +21,7 @@ type loopbackResult struct {
 
 type laneResult struct {
 	Direction    string               `json:"direction"`
+	Memory       string               `json:"memory,omitempty"` // the kind, where there are several
 	Bytes        uint64               `json:"bytes"`
 	Bandwidth    float64              `json:"bytes_per_second"`        // by this machine's clock, doorbell to completion
 	Counted      bool                 `json:"engine_has_counters"`     // else what follows is 0
@@ -50,6 +51,14 @@ func (l *lane) result(dir fpga.Direction, width int) laneResult {
 	return r
 }
 
+// name is the direction, and of which memory.
+func (l laneResult) name() string {
+	if l.Memory == "" {
+		return l.Direction
+	}
+	return l.Direction + ", " + l.Memory + " memory"
+}
+
 // engine is what the engine says itself.
 func (l laneResult) engine() string {
 	note := "agrees"
@@ -77,7 +86,7 @@ func (r loopbackResult) print(e env, o loopbackOptions) error {
 		fmt.Fprintf(e.out, "%d of %d copies of %d bytes right\n", r.Copies-r.Wrong, r.Copies, o.size)
 		for _, l := range r.Lanes {
 			fmt.Fprintf(e.out, "%s: %.3f GB/s; engine: %s; transfer p50 %v p99 %v max %v\n",
-				l.Direction, l.Bandwidth/1e9, l.engine(), l.Latency.P50, l.Latency.P99, l.Latency.Max)
+				l.name(), l.Bandwidth/1e9, l.engine(), l.Latency.P50, l.Latency.P99, l.Latency.Max)
 		}
 	}
 	switch {

@@ -20,6 +20,7 @@ struct dim { unsigned x, y, z; };
 template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
 template <typename T> static inline T max(T a, T b) { return b < a ? a : b; }
 template <typename T> static inline void atomicAdd(T *p, T v) { *p += v; }
+template <typename T> static inline void atomicMax(T *p, T v) { *p = max(*p, v); }
 
 static dim threadIdx, blockIdx, gridDim;
 

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tegracast/capture"
+	"tegracast/cudahost"
+	"tegracast/tegra"
+	"tegracast/tegra/tegrasim"
+)
+
+// TestLoopbackKernelsOnCPU runs the tests of the validation run on CUDA with a stand-in that runs its kernels on the CPU.
+func TestLoopbackKernelsOnCPU(t *testing.T) {
+	folder := t.TempDir()
+	source, err := filepath.Abs("../../pipeline/isp/cuda/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	library := filepath.Join(folder, "libcuda.so.1")
+	if out, err := exec.CommandContext(t.Context(), "g++", "-shared", "-fPIC", "-O1", "-o", library, filepath.Join(source, "device.cpp")).CombinedOutput(); err != nil {
+		t.Fatalf("g++: %v\n%s", err, out)
+	}
+	if err := os.Symlink(library, filepath.Join(folder, "libnvrtc.so.13")); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestGPULoopback", "-test.v")
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+folder, "STANDIN_FOLDER="+folder, "STANDIN_SOURCE="+source, "TEGRACAST_GPU=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Contains(string(out), "SKIP") || strings.Count(string(out), "--- PASS") < 2 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestGPULoopback: every byte through the model of the FPGA, on both kinds of memory.
+func TestGPULoopback(t *testing.T) {
+	needGPU(t)
+	for _, args := range []string{"--size 1 --count 2", "--size 4097 --count 3", "--size 4194304 --count 3", "--size 70000 --direction h2c"} {
+		status, out, errw := runs(t, append([]string{"loopback", "--device", "model", "--memory", "cuda", "--json"}, strings.Fields(args)...)...)
+		var r loopbackResult
+		if err := json.Unmarshal([]byte(out), &r); err != nil || status != 0 {
+			t.Errorf("%s: status %d, %v\n%s\n%s", args, status, err, out, errw)
+			continue
+		}
+		lanes := map[bool]int{true: 2, false: 4}[strings.Contains(args, "direction")]
+		if r.Wrong != 0 || r.Copies < 4 || len(r.Lanes) != lanes || r.Lanes[0].Memory != "default" || r.Lanes[lanes-1].Memory != "write-combined" {
+			t.Errorf("%s: %+v", args, r)
+		}
+	}
+}
+
+// TestGPULoopbackHands: the kernels fill and compare as the CPU does it, and find the first wrong byte wherever it is.
+func TestGPULoopbackHands(t *testing.T) {
+	needGPU(t)
+	memory, err := cudahost.Open(cudahost.Config{Backend: "cuda"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim, err := tegrasim.New(tegrasim.Config{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size, room = 2*tegra.PageSize + 5, 3 * tegra.PageSize
+	surface := func(dir tegra.Direction) *capture.Surface {
+		s, err := capture.NewSurface(memory, sim, size, cudahost.Mapped, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	src, dst := surface(tegra.ToDevice), surface(tegra.FromDevice)
+	h, err := newHand(memory, src, dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := h.(*gpuHand); !ok {
+		t.Fatalf("a %T works on CUDA's memory", h)
+	}
+	from, to := src.Buffer.Bytes(), dst.Buffer.Bytes()
+	var before string
+	for seed := range uint64(2) {
+		if err := h.fill(seed); err != nil {
+			t.Fatal(err)
+		}
+		if len(to) != room || string(from) == before || from[0]|from[1]|from[2]|from[3] == 0 {
+			t.Errorf("seed %d: %d bytes, %x", seed, len(to), from[:8])
+		}
+		before = string(from)
+	}
+	is := func(what string, want int) {
+		t.Helper()
+		at, ok, err := h.mismatch(size)
+		cpuAt, cpuOK, _ := (&cpuHand{src: []byte(before), dst: to}).mismatch(size)
+		if err != nil || ok != (want < 0) || !ok && at != want || ok != cpuOK || !ok && at != cpuAt {
+			t.Errorf("%s: %d, %v, %v, want %d; the CPU finds %d, %v", what, at, ok, err, want, cpuAt, cpuOK)
+		}
+	}
+	is("nothing was copied", 0)
+	copy(to, from[:size])
+	is("all was copied", -1)
+	for _, at := range []int{0, 3, 4097, size - 1, size, room - 1} {
+		to[at] ^= 0x10
+		is("a bit", at)
+		to[at] ^= 0x10
+	}
+	is("all was copied again", -1)
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, s := range []*capture.Surface{src, dst} {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := memory.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := sim.Close(); err != nil {
+		t.Error(err)
+	}
+}
