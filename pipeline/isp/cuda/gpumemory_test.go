@@ -1,0 +1,197 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"tegracast/cudahost"
+	"tegracast/pipeline"
+	"tegracast/pipeline/isp"
+)
+
+// TestGPUNoLeak: 10,000 frames, and plans in between, leave the memory of device and host as it was.
+func TestGPUNoLeak(t *testing.T) {
+	memory := gpu(t)
+	cache := t.TempDir()
+	in := frame(t, memory, format(t, pipeline.RGGB10, 640, 360))
+	want := []pipeline.Format{format(t, pipeline.UYVY, 640, 360), format(t, pipeline.I420, 320, 180)}
+	outs := make([][]*pipeline.Frame, inFlight+1) // a frame is written again only when its job is
+	for i := range outs {
+		outs[i] = frames(t, memory, want)
+	}
+	n := 5000
+	if onCPU() {
+		n = 5
+	}
+	cycle := func(frames int) {
+		for _, transfer := range []Transfer{InPlace, Staged} {
+			s, err := New(memory, isp.Config{Defects: isp.Defects{Threshold: 50}, Sharpen: 1, Observe: func(*isp.Statistics) {}}, Options{Transfer: transfer, Cache: cache})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range frames {
+				if i%1000 == 0 {
+					if err := s.Plan(in.Format, want); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := s.Process(t.Context(), in, outs[i%len(outs)]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			await(t, outs[(frames-1)%len(outs)]) // the others are done before it
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	cycle(3)
+	var gone string
+	for range 3 { // others may use the GPU: what leaks is gone every time
+		before := held(t, memory)
+		cycle(n)
+		if gone = held(t, memory).more(before); gone == "" {
+			return
+		}
+		t.Log(gone)
+	}
+	t.Error(gone)
+}
+
+// holding is memory in bytes: of the device, of the process, and what it has of the driver's: host memory of CUDA's is that.
+type holding struct{ device, resident, pinned int }
+
+// more says what has grown by more than what comes and goes.
+func (h holding) more(than holding) string {
+	device, resident, pinned := h.device-than.device, h.resident-than.resident, h.pinned-than.pinned
+	if device <= 4<<20 && resident <= 32<<20 && pinned <= 8<<20 {
+		return ""
+	}
+	return fmt.Sprintf("the device's memory in use has grown by %d bytes, the process by %d, its mappings of devices by %d", device, resident, pinned)
+}
+
+func held(t *testing.T, memory *cudahost.CUDA) (h holding) {
+	t.Helper()
+	free, total, err := memory.Device.FreeMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.device = total - free
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pages int
+	if _, err := fmt.Sscan(string(b), new(int), &pages); err != nil {
+		t.Fatal(err)
+	}
+	h.resident = pages * os.Getpagesize()
+	if b, err = os.ReadFile("/proc/self/maps"); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		var from, to int
+		if _, err := fmt.Sscanf(line, "%x-%x", &from, &to); err == nil && strings.Contains(line, " /dev/") {
+			h.pinned += to - from
+		}
+	}
+	return h
+}
+
+// TestGPUWriteCombined: frames that the CPU must not read are read, and written, as others are.
+func TestGPUWriteCombined(t *testing.T) {
+	memory := gpu(t)
+	rnd := rand.New(rand.NewPCG(9, 24))
+	c := isp.Config{Demosaic: isp.Malvar, Gains: isp.Gains{R: 2, B: 1.5}, Observe: func(*isp.Statistics) {}}
+	plain := frame(t, memory, format(t, pipeline.RGGB12, 320, 120))
+	fill(plain.Bytes, 0, rnd)
+	want := []pipeline.Format{format(t, pipeline.UYVY, 320, 120), format(t, pipeline.NV12, 160, 60)}
+	ref, _ := reference(t, c, plain, want)
+	combined := func(f pipeline.Format) *pipeline.Frame {
+		b, err := memory.AllocHost(f.Size(), cudahost.Mapped|cudahost.WriteCombined)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		for i := range b.Bytes() {
+			b.Bytes()[i] = canary
+		}
+		return &pipeline.Frame{Format: f, Bytes: b.Bytes(), Device: b.DevicePointer()}
+	}
+	for _, transfer := range []Transfer{InPlace, Staged} {
+		s := newStage(t, memory, c, Options{Transfer: transfer})
+		if err := s.Plan(plain.Format, want); err != nil {
+			t.Fatal(err)
+		}
+		in, outs := combined(plain.Format), []*pipeline.Frame{combined(want[0]), combined(want[1])}
+		copy(in.Bytes, plain.Bytes)
+		if err := s.Process(t.Context(), in, outs); err != nil {
+			t.Fatal(err)
+		}
+		await(t, outs)
+		compare(t, fmt.Sprintf("write-combined, transfer %d", transfer), outs, ref)
+	}
+}
+
+// TestGPUWithoutMemory: a plan that the device has no memory for is refused, and nothing else is: the one before goes on, and it is
+// made when there is memory again.
+func TestGPUWithoutMemory(t *testing.T) {
+	memory := gpu(t)
+	rnd := rand.New(rand.NewPCG(10, 25))
+	c := isp.Config{Gains: isp.Gains{R: 1.5}}
+	s := newStage(t, memory, c, Options{Transfer: Staged})
+	small, large := frame(t, memory, format(t, pipeline.RGGB10, 64, 32)), format(t, pipeline.RGGB10, 4096, 2048)
+	fill(small.Bytes, 0, rnd)
+	want := []pipeline.Format{format(t, pipeline.UYVY, 64, 32)}
+	ref, _ := reference(t, c, small, want)
+	outs := frames(t, memory, want) // host memory may need some of the device's, too
+	works := func(when string) {
+		t.Helper()
+		clear(outs[0].Bytes)
+		if err := s.Process(t.Context(), small, outs); err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		await(t, outs)
+		compare(t, when, outs, ref)
+	}
+	if err := s.Plan(small.Format, want); err != nil {
+		t.Fatal(err)
+	}
+	works("at first")
+	var pieces []*cudahost.DeviceMemory
+	for size := 1 << 32; size >= 1<<20; size /= 2 {
+		for {
+			m, err := memory.Device.AllocDevice(size)
+			if err != nil {
+				break
+			}
+			pieces = append(pieces, m)
+		}
+	}
+	big := []pipeline.Format{format(t, pipeline.UYVY, 4096, 2048)}
+	var e *cudahost.Error
+	if err := s.Plan(large, big); !errors.As(err, &e) || e.Name != "CUDA_ERROR_OUT_OF_MEMORY" || e.Sticky() {
+		t.Errorf("without memory: %v", err)
+	}
+	works("without memory")
+	for _, m := range pieces {
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Plan(large, big); err != nil {
+		t.Errorf("with memory again: %v", err)
+	}
+	if err := s.Plan(small.Format, want); err != nil {
+		t.Fatal(err)
+	}
+	works("at last")
+}
