@@ -37,3 +37,20 @@ func newByteCurve(s *segments) *byteCurve {
 	}
 	return c
 }
+
+// A wordCurve is the same curve for vector kernels that work on words and have four times the sample. In segment j, modulo
+// 2^16 and with fractions cut off,
+//
+//	T[v] + 8 = (base[j] + 4v·rise[j]/2^16)/2
+type wordCurve struct{ base, rise [numSegments]uint16 }
+
+func newWordCurve(s *segments) *wordCurve {
+	c := &wordCurve{}
+	for i := 0; i <= linearMax; {
+		j, begin, log := segmentOf(i)
+		c.base[j] = uint16(2*(int(s.base[j])+8-int(s.slope[j])*(begin>>log)) + 1)
+		c.rise[j] = uint16(s.slope[j]) << (15 - log)
+		i += 1 << log
+	}
+	return c
+}

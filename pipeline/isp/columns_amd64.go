@@ -15,10 +15,20 @@ func columnsAVX2(even, odd *uint16, src *byte, n int, a *columnsArgs)
 //go:noescape
 func colorsAVX2(dst *byte, in *colorsLines, begin, end, odd int, c *byteCurve, w *weave)
 
-// colorsAVX512 takes multiples of 64 pixels and needs VBMI.
+// columnsAVX512 takes multiples of 64 pixels.
 //
 //go:noescape
-func colorsAVX512(dst *byte, in *colorsLines, n, odd int, c *byteCurve, w *weave)
+func columnsAVX512(even, odd *uint16, src *byte, n int, a *columnsArgs)
+
+// colorsAVX512 takes multiples of 64 pixels and looks the curve up in words.
+//
+//go:noescape
+func colorsAVX512(dst *byte, in *colorsLines, n, odd, blue int, c *wordCurve, w *weave)
+
+// colorsVBMI does so in bytes.
+//
+//go:noescape
+func colorsVBMI(dst *byte, in *colorsLines, n, odd int, c *byteCurve, w *weave)
 
 // A weave says which bytes of the own colour, of green and of the third one go where among R' G' B'. The bytes come in
 // pairs, the first of a pixel that has the own colour.
@@ -27,11 +37,17 @@ type weave struct {
 	pairs    [3][64]byte    // three times 64, from 64 of the own colour and 64 of green
 	third    [3][64]byte    // and 64 of the third one,
 	masks    [3]uint64      // to these places
+	words    [3][32]uint16  // where in the same third, modulo 32, the first, second and third of every three words go, turned round
 	phase
 }
 
 func newWeave(p phase) *weave {
 	w := &weave{phase: p}
+	for i := range 32 {
+		for k := range w.words {
+			w.words[k][(3*i+k)%32] = uint16(i)
+		}
+	}
 	source := func(at int) (color, pixel int) {
 		if color = at % 3; p.blue == 1 {
 			color = 2 - color
@@ -61,9 +77,13 @@ func newWeave(p phase) *weave {
 
 func columnsRow(dst *columns, src []byte, n int, a *columnsArgs) {
 	v := 0
-	if cpu.X86.HasAVX2 && n >= 32 {
-		v = n &^ 31
-		columnsAVX2(&dst.even[margin], &dst.odd[margin], &src[:2*v][0], v, a)
+	if cpu.X86.HasAVX512BW && n >= 64 {
+		v = n &^ 63
+		columnsAVX512(&dst.even[margin], &dst.odd[margin], &src[:2*v][0], v, a)
+	}
+	if u := n &^ 31; cpu.X86.HasAVX2 && v < u {
+		columnsAVX2(&dst.even[margin+v/2], &dst.odd[margin+v/2], &src[2*v : 2*u][0], u-v, a)
+		v = u
 	}
 	rest := columns{dst.even[v/2:], dst.odd[v/2:]}
 	columnsGo(&rest, src[2*v:], n-v, a)
@@ -76,9 +96,14 @@ func colorsRow(dst []byte, up, mid, down *columns, n int, w *weave, t *tone) {
 	}
 	in := newColorsLines(up, mid, down, w.odd)
 	v := 0
-	if cpu.X86.HasAVX512VBMI && n >= 64 {
-		v = n &^ 63
-		colorsAVX512(&dst[:3*v][0], &in, v, w.odd, t.bytes, w)
+	switch m := n &^ 63; {
+	case m == 0:
+	case cpu.X86.HasAVX512VBMI:
+		colorsVBMI(&dst[:3*m][0], &in, m, w.odd, t.bytes, w)
+		v = m
+	case cpu.X86.HasAVX512BW:
+		colorsAVX512(&dst[:3*m][0], &in, m, w.odd, w.blue, t.words, w)
+		v = m
 	}
 	if u := n &^ 31; v < u {
 		colorsAVX2(&dst[3*v : 3*u][0], &in, v, u, w.odd, t.bytes, w)

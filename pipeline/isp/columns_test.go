@@ -108,7 +108,7 @@ func twinColors(t *testing.T, rnd *rand.Rand, n int, p phase, curve *tone) {
 	}
 }
 
-// TestByteCurve compares every sample's byte with the table.
+// TestByteCurve compares every sample's byte with the table, by the tables of bytes and by those of words.
 func TestByteCurve(t *testing.T) {
 	curve := newTone(Config{})
 	c := curve.bytes
@@ -118,6 +118,10 @@ func TestByteCurve(t *testing.T) {
 		got := c.high[j] + (c.low[j]+byte(part))>>4
 		if want := byte((curve.table[v] + 8) >> 4); got != want {
 			t.Fatalf("sample %d: %d, want %d", v, got, want)
+		}
+		got = byte((curve.words.base[j] + uint16(uint32(4*v)*uint32(curve.words.rise[j])>>16)) >> 5)
+		if want := byte((curve.table[v] + 8) >> 4); got != want {
+			t.Fatalf("sample %d in words: %d, want %d", v, got, want)
 		}
 	}
 }

@@ -6,15 +6,23 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// TestKernelTwinsAVX2 runs TestKernelTwins, TestColumnsTwins and a part of the real capture as on a processor without AVX-512.
-func TestKernelTwinsAVX2(t *testing.T) {
+// TestOlderProcessors runs TestKernelTwins, TestColumnsTwins and a part of the real capture without what this processor may
+// have: AVX-512's VBMI, and all of AVX-512.
+func TestOlderProcessors(t *testing.T) {
 	saved := cpu.X86
 	defer func() { cpu.X86 = saved }()
 	if !saved.HasAVX2 {
 		t.Skip("NEEDS a processor with AVX2")
 	}
-	cpu.X86.HasAVX512BW, cpu.X86.HasAVX512VBMI = false, false
-	TestKernelTwins(t)
-	TestColumnsTwins(t)
-	TestRealCapture(t)
+	for _, without := range []struct {
+		name string
+		flag *bool
+	}{{"VBMI", &cpu.X86.HasAVX512VBMI}, {"AVX-512", &cpu.X86.HasAVX512BW}} {
+		*without.flag = false
+		t.Run("without "+without.name, func(t *testing.T) {
+			TestKernelTwins(t)
+			TestColumnsTwins(t)
+			TestRealCapture(t)
+		})
+	}
 }

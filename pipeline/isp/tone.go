@@ -10,6 +10,7 @@ type tone struct {
 	table    [linearMax + 1]uint16 // of a linear sample: R', G' or B', 0 to white
 	segments *segments             // the same for vector kernels; nil when the curve has none
 	bytes    *byteCurve            // and to bytes
+	words    *wordCurve
 }
 
 func newTone(c Config) *tone {
@@ -23,7 +24,7 @@ func newTone(c Config) *tone {
 		}
 	default:
 		t.segments = newSegments(func(i int) uint16 { return exactCode(i, 0) })
-		t.bytes = newByteCurve(t.segments)
+		t.bytes, t.words = newByteCurve(t.segments), newWordCurve(t.segments)
 		for i := range t.table {
 			t.table[i] = t.segments.at(i)
 		}
