@@ -10,6 +10,15 @@ import (
 	"time"
 )
 
+// segments is how many packets the sender hands over at most as one datagram (pipeline/rtp, maxSegments), which the kernel drops
+// and counts as one.
+const segments = 64
+
+// blames says whether what was lost was lost at the receiver's socket.
+func (v verdict) blames(overflow uint64) bool {
+	return v.Lost >= overflow && v.Lost <= overflow*segments
+}
+
 // received ends a receiver, and returns what it has seen and what the kernel has dropped at its socket.
 func (p *process) received(t *testing.T, port int) (v verdict, overflow uint64) {
 	t.Helper()

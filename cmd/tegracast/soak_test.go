@@ -25,13 +25,23 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := ports(t, 2)
-	for i, tt := range []struct{ name, program string }{{"plain", plain}, {"race", raceProgram(t)}} {
+	for i, tt := range []struct {
+		name, program string
+		growth        float64
+	}{{"plain", plain, plainGrowth}, {"race", raceProgram(t), raceGrowth}} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			soakHost(t, tt.program, p[i])
+			soakHost(t, tt.program, p[i], tt.growth)
 		})
 	}
 }
+
+// How much more memory may be held at the end than after the first third, in KiB. The race detector keeps 0.3 KiB of every
+// goroutine that was started, and the sender's timer starts some 20 a second.
+const (
+	plainGrowth = 8 << 10
+	raceGrowth  = 64 << 10
+)
 
 // raceProgram is built with the race detector, which ends it with status 66 after a race.
 func raceProgram(t *testing.T) string {
@@ -44,7 +54,7 @@ func raceProgram(t *testing.T) string {
 }
 
 // soakHost streams to a receiver that is there before the first packet and after the last one.
-func soakHost(t *testing.T, exe string, port int) {
+func soakHost(t *testing.T, exe string, port int, growth float64) {
 	dir := t.TempDir()
 	sdp := filepath.Join(dir, "raw.sdp")
 	args := []string{"serve", "--sdp-dir", dir, "--config", write(t, "config.yaml", fmt.Sprintf(`
@@ -64,29 +74,29 @@ outputs:
 	receiver := startProgram(t, "probe", "--sdp", sdp, "--duration", "1000h", "--json")
 	listening(t, receiver.Process.Pid, port)
 	appliance := start(t, exe, args...)
-	flat(t, *soak, []string{"resident"}, func() ([]float64, string) {
+	flat(t, *soak, growth, []string{"resident"}, func() ([]float64, string) {
 		return []float64{resident(t, appliance.Process.Pid)}, ""
 	})
 	appliance.stop(t)
 	account(t, appliance.out.String(), receiver, port)
 }
 
-// account checks that the camera's, the output's and the receiver's counts say the same: what was not received was dropped by
-// the kernel at the receiver's socket, which counts that.
+// account checks that the camera's, the output's and the receiver's counts say the same: a packet that was not received was
+// dropped by the kernel at the receiver's socket, which counts that.
 func account(t *testing.T, summary string, receiver *process, port int) {
 	t.Helper()
 	got, overflow := receiver.received(t, port)
 	n := books(t, summary)["raw"]
 	sent, delivered := got.Packets+got.Lost, uint64(n[1])
-	t.Logf("captured %d = delivered %d + dropped %d; received %d frames, %d CRCs right; %d packets, %d lost, %d of them at the receiver's socket\n%s",
+	t.Logf("captured %d = delivered %d + dropped %d; received %d frames, %d CRCs right; %d packets, %d lost, %d drops at the receiver's socket\n%s",
 		n[0], n[1], n[2], got.Frames, got.Matched, got.Packets, got.Lost, overflow, summary)
 	if delivered == 0 || sent%delivered != 0 {
 		t.Errorf("%d packets are no whole number of packets for each of %d frames", sent, delivered)
 	}
-	if got.Lost != overflow || overflow == 0 && got.Frames != delivered || got.Frames > delivered || got.Frames+got.Damaged > delivered || got.Frames+overflow < delivered {
-		t.Errorf("%d frames sent; %d packets lost, of which the receiver's socket counts %d: %+v", delivered, got.Lost, overflow, got)
+	if !got.blames(overflow) || got.Frames+got.Damaged > delivered || got.Frames+got.Lost < delivered {
+		t.Errorf("%d frames sent; %d packets lost, and the receiver's socket counts %d: %+v", delivered, got.Lost, overflow, got)
 	}
-	if got.Matched != got.Frames || got.Mismatched+got.Malformed+got.Foreign+got.Duplicates > 0 || !got.Ended {
+	if got.Matched != got.Frames && overflow == 0 || got.Mismatched+got.Malformed+got.Foreign+got.Duplicates > 0 || !got.Ended {
 		t.Errorf("not every frame is right, or no BYE came: %+v", got)
 	}
 	for _, m := range regexp.MustCompile(`(?m)^raw to .*: frames (\d+), cut (\d+), refused (\d+)`).FindAllStringSubmatch(summary, -1) {
@@ -96,9 +106,9 @@ func account(t *testing.T, summary string, receiver *process, port int) {
 	}
 }
 
-// flat takes samples of memory in KiB every ten seconds, shows one a minute, and fails when one of them has grown since the
-// first third of the time.
-func flat(t *testing.T, span time.Duration, what []string, sample func() (kib []float64, more string)) {
+// flat takes samples of memory in KiB every ten seconds, shows one a minute, and fails when one of them has grown by more
+// than that since the first third of the time.
+func flat(t *testing.T, span time.Duration, growth float64, what []string, sample func() (kib []float64, more string)) {
 	t.Helper()
 	var at []float64 // s
 	sizes := make([][]float64, len(what))
@@ -122,7 +132,7 @@ func flat(t *testing.T, span time.Duration, what []string, sample func() (kib []
 	for i, size := range sizes {
 		first, last := size[0], size[len(size)-1]
 		t.Logf("%v: %s %.0f KiB, %.0f at last, slope %.0f KiB an hour", span, what[i], first, last, slope(at, size)*3600)
-		if last-first > 8<<10 {
+		if last-first > growth {
 			t.Errorf("%s has grown by %.0f KiB", what[i], last-first)
 		}
 	}

@@ -37,7 +37,7 @@ func TestSoakGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	pins := 0.0
-	flat(t, *soakGuest, []string{"resident", "slab"}, func() ([]float64, string) {
+	flat(t, *soakGuest, plainGrowth, []string{"resident", "slab"}, func() ([]float64, string) {
 		text := a.metrics(t)
 		now := found(t, regexp.MustCompile(`(?m)^tegracast_fpga_pins\{.*\} (\S+)`), text)
 		if pins == 0 {
