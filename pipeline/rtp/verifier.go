@@ -9,8 +9,9 @@ type verifier struct {
 	matched, mismatched, unverified uint64
 }
 
-// pendingChecks is how many frames or checksums wait for each other.
-const pendingChecks = 32
+// pendingChecks is how many frames or checksums wait for each other: more than a receiver finds in its sockets that has stood
+// still for a second or two, and reads one socket before the other.
+const pendingChecks = 128
 
 type check struct {
 	pending   bool
