@@ -115,7 +115,7 @@ func (g *Device) String() string {
 func (g *Device) do(f func(d *driver) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := g.driver.call(cuCtxSetCurrent, g.context); err != nil {
+	if err := g.driver.quick(cuCtxSetCurrent, g.context); err != nil {
 		return err
 	}
 	return f(g.driver)

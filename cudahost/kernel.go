@@ -56,9 +56,11 @@ type Dim struct{ X, Y, Z int }
 // has copied what they point to when it returns.
 func (k *Kernel) Launch(s *Stream, grid, block Dim, args ...unsafe.Pointer) error {
 	err := k.device.do(func(d *driver) error {
-		return d.call(cuLaunchKernel, k.handle, uintptr(grid.X), uintptr(max(1, grid.Y)), uintptr(max(1, grid.Z)),
-			uintptr(block.X), uintptr(max(1, block.Y)), uintptr(max(1, block.Z)), 0, s.handle,
-			uintptr(unsafe.Pointer(unsafe.SliceData(args))), 0)
+		const params = 9
+		return d.pointed(cuLaunchKernel, uintptr(unsafe.Pointer(unsafe.SliceData(args))), params, []uintptr{
+			k.handle, uintptr(grid.X), uintptr(max(1, grid.Y)), uintptr(max(1, grid.Z)),
+			uintptr(block.X), uintptr(max(1, block.Y)), uintptr(max(1, block.Z)), 0, s.handle, params: 0, 10: 0,
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("kernel %s: %w", k.name, err)

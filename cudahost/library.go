@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -19,7 +20,11 @@ const libcuda = "libcuda.so.1"
 type driver struct {
 	handle  uintptr
 	symbols [symbolCount]uintptr
+	words   sync.Pool // of *arguments, which purego makes escape
 }
+
+// arguments are those of a call; no function of the driver has more.
+type arguments [11]uintptr
 
 // symbol is a function of libcuda.
 type symbol int
@@ -131,6 +136,29 @@ func (d *driver) call(f symbol, args ...uintptr) error {
 		return d.failure(f, code)
 	}
 	return nil
+}
+
+// quick is call for arguments of which none is a pointer to Go's memory: it allocates nothing.
+func (d *driver) quick(f symbol, args ...uintptr) error {
+	w, _ := d.words.Get().(*arguments)
+	if w == nil {
+		w = new(arguments)
+	}
+	r, _, _ := purego.SyscallN(d.symbols[f], w[:copy(w[:], args)]...)
+	d.words.Put(w)
+	if code := int32(r); code != 0 {
+		return d.failure(f, code)
+	}
+	return nil
+}
+
+// pointed is quick with one pointer to Go's memory, which replaces args[at]. It stays where it is: it escapes.
+//
+//go:uintptrescapes
+//go:noinline
+func (d *driver) pointed(f symbol, pointer uintptr, at int, args []uintptr) error {
+	args[at] = pointer
+	return d.quick(f, args...)
 }
 
 // An Error is a CUresult other than CUDA_SUCCESS.

@@ -82,17 +82,22 @@ func (s *Stream) CopyOut(to, from uintptr, l Lines) error {
 
 func (s *Stream) copy(c copy2D, l Lines) error {
 	c.srcPitch, c.dstPitch, c.width, c.height = uintptr(l.Stride), uintptr(l.Stride), uintptr(l.Width), uintptr(l.Height)
-	return s.device.do(func(d *driver) error { return d.call(cuMemcpy2DAsync, uintptr(unsafe.Pointer(&c)), s.handle) })
+	s.copying.Lock()
+	defer s.copying.Unlock()
+	s.rectangle = c
+	return s.device.do(func(d *driver) error {
+		return d.pointed(cuMemcpy2DAsync, uintptr(unsafe.Pointer(&s.rectangle)), 0, []uintptr{0, s.handle})
+	})
 }
 
 // Read puts a copy from device memory to host memory on the stream.
 func (s *Stream) Read(to, from uintptr, size int) error {
-	return s.device.do(func(d *driver) error { return d.call(cuMemcpyDtoHAsync, to, from, uintptr(size), s.handle) })
+	return s.device.do(func(d *driver) error { return d.quick(cuMemcpyDtoHAsync, to, from, uintptr(size), s.handle) })
 }
 
 // Clear puts zeros into device memory on the stream.
 func (s *Stream) Clear(at uintptr, size int) error {
-	return s.device.do(func(d *driver) error { return d.call(cuMemsetD8Async, at, 0, uintptr(size), s.handle) })
+	return s.device.do(func(d *driver) error { return d.quick(cuMemsetD8Async, at, 0, uintptr(size), s.handle) })
 }
 
 // An Event is a place in a stream that other streams wait for. It can be used again and again.
@@ -111,12 +116,12 @@ func (g *Device) NewEvent() (*Event, error) {
 
 // Mark puts the event at the present end of the stream's work.
 func (s *Stream) Mark(e *Event) error {
-	return s.device.do(func(d *driver) error { return d.call(cuEventRecord, e.handle, s.handle) })
+	return s.device.do(func(d *driver) error { return d.quick(cuEventRecord, e.handle, s.handle) })
 }
 
 // After makes what comes on the stream wait for the event's last mark.
 func (s *Stream) After(e *Event) error {
-	return s.device.do(func(d *driver) error { return d.call(cuStreamWaitEvent, s.handle, e.handle, 0) })
+	return s.device.do(func(d *driver) error { return d.quick(cuStreamWaitEvent, s.handle, e.handle, 0) })
 }
 
 // Close frees the event.

@@ -12,7 +12,7 @@ import (
 )
 
 // standin builds the stand-in for libcuda. It tests the calls' shapes and the error paths, not CUDA.
-func standin(t *testing.T, defines ...string) string {
+func standin(t testing.TB, defines ...string) string {
 	t.Helper()
 	lib := filepath.Join(t.TempDir(), "libstandin.so")
 	args := append([]string{"-shared", "-fPIC", "-Wall", "-o", lib, "testdata/standin.c"}, defines...)
@@ -22,7 +22,7 @@ func standin(t *testing.T, defines ...string) string {
 	return lib
 }
 
-func openStandin(t *testing.T, defines ...string) *CUDA {
+func openStandin(t testing.TB, defines ...string) *CUDA {
 	t.Helper()
 	a, err := Open(Config{Backend: "cuda", library: standin(t, defines...), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -18,6 +18,9 @@ type Stream struct {
 
 	mu   sync.Mutex
 	free []uintptr // events that fences have no use for any more
+
+	copying   sync.Mutex
+	rectangle copy2D // what is being enqueued: CUDA has read it when the call returns
 }
 
 const (
@@ -47,7 +50,7 @@ func (s *Stream) Close() error {
 		close(s.waiting)
 		s.waiter.Wait()
 		s.closed = s.device.do(func(d *driver) error {
-			err := d.call(cuStreamSynchronize, s.handle)
+			err := d.quick(cuStreamSynchronize, s.handle)
 			for _, e := range s.free {
 				err = errors.Join(err, d.call(cuEventDestroy, e))
 			}
@@ -59,7 +62,7 @@ func (s *Stream) Close() error {
 
 // Synchronize waits until the stream's work is done.
 func (s *Stream) Synchronize() error {
-	return s.device.do(func(d *driver) error { return d.call(cuStreamSynchronize, s.handle) })
+	return s.device.do(func(d *driver) error { return d.quick(cuStreamSynchronize, s.handle) })
 }
 
 // A Fence tells when the work that was on a stream before it is done. It implements pipeline.Fence.
@@ -81,7 +84,7 @@ func (s *Stream) FenceThen(then func(error)) (*Fence, error) {
 		if err := s.event(d, f); err != nil {
 			return err
 		}
-		return d.call(cuEventRecord, f.event, s.handle)
+		return d.quick(cuEventRecord, f.event, s.handle)
 	}); err != nil {
 		return nil, err
 	}
@@ -104,7 +107,7 @@ func (s *Stream) event(d *driver, f *Fence) error {
 func (s *Stream) wait() {
 	for f := range s.waiting {
 		f.err = s.device.do(func(d *driver) error {
-			return d.call(cuEventSynchronize, f.event)
+			return d.quick(cuEventSynchronize, f.event)
 		})
 		s.mu.Lock()
 		s.free = append(s.free, f.event)

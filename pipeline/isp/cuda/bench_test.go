@@ -216,3 +216,27 @@ func BenchmarkGPUCopy(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkGPUAllocations: what a small frame costs the process, by the time and by allocations, whatever runs the kernels.
+func BenchmarkGPUAllocations(b *testing.B) {
+	for _, transfer := range []Transfer{InPlace, Staged} {
+		for _, c := range []benchCase{benchCases()[0], benchCases()[9]} {
+			b.Run(fmt.Sprintf("%s/%s", c.name, [...]string{"", "in-place", "staged"}[transfer]), func(b *testing.B) {
+				memory := gpu(b)
+				s := newStage(b, memory, c.config, Options{Transfer: transfer})
+				in, want := format(b, c.in, 64, 32), []pipeline.Format{format(b, c.want[0], 64, 32)}
+				if err := s.Plan(in, want); err != nil {
+					b.Fatal(err)
+				}
+				from, outs := frame(b, memory, in), frames(b, memory, want)
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := s.Process(b.Context(), from, outs); err != nil {
+						b.Fatal(err)
+					}
+					await(b, outs)
+				}
+			})
+		}
+	}
+}
