@@ -20,7 +20,9 @@ const libcuda = "libcuda.so.1"
 type driver struct {
 	handle  uintptr
 	symbols [symbolCount]uintptr
-	words   sync.Pool // of *arguments, which purego makes escape
+
+	mu   sync.Mutex
+	free []*arguments // that no call uses: purego makes them escape
 }
 
 // arguments are those of a call; no function of the driver has more.
@@ -140,16 +142,27 @@ func (d *driver) call(f symbol, args ...uintptr) error {
 
 // quick is call for arguments of which none is a pointer to Go's memory: it allocates nothing.
 func (d *driver) quick(f symbol, args ...uintptr) error {
-	w, _ := d.words.Get().(*arguments)
-	if w == nil {
-		w = new(arguments)
-	}
+	w := d.arguments()
 	r, _, _ := purego.SyscallN(d.symbols[f], w[:copy(w[:], args)]...)
-	d.words.Put(w)
+	d.mu.Lock()
+	d.free = append(d.free, w)
+	d.mu.Unlock()
 	if code := int32(r); code != 0 {
 		return d.failure(f, code)
 	}
 	return nil
+}
+
+func (d *driver) arguments() *arguments {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := len(d.free)
+	if n == 0 {
+		return new(arguments)
+	}
+	w := d.free[n-1]
+	d.free = d.free[:n-1]
+	return w
 }
 
 // pointed is quick with one pointer to Go's memory, which replaces args[at]. It stays where it is: it escapes.
