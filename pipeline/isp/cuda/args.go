@@ -19,7 +19,7 @@ type args struct {
 	wide                   int32
 	pitch                  int32
 	shadingRows            int32
-	mask, shift            int32
+	mask                   int32
 	black, light, m, n     [4]int32
 	threshold, defectCount int32
 	matrix                 [9]int32
@@ -49,7 +49,7 @@ func bySite[T, U uint16 | int | int32](v [2][2]T) [4]U {
 func newArgs(r *isp.Recipe) args {
 	a := args{
 		width: int32(r.In.Width), height: int32(r.In.Height), stride: int32(r.In.Stride), pitch: int32(pitch(r.In.Width)),
-		mask: 1<<r.Samples.Bits - 1, shift: int32(16 - r.Samples.Bits),
+		mask:  1<<r.Samples.Bits - 1,
 		black: bySite[uint16, int32](r.Black), light: bySite[int, int32](r.Light),
 		threshold: int32(r.Threshold), defectCount: int32(len(r.Defects)), sharpen: r.Sharpen,
 	}

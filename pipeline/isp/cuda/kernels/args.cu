@@ -64,7 +64,7 @@ struct Args {
 	int wide;                  // its lines are aligned to so many bytes: 16, 4; else 1
 	int pitch;                 // of the lines of samples in memory, in samples
 	int shadingRows;
-	int mask, shift;
+	int mask;
 	int black[4], light[4], m[4], n[4];
 	int threshold, defectCount;
 	int matrix[9];

@@ -126,32 +126,39 @@ INLINE Color toned(const Args &a, Color k, const CODE *tone)
 	return k;
 }
 
-// Colors in memory are R' G' B' and the luma of §9.
-INLINE const u16 *colorAt(const Args &a, int x, int y)
+// What is reflected once, and somewhere in the frame if that is not enough: then nobody looks at it.
+INLINE int near(int i, int n)
 {
-	x = reflect(x, a.outWidth);
-	y = reflect(y, a.outHeight);
-	return a.colors + 4 * ((size_t)y * a.outWidth + x);
+	i = i < 0 ? -i : i;
+	return max(i < n ? i : 2 * (n - 1) - i, 0);
 }
 
-INLINE Color sharpened(const Args &a, int x, int y)
-{
-	const u16 *at = colorAt(a, x, y);
-	int d = 16 * at[3];
-	for (int i = 0; i < 9; i++) {
-		const int dx = i % 3 - 1, dy = i / 3 - 1;
-		d -= (2 - dx * dx) * (2 - dy * dy) * colorAt(a, x + dx, y + dy)[3];
-	}
-	const int e = (a.sharpen * d + 512) >> 10;
-	Color k = {min(max(at[0] + e, 0), WHITE), min(max(at[1] + e, 0), WHITE), min(max(at[2] + e, 0), WHITE)};
-	return k;
-}
-
+// Colors in memory are R' G' B' and the luma of §9, in 8 bytes. A lane looks at three columns and two lines more than it makes,
+// and at each of them once; §9.
 INLINE void sharpPatch(const Args &a, Patch &q, int x, int y)
 {
+	uint2 v[4][LANE + 3]; // from the line above and from two columns to the left on
 #pragma unroll
-	for (int r = 0; r < 2; r++)
+	for (int r = 0; r < 4; r++) {
+		const uint2 *line = (const uint2 *)a.colors + (size_t)near(y + r - 1, a.outHeight) * a.outWidth;
 #pragma unroll
-		for (int c = 0; c < 1 + LANE; c++)
-			q.p[r][c] = sharpened(a, x + c - 1, y + r);
+		for (int c = 0; c < LANE + 3; c++)
+			v[r][c] = line[near(x + c - 2, a.outWidth)];
+	}
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		int sum[LANE + 3]; // of the lumas of a column
+#pragma unroll
+		for (int c = 0; c < LANE + 3; c++)
+			sum[c] = (v[r][c].y >> 16) + 2 * (v[r + 1][c].y >> 16) + (v[r + 2][c].y >> 16);
+#pragma unroll
+		for (int c = 0; c < 1 + LANE; c++) {
+			const u32 rg = v[r + 1][c + 1].x, b = v[r + 1][c + 1].y;
+			const int d = 16 * (b >> 16) - (sum[c] + 2 * sum[c + 1] + sum[c + 2]);
+			const int e = (a.sharpen * d + 512) >> 10;
+			q.p[r][c].r = min(max((int)(rg & 0xffff) + e, 0), WHITE);
+			q.p[r][c].g = min(max((int)(rg >> 16) + e, 0), WHITE);
+			q.p[r][c].b = min(max((int)(b & 0xffff) + e, 0), WHITE);
+		}
+	}
 }

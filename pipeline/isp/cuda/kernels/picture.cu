@@ -18,15 +18,40 @@ INLINE void loadTone(const void *from, void *to, int size)
 		((uint4 *)to)[i] = ((const uint4 *)from)[i];
 }
 
+// A pixel's colours and luma, as they are in memory.
+INLINE uint2 kept(const Color &p)
+{
+	uint2 v;
+	v.x = p.r | p.g << 16;
+	v.y = p.b | (p.r + 2 * p.g + p.b + 2) >> 2 << 16;
+	return v;
+}
+
 INLINE void keepColors(const Args &a, const Patch &q, int x, int y)
 {
-	for (int r = 0; r < 2 && y + r < a.outHeight; r++)
-		for (int c = 0; c < LANE && x + c < a.outWidth; c++) {
-			const Color &p = q.p[r][1 + c];
-			u32 *to = (u32 *)(a.colors + 4 * ((size_t)(y + r) * a.outWidth + x + c));
-			to[0] = p.r | p.g << 16;
-			to[1] = p.b | (p.r + 2 * p.g + p.b + 2) >> 2 << 16;
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		if (y + r >= a.outHeight)
+			continue;
+		u16 *to = a.colors + 4 * ((size_t)(y + r) * a.outWidth + x);
+		if (a.outWidth % LANE == 0) { // two pixels at a time
+#pragma unroll
+			for (int c = 0; c < LANE; c += 2) {
+				const uint2 v = kept(q.p[r][1 + c]), w = kept(q.p[r][2 + c]);
+				uint4 both;
+				both.x = v.x;
+				both.y = v.y;
+				both.z = w.x;
+				both.w = w.y;
+				*(uint4 *)(to + 4 * c) = both;
+			}
+			continue;
 		}
+#pragma unroll
+		for (int c = 0; c < LANE; c++)
+			if (x + c < a.outWidth)
+				*(uint2 *)(to + 4 * c) = kept(q.p[r][1 + c]);
+	}
 }
 
 // A lane's patch, as bytes in staged.

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <ucontext.h>
 
-struct uint2 { unsigned x, y; };
+struct alignas(8) uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct dim { unsigned x, y, z; };
 
