@@ -165,7 +165,7 @@ func TestKernels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"LD_LIBRARY_PATH": folder, "STANDIN_FOLDER": folder, "STANDIN_SOURCE": source} {
+	for name, value := range map[string]string{"LD_LIBRARY_PATH": folder, "STANDIN_FOLDER": folder, "STANDIN_SOURCE": source, "STANDIN_AT_ONCE": "1"} {
 		t.Setenv(name, value)
 	}
 	s := newKernelService(t, exampleFile(t, "focus.cu"))

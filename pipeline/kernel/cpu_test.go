@@ -24,7 +24,7 @@ func standIn(t *testing.T) []string {
 	if err := os.Symlink(library, filepath.Join(folder, "libnvrtc.so.13")); err != nil {
 		t.Fatal(err)
 	}
-	return append(os.Environ(), "LD_LIBRARY_PATH="+folder, "STANDIN_FOLDER="+folder, "STANDIN_SOURCE="+testdata, "TEGRACAST_GPU=1")
+	return append(os.Environ(), "LD_LIBRARY_PATH="+folder, "STANDIN_FOLDER="+folder, "STANDIN_SOURCE="+testdata, "STANDIN_AT_ONCE=1", "TEGRACAST_GPU=1")
 }
 
 // TestKernelsOnCPU runs the tests of gpu_test.go with the examples compiled as C++ for the CPU: what they find and paint, and

@@ -60,6 +60,8 @@ struct stream {
 	}
 	int put(std::function<void()> f)
 	{
+		if (getenv("STANDIN_AT_ONCE")) /* for those who have a time limit: a CPU is slow */
+			return f(), 0;
 		std::lock_guard<std::mutex> hold(m);
 		work.push_back(std::move(f));
 		c.notify_all();
