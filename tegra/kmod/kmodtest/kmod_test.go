@@ -104,6 +104,14 @@ func (m machine) shell(line string) string {
 	return out
 }
 
+// guestLimit is what one of the guest's tests may take.
+func guestLimit() time.Duration {
+	if sanitized() {
+		return 30 * time.Minute
+	}
+	return 3 * time.Minute
+}
+
 // guest runs the guest's tests that match pattern, each as a test of its own here.
 func (m machine) guest(t *testing.T, pattern string) {
 	t.Helper()
@@ -113,12 +121,6 @@ func (m machine) guest(t *testing.T, pattern string) {
 // guestOn does so with more environment, which names another function than edu.
 func (m machine) guestOn(t *testing.T, env, pattern string) {
 	t.Helper()
-	limit := 3 * time.Minute
-	if sanitized() {
-		limit = 30 * time.Minute
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
 	env += " GUEST=1 "
 	if sanitized() {
 		env += "GUEST_SLOW=1 "
@@ -126,12 +128,14 @@ func (m machine) guestOn(t *testing.T, env, pattern string) {
 	if m.Kernel().Arch != "arm64" {
 		env += "GUEST_TIMES=5 "
 	}
-	r, err := m.Run(ctx, "sh", "-c", env+"exec /guest.test -test.list '"+pattern+"'")
+	r, err := m.Run(t.Context(), "sh", "-c", env+"exec /guest.test -test.list '"+pattern+"'")
 	if err != nil || r.Status != 0 {
 		t.Fatalf("%v %s%s", err, r.Stdout, r.Stderr)
 	}
 	for _, name := range strings.Fields(string(r.Stdout)) {
 		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), guestLimit())
+			defer cancel()
 			r, err := m.Run(ctx, "sh", "-c", env+"exec /guest.test -test.v -test.run '^"+name+"$'")
 			if err != nil || r.Status != 0 {
 				t.Errorf("%v, status %d:\n%s%s", err, r.Status, r.Stdout, r.Stderr)
