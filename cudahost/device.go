@@ -30,7 +30,7 @@ type Device struct {
 	Capability    int  // 90 is compute capability 9.0
 	Processors    int  // streaming multiprocessors
 	Integrated    bool // shares its memory with the CPU
-	GPUDirectRDMA bool // the desktop's: Tegra pins host memory and says no
+	GPUDirectRDMA bool // the driver supports it; false on drivers that do not know the question
 	unified       bool // host pointers are device pointers
 
 	closing sync.Once

@@ -42,7 +42,22 @@ func openBoard(e env, path, backend string) (*boardDevice, error) {
 	if b.device.Info().Flags&uapi.InfoUnsafe != 0 {
 		e.log.Warn("no IOMMU stands between the device and memory: whoever may open it owns the machine", "device", path)
 	}
+	if w := pinWarning(memory, b.device.Info()); w != "" {
+		e.log.Warn(w, "device", path)
+	}
 	return b, nil
+}
+
+// pinWarning says why pinning may fail: the driver is asked before nv-p2p is
+// (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED). Its no is not the last word, since drivers of before CUDA 11.3 do not know
+// the question.
+func pinWarning(memory cudahost.Allocator, info uapi.Info) string {
+	c, cuda := memory.(*cudahost.CUDA)
+	if !cuda || c.Device.GPUDirectRDMA || info.Flags&uapi.InfoNVP2P == 0 {
+		return ""
+	}
+	return "the CUDA driver does not say that it supports GPUDirect RDMA, through which the module pins memory: if that is refused, " +
+		"load tegra_p2p with backend=gup"
 }
 
 // identify fills in the BARs and the engine.
