@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"tegracast/cudahost/cudatest"
 	"tegracast/pipeline"
 	"tegracast/pipeline/kernel"
 )
@@ -152,20 +152,9 @@ func (s *kernelService) quarantined(t *testing.T, focus, motion int) {
 // TestKernels runs the examples in the whole program, with a stand-in for CUDA that runs them on the CPU; then one of them as if
 // it had broken the GPU before.
 func TestKernels(t *testing.T) {
-	folder := t.TempDir()
-	library := filepath.Join(folder, "libcuda.so.1")
-	build := exec.CommandContext(t.Context(), "g++", "-shared", "-fPIC", "-O1", "-o", library, "../../pipeline/isp/cuda/testdata/device.cpp")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("g++: %v\n%s", err, out)
-	}
-	if err := os.Symlink(library, filepath.Join(folder, "libnvrtc.so.13")); err != nil {
-		t.Fatal(err)
-	}
-	source, err := filepath.Abs("../../pipeline/kernel/testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, value := range map[string]string{"LD_LIBRARY_PATH": folder, "STANDIN_FOLDER": folder, "STANDIN_SOURCE": source, "STANDIN_AT_ONCE": "1"} {
+	env := cudatest.StandIn(t, t.TempDir(), "../../pipeline/isp/cuda/testdata/device.cpp", "../../pipeline/kernel/testdata")
+	for _, pair := range append(env, "STANDIN_AT_ONCE=1") {
+		name, value, _ := strings.Cut(pair, "=")
 		t.Setenv(name, value)
 	}
 	s := newKernelService(t, exampleFile(t, "focus.cu"))

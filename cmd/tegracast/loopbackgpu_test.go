@@ -4,36 +4,27 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"tegracast/capture"
 	"tegracast/cudahost"
+	"tegracast/cudahost/cudatest"
 	"tegracast/tegra"
 	"tegracast/tegra/tegrasim"
 )
 
 // TestLoopbackKernelsOnCPU runs the tests of the validation run on CUDA with a stand-in that runs its kernels on the CPU.
 func TestLoopbackKernelsOnCPU(t *testing.T) {
-	folder := t.TempDir()
-	source, err := filepath.Abs("../../pipeline/isp/cuda/testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
-	library := filepath.Join(folder, "libcuda.so.1")
-	if out, err := exec.CommandContext(t.Context(), "g++", "-shared", "-fPIC", "-O1", "-o", library, filepath.Join(source, "device.cpp")).CombinedOutput(); err != nil {
-		t.Fatalf("g++: %v\n%s", err, out)
-	}
-	if err := os.Symlink(library, filepath.Join(folder, "libnvrtc.so.13")); err != nil {
-		t.Fatal(err)
-	}
+	const testdata = "../../pipeline/isp/cuda/testdata"
+	env := cudatest.StandIn(t, t.TempDir(), testdata+"/device.cpp", testdata)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestGPULoopback", "-test.v")
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+folder, "STANDIN_FOLDER="+folder, "STANDIN_SOURCE="+source, "TEGRACAST_GPU=1")
+	cmd.Env = slices.Concat(os.Environ(), env, []string{"TEGRACAST_GPU=1"})
 	out, err := cmd.CombinedOutput()
 	if err != nil || strings.Contains(string(out), "SKIP") || strings.Count(string(out), "--- PASS") < 2 {
 		t.Fatalf("%v\n%s", err, out)

@@ -13,28 +13,12 @@ import (
 	"time"
 
 	"tegracast/cudahost"
+	"tegracast/cudahost/cudatest"
 	"tegracast/pipeline"
 )
 
 // onCPU says that a stand-in runs the kernels (cpu_test.go).
 func onCPU() bool { return os.Getenv("STANDIN_FOLDER") != "" }
-
-// gpu opens CUDA, or skips: CI has no GPU. `make gpu-test` builds the binary that runs these tests where there is one.
-func openGPU(t testing.TB) *cudahost.CUDA {
-	t.Helper()
-	a, err := cudahost.Open(cudahost.Config{Backend: "cuda", Logger: slog.New(slog.DiscardHandler)})
-	if errors.Is(err, cudahost.ErrNoCUDA) && os.Getenv("TEGRACAST_GPU") == "" {
-		t.Skipf("NEEDS A GPU with NVIDIA's driver: %v", err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return a.(*cudahost.CUDA)
-}
 
 // example is the path of a worked example; the binary of make gpu-test runs in the root of the tree.
 func example(t testing.TB, name string) string {
@@ -98,7 +82,7 @@ func sizes() [][2]int {
 
 // TestGPUFocus compares the painted edges with the same in Go, byte for byte.
 func TestGPUFocus(t *testing.T) {
-	memory := openGPU(t)
+	memory := cudatest.GPU(t)
 	t.Log(memory.Device)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, transfer := range []Transfer{InPlace, Staged} {
@@ -227,7 +211,7 @@ func motionConfig(t testing.TB, state int) Config {
 
 // TestGPUMotion has a square move over noise, several frames in work at a time.
 func TestGPUMotion(t *testing.T) {
-	memory := openGPU(t)
+	memory := cudatest.GPU(t)
 	for _, transfer := range []Transfer{InPlace, Staged} {
 		s, _ := openStage(t, memory, motionConfig(t, 1<<23), transfer)
 		for _, size := range sizes() {
@@ -278,7 +262,7 @@ func moveSquare(t *testing.T, memory *cudahost.CUDA, s *Stage, f pipeline.Format
 
 // TestGPUStateTooSmall: the example says how much it needs, and touches nothing.
 func TestGPUStateTooSmall(t *testing.T) {
-	memory := openGPU(t)
+	memory := cudatest.GPU(t)
 	s, _ := openStage(t, memory, motionConfig(t, 64), Auto)
 	r := result(t, memory, s)
 	if len(r) != 1 || r[0].Numbers["state_needed"] != 16+4*2*2+2*64*16 || r[0].Regions != nil {
@@ -319,7 +303,7 @@ func numbered(n string) string {
 // TestGPUReload: a kernel is changed while it runs, first to one that does not compile, and then to a good one; its state
 // begins with zeros.
 func TestGPUReload(t *testing.T) {
-	memory := openGPU(t)
+	memory := cudatest.GPU(t)
 	file := filepath.Join(t.TempDir(), "k.cu")
 	write := func(text string) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -361,7 +345,7 @@ func TestGPUReload(t *testing.T) {
 
 // TestGPURefused: what cannot be opened is refused with what is wrong, and leaves the device as good as it was.
 func TestGPURefused(t *testing.T) {
-	memory := openGPU(t)
+	memory := cudatest.GPU(t)
 	file := filepath.Join(t.TempDir(), "k.cu")
 	_, everything, err := memory.Device.FreeMemory()
 	if err != nil {

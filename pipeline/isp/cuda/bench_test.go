@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tegracast/cudahost"
+	"tegracast/cudahost/cudatest"
 	"tegracast/pipeline"
 	"tegracast/pipeline/isp"
 )
@@ -65,7 +66,7 @@ func BenchmarkGPUKernels(b *testing.B) {
 	for _, c := range benchCases() {
 		for _, by := range []int{1, 2} {
 			b.Run(fmt.Sprintf("%s/%dp", c.name, 1080*by), func(b *testing.B) {
-				memory := gpu(b)
+				memory := cudatest.GPU(b)
 				s := newStage(b, memory, c.config, Options{Transfer: InPlace})
 				inFormat, want := c.formats(b, by)
 				if err := s.Plan(inFormat, want); err != nil {
@@ -131,7 +132,7 @@ func BenchmarkGPUStage(b *testing.B) {
 		for _, by := range []int{1, 2} {
 			for _, transfer := range []Transfer{InPlace, Staged} {
 				b.Run(fmt.Sprintf("%s/%dp/%s", c.name, 1080*by, [...]string{"", "in-place", "staged"}[transfer]), func(b *testing.B) {
-					memory := gpu(b)
+					memory := cudatest.GPU(b)
 					s := newStage(b, memory, c.config, Options{Transfer: transfer})
 					inFormat, want := c.formats(b, by)
 					if err := s.Plan(inFormat, want); err != nil {
@@ -181,7 +182,7 @@ func latency(process, wait func()) int64 {
 
 // BenchmarkGPUCopy copies a 4K frame of 16 bits from host memory to the device's and back.
 func BenchmarkGPUCopy(b *testing.B) {
-	memory := gpu(b)
+	memory := cudatest.GPU(b)
 	host, err := memory.AllocHost(3840*2160*2, cudahost.Mapped)
 	if err != nil {
 		b.Fatal(err)
@@ -222,7 +223,7 @@ func BenchmarkGPUAllocations(b *testing.B) {
 	for _, transfer := range []Transfer{InPlace, Staged} {
 		for _, c := range []benchCase{benchCases()[0], benchCases()[9]} {
 			b.Run(fmt.Sprintf("%s/%s", c.name, [...]string{"", "in-place", "staged"}[transfer]), func(b *testing.B) {
-				memory := gpu(b)
+				memory := cudatest.GPU(b)
 				s := newStage(b, memory, c.config, Options{Transfer: transfer})
 				in, want := format(b, c.in, 64, 32), []pipeline.Format{format(b, c.want[0], 64, 32)}
 				if err := s.Plan(in, want); err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tegracast/cudahost"
+	"tegracast/cudahost/cudatest"
 	"tegracast/pipeline"
 	"tegracast/pipeline/isp"
 )
@@ -76,7 +77,7 @@ func compare(t testing.TB, what string, got, want []*pipeline.Frame) {
 
 // TestGPUAgainstGo takes random configurations and geometries through every input and output, in place and staged.
 func TestGPUAgainstGo(t *testing.T) {
-	memory := gpu(t)
+	memory := cudatest.GPU(t)
 	cache := t.TempDir()
 	plans, geometries := counts()
 	t.Logf("%s: %d plans of %d geometries", memory.Device, plans, geometries)
@@ -160,7 +161,7 @@ func sensorFormats() (list []pipeline.PixelFormat) {
 
 // TestGPUSmallest: the geometries around which mirroring goes to and fro.
 func TestGPUSmallest(t *testing.T) {
-	memory := gpu(t)
+	memory := cudatest.GPU(t)
 	rnd := rand.New(rand.NewPCG(1, 22))
 	c := isp.Config{Demosaic: isp.Malvar, Gains: isp.Gains{R: 2, B: 1.5}, Defects: isp.Defects{Threshold: 30}}
 	s := newStage(t, memory, c, Options{Cache: t.TempDir()})
@@ -185,7 +186,7 @@ func TestGPUSmallest(t *testing.T) {
 
 // TestGPURealCapture takes the whole capture through everything at once, in all orders of work.
 func TestGPURealCapture(t *testing.T) {
-	memory := gpu(t)
+	memory := cudatest.GPU(t)
 	in := capture(t, memory)
 	shading := &isp.Shading{Columns: 2, Rows: 2}
 	for i := range shading.Gains {
@@ -228,7 +229,7 @@ func TestGPURealCapture(t *testing.T) {
 // TestGPUFrames: several frames in work at a time keep apart, each with its gains; fields are copied; an output may be
 // left out.
 func TestGPUFrames(t *testing.T) {
-	memory := gpu(t)
+	memory := cudatest.GPU(t)
 	const n = 12
 	for _, transfer := range []Transfer{InPlace, Staged} {
 		var sequences []uint64
@@ -283,7 +284,7 @@ func TestGPUFrames(t *testing.T) {
 
 // TestGPURefused: what isp.Stage refuses is refused, with the same errors.
 func TestGPURefused(t *testing.T) {
-	memory := gpu(t)
+	memory := cudatest.GPU(t)
 	if _, err := New(memory, isp.Config{Gamma: 9}, Options{}); !errors.Is(err, isp.ErrConfig) {
 		t.Errorf("gamma 9: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"tegracast/cudahost"
+	"tegracast/cudahost/cudatest"
 	"tegracast/pipeline"
 )
 
@@ -85,7 +86,7 @@ type gpuBench struct {
 }
 
 func newGPUBench(t *testing.T) *gpuBench {
-	memory := gpu(t)
+	memory := cudatest.GPU(t)
 	b := &gpuBench{t: t, memory: memory, holdingTime: 2 * time.Millisecond, cache: t.TempDir(), chart: capture(t, memory)}
 	for _, to := range []**cudahost.Stream{&b.stream, &b.turn} {
 		s, err := memory.Device.NewStream()

@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"tegracast/cudahost"
+	"tegracast/cudahost/cudatest"
 	"tegracast/pipeline"
 	"tegracast/pipeline/isp"
 )
 
 // TestGPUNoLeak: 10,000 frames, and plans in between, leave the memory of device and host as it was.
 func TestGPUNoLeak(t *testing.T) {
-	memory := gpu(t)
+	memory := cudatest.GPU(t)
 	cache := t.TempDir()
 	in := frame(t, memory, format(t, pipeline.RGGB10, 640, 360))
 	want := []pipeline.Format{format(t, pipeline.UYVY, 640, 360), format(t, pipeline.I420, 320, 180)}
@@ -104,7 +105,7 @@ func held(t *testing.T, memory *cudahost.CUDA) (h holding) {
 
 // TestGPUWriteCombined: frames that the CPU must not read are read, and written, as others are.
 func TestGPUWriteCombined(t *testing.T) {
-	memory := gpu(t)
+	memory := cudatest.GPU(t)
 	rnd := rand.New(rand.NewPCG(9, 24))
 	c := isp.Config{Demosaic: isp.Malvar, Gains: isp.Gains{R: 2, B: 1.5}, Observe: func(*isp.Statistics) {}}
 	plain := frame(t, memory, format(t, pipeline.RGGB12, 320, 120))
@@ -112,19 +113,7 @@ func TestGPUWriteCombined(t *testing.T) {
 	want := []pipeline.Format{format(t, pipeline.UYVY, 320, 120), format(t, pipeline.NV12, 160, 60)}
 	ref, _ := reference(t, c, plain, want)
 	combined := func(f pipeline.Format) *pipeline.Frame {
-		b, err := memory.AllocHost(f.Size(), cudahost.Mapped|cudahost.WriteCombined)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		for i := range b.Bytes() {
-			b.Bytes()[i] = canary
-		}
-		return &pipeline.Frame{Format: f, Bytes: b.Bytes(), Device: b.DevicePointer()}
+		return frameOf(t, memory, f, cudahost.Mapped|cudahost.WriteCombined)
 	}
 	for _, transfer := range []Transfer{InPlace, Staged} {
 		s := newStage(t, memory, c, Options{Transfer: transfer})
@@ -144,7 +133,7 @@ func TestGPUWriteCombined(t *testing.T) {
 // TestGPUWithoutMemory: a plan that the device has no memory for is refused, and nothing else is: the one before goes on, and it is
 // made when there is memory again.
 func TestGPUWithoutMemory(t *testing.T) {
-	memory := gpu(t)
+	memory := cudatest.GPU(t)
 	rnd := rand.New(rand.NewPCG(10, 25))
 	c := isp.Config{Gains: isp.Gains{R: 1.5}}
 	s := newStage(t, memory, c, Options{Transfer: Staged})

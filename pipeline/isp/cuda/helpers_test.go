@@ -1,9 +1,7 @@
 package cuda
 
 import (
-	"errors"
 	"image"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -12,23 +10,6 @@ import (
 	"tegracast/pipeline"
 	"tegracast/pipeline/isp"
 )
-
-// gpu opens CUDA, or skips: CI has no GPU. `make gpu-test` builds the binary that runs these tests where there is one.
-func gpu(t testing.TB) *cudahost.CUDA {
-	t.Helper()
-	a, err := cudahost.Open(cudahost.Config{Backend: "cuda", Logger: slog.New(slog.DiscardHandler)})
-	if errors.Is(err, cudahost.ErrNoCUDA) && os.Getenv("TEGRACAST_GPU") == "" {
-		t.Skipf("NEEDS A GPU with NVIDIA's driver: %v", err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return a.(*cudahost.CUDA)
-}
 
 func newStage(t testing.TB, memory *cudahost.CUDA, c isp.Config, o Options) *Stage {
 	t.Helper()
@@ -49,7 +30,13 @@ const canary = 0xa5
 // frame is one of shared memory, full of canaries.
 func frame(t testing.TB, memory *cudahost.CUDA, f pipeline.Format) *pipeline.Frame {
 	t.Helper()
-	b, err := memory.AllocHost(f.Size(), cudahost.Mapped)
+	return frameOf(t, memory, f, cudahost.Mapped)
+}
+
+// frameOf is one of memory of another kind.
+func frameOf(t testing.TB, memory *cudahost.CUDA, f pipeline.Format, flags cudahost.Flags) *pipeline.Frame {
+	t.Helper()
+	b, err := memory.AllocHost(f.Size(), flags)
 	if err != nil {
 		t.Fatal(err)
 	}

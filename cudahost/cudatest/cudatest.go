@@ -1,0 +1,55 @@
+// Package cudatest is for the tests of CUDA's callers, on a GPU and where there is none.
+package cudatest
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"tegracast/cudahost"
+)
+
+// GPU opens CUDA, or skips: CI has no GPU. `make gpu-test` builds the binaries that run these tests where there is one.
+func GPU(t testing.TB) *cudahost.CUDA {
+	t.Helper()
+	a, err := cudahost.Open(cudahost.Config{Backend: "cuda", Logger: slog.New(slog.DiscardHandler)})
+	if errors.Is(err, cudahost.ErrNoCUDA) && os.Getenv("TEGRACAST_GPU") == "" {
+		t.Skipf("NEEDS A GPU with NVIDIA's driver: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return a.(*cudahost.CUDA)
+}
+
+// StandIn builds into folder, from the source file device, what stands in for libcuda and NVRTC: it compiles kernels as C++ for
+// the CPU, with what the folder sources has for that. It returns the environment, "NAME=value", of a process that uses it.
+func StandIn(t testing.TB, folder, device, sources string) []string {
+	t.Helper()
+	sources, err := filepath.Abs(sources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	library := filepath.Join(folder, "libcuda.so.1")
+	Library(t, library, device)
+	if err := os.Symlink(library, filepath.Join(folder, "libnvrtc.so.13")); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"LD_LIBRARY_PATH=" + folder, "STANDIN_FOLDER=" + folder, "STANDIN_SOURCE=" + sources}
+}
+
+// Library compiles a file of C++ into a shared library.
+func Library(t testing.TB, to, source string) {
+	t.Helper()
+	build := exec.CommandContext(t.Context(), "g++", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-o", to, source)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("g++: %v\n%s", err, out)
+	}
+}
