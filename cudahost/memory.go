@@ -96,8 +96,11 @@ func (s *Stream) Read(to, from uintptr, size int) error {
 }
 
 // Clear puts zeros into device memory on the stream.
-func (s *Stream) Clear(at uintptr, size int) error {
-	return s.device.do(func(d *driver) error { return d.quick(cuMemsetD8Async, at, 0, uintptr(size), s.handle) })
+func (s *Stream) Clear(at uintptr, size int) error { return s.Fill(at, 0, size) }
+
+// Fill sets bytes of device memory, or of host memory that is mapped, on the stream.
+func (s *Stream) Fill(at uintptr, value byte, size int) error {
+	return s.device.do(func(d *driver) error { return d.quick(cuMemsetD8Async, at, uintptr(value), uintptr(size), s.handle) })
 }
 
 // An Event is a place in a stream that other streams wait for. It can be used again and again.

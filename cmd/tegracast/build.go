@@ -28,6 +28,7 @@ type appliance struct {
 	pins     *pins
 
 	quarantine *kernel.Quarantine
+	order      *kernel.Order
 
 	mu    sync.Mutex // guards cards, flows, and their sources and outputs, against those who read the books
 	flows []*flow    // in the order of the sources
@@ -56,8 +57,8 @@ const flightEvents = 4096
 func build(e env, d *document) (*appliance, error) {
 	a := &appliance{
 		env: e, recorder: pipeline.NewRecorder(flightEvents),
-		quarantine: kernel.NewQuarantine(quarantineFolder()),
-		cards:      map[string]*capture.Card{}, models: map[string]*modelDevice{}, devices: map[string]func() error{},
+		quarantine: kernel.NewQuarantine(quarantineFolder()), order: kernel.NewOrder(),
+		cards: map[string]*capture.Card{}, models: map[string]*modelDevice{}, devices: map[string]func() error{},
 	}
 	a.pins = newPins(e, a.supervised)
 	if err := a.open(d, everything(d)); err != nil {

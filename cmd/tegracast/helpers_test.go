@@ -148,10 +148,10 @@ func ports(t *testing.T, n int) []int {
 	return found
 }
 
-// await waits until a file exists.
+// await waits until a file exists: on a GPU kernels may have to be compiled first.
 func await(t *testing.T, path string) {
 	t.Helper()
-	for range 500 {
+	for range 6000 {
 		if _, err := os.Stat(path); err == nil {
 			return
 		}

@@ -167,7 +167,7 @@ func TestKernels(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := kernel.NewQuarantine(filepath.Join(s.state, "quarantine"))
-	if _, err := q.Put(kernel.Entry{Key: kernel.Key(motion, "motion"), What: "it had a bad day"}); err != nil {
+	if err := q.Put(kernel.Entry{Key: kernel.Key(motion, "motion"), What: "it had a bad day"}); err != nil {
 		t.Fatal(err)
 	}
 	s.start(t)

@@ -49,7 +49,7 @@ func (f *flow) addKernel(a *appliance, d *document, i int) error {
 	if !ok {
 		return usageError{d.errorAt(path, "a kernel works on the GPU and needs frame memory of CUDA, this is %s: see memory, and tegracast doctor", a.memory.Backend())}
 	}
-	stage, err := kernel.New(gpu, d.kernelConfig(c), kernel.Options{Cache: kernelCache(), Quarantine: a.quarantine, Logger: a.env.log})
+	stage, err := kernel.New(gpu, d.kernelConfig(c), kernel.Options{Cache: kernelCache(), Quarantine: a.quarantine, Order: a.order, Logger: a.env.log})
 	switch {
 	case errors.Is(err, cudahost.ErrCompile) || errors.Is(err, kernel.ErrConfig):
 		return usageError{d.errorAt(path+".file", "%v", err)}
@@ -78,6 +78,16 @@ func (a *appliance) leftOut() (names []string) {
 		}
 	}
 	return names
+}
+
+// cause is err, with the kernel that has cost the process its GPU in front, whoever has met the fault first. All kernels must have
+// been closed, or never will be.
+func (a *appliance) cause(err error) error {
+	var named *kernel.FaultError
+	if f := a.order.Fault(); f != nil && deviceLost(err) && !errors.As(err, &named) {
+		return errors.Join(f, err)
+	}
+	return err
 }
 
 // lostTime is how long closing may take when the GPU is lost.

@@ -59,7 +59,8 @@ func serve(ctx context.Context, e env, args []string) error {
 		r.path = "" // --fault is not in the file
 	}
 	err = r.serve(ctx, starts)
-	err = errors.Join(err, a.end(err))
+	closing := a.end(err)
+	err = errors.Join(a.cause(err), closing)
 	if err == nil {
 		starts.forget()
 	}

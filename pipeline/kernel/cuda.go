@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"tegracast/cudahost"
@@ -17,19 +18,57 @@ type gpu struct {
 	stream   *cudahost.Stream
 	config   Config
 	staged   bool
+
+	order       *Order
+	begin, done *cudahost.Event  // of a kernel
+	atWork      *cudahost.Buffer // a word: 1 + the job whose kernel has begun and not ended, or 0
 }
 
 func newGPU(memory *cudahost.CUDA, c *Config, o Options) (*gpu, error) {
-	g := &gpu{memory: memory, config: *c}
+	g := &gpu{memory: memory, config: *c, order: o.Order}
 	g.staged = o.Transfer == Staged || o.Transfer == Auto && !memory.Device.Integrated
 	var err error
-	if g.compiler, err = memory.Device.NewCompiler(o.Cache); err == nil {
-		g.stream, err = memory.Device.NewStream()
+	if g.compiler, err = memory.Device.NewCompiler(o.Cache); err != nil {
+		return nil, err
 	}
-	return g, err
+	if err = g.open(); err != nil {
+		return nil, errors.Join(err, g.close())
+	}
+	return g, nil
 }
 
-func (g *gpu) close() error { return g.stream.Close() }
+func (g *gpu) open() (err error) {
+	if g.atWork, err = g.memory.AllocHost(4, cudahost.Mapped); err != nil {
+		return err
+	}
+	clear(g.atWork.Bytes())
+	for _, to := range []**cudahost.Event{&g.begin, &g.done} {
+		e, err := g.memory.Device.NewEvent()
+		if err != nil {
+			return err
+		}
+		*to = e
+	}
+	g.stream, err = g.memory.Device.NewStream()
+	return err
+}
+
+func (g *gpu) close() error {
+	var errs []error
+	if g.stream != nil {
+		errs = append(errs, g.stream.Close())
+	}
+	g.order.leave(g.done)
+	for _, e := range []*cudahost.Event{g.begin, g.done} {
+		if e != nil {
+			errs = append(errs, e.Close())
+		}
+	}
+	if g.atWork != nil {
+		errs = append(errs, g.atWork.Close())
+	}
+	return errors.Join(errs...)
+}
 
 // cudaProgram is a program of the GPU.
 type cudaProgram struct {
@@ -176,7 +215,7 @@ func (p *cudaProgram) enqueue(number int, in, out *pipeline.Frame) error {
 		state = p.state.Pointer
 	}
 	p.args.set(in, from, to, state)
-	if err := p.kernel.Launch(stream, grid(in.Format), cudahost.Dim{X: threadsX, Y: threadsY}, p.args.pointers()...); err != nil {
+	if err := p.launch(number, in.Format); err != nil {
 		return err
 	}
 	switch {
@@ -186,6 +225,25 @@ func (p *cudaProgram) enqueue(number int, in, out *pipeline.Frame) error {
 		return stream.CopyOut(address(out), to, whole(size))
 	}
 	return nil
+}
+
+// launch puts the kernel on the stream, and before and behind it what says whether it is at work. A mark makes bytes that came
+// before it visible to the CPU.
+func (p *cudaProgram) launch(number int, f pipeline.Format) error {
+	g := p.gpu
+	set := func(v int) error { return g.stream.Fill(g.atWork.DevicePointer(), byte(v), 1) }
+	return g.order.launch(g.stream, g.done, func() error {
+		if err := errors.Join(set(1+number), g.stream.Mark(g.begin)); err != nil {
+			return err
+		}
+		err := p.kernel.Launch(g.stream, grid(f), cudahost.Dim{X: threadsX, Y: threadsY}, p.args.pointers()...)
+		return errors.Join(err, set(0))
+	})
+}
+
+// working implements program.
+func (p *cudaProgram) working(number int) bool {
+	return atomic.LoadUint32((*uint32)(unsafe.Pointer(&p.gpu.atWork.Bytes()[0]))) == uint32(1+number)
 }
 
 // whole are all bytes of a frame.

@@ -26,6 +26,8 @@ type program interface {
 	// run puts a frame's work on the device, as one of inFlight jobs, and returns the fence of its end. It fails when
 	// nothing is being written any more. out is nil for results.
 	run(job int, in, out *pipeline.Frame) (pipeline.Fence, error)
+	// working says whether that job's kernel has begun and has not ended, also when the device is lost.
+	working(job int) bool
 	// results are what the job has left, until it is run again.
 	results(job int) []byte
 	close() error // no work may be left

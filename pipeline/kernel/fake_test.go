@@ -17,7 +17,7 @@ import (
 )
 
 // fake is a device whose kernels are told what to do by their source, a word a line: "add N" adds N to each byte; "fail" does
-// not compile; "slow D", "hang", "illegal" and "refuse" are what becomes of a frame.
+// not compile; "slow D", "hang", "illegal" and "refuse" are what becomes of a frame; in "queue D" the kernel begins after D.
 type fake struct {
 	mu     sync.Mutex
 	open   int // programs
@@ -30,6 +30,7 @@ type fakeProgram struct {
 	device *fake
 	text   string
 	left   [inFlight][]byte
+	begin  [inFlight]time.Time // of a job's kernel; zero: never
 }
 
 var errCompile = errors.New("does not compile")
@@ -77,16 +78,20 @@ func (p *fakeProgram) plan(pipeline.Format) error {
 	return nil
 }
 
-// ending is the fence of work that takes a while.
+// ending is the fence of work that takes a while, from when it is first waited for.
 type ending struct {
 	after time.Duration // below 0: for ever
+	begin time.Time
 	err   error
 }
 
-func (e ending) Wait(ctx context.Context) error {
+func (e *ending) Wait(ctx context.Context) error {
+	if e.begin.IsZero() {
+		e.begin = time.Now()
+	}
 	var end <-chan time.Time
 	if e.after >= 0 {
-		end = time.After(e.after)
+		end = time.After(time.Until(e.begin.Add(e.after)))
 	}
 	select {
 	case <-end:
@@ -97,7 +102,8 @@ func (e ending) Wait(ctx context.Context) error {
 }
 
 func (p *fakeProgram) run(number int, in, out *pipeline.Frame) (pipeline.Fence, error) {
-	var e ending
+	e := &ending{}
+	p.begin[number] = time.Now()
 	for line := range strings.Lines(p.text) {
 		word, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch word {
@@ -121,11 +127,21 @@ func (p *fakeProgram) run(number int, in, out *pipeline.Frame) (pipeline.Fence, 
 			e.err = fmt.Errorf("event: %w", gone{})
 		case "stumble":
 			e.err = errors.New("not this one")
+		case "queue":
+			d, _ := time.ParseDuration(value)
+			p.begin[number] = time.Now().Add(d)
+			e.after += d
+		case "innocent":
+			p.begin[number] = time.Time{}
 		case "refuse":
 			return nil, fmt.Errorf("launch: %w", gone{})
 		}
 	}
 	return e, nil
+}
+
+func (p *fakeProgram) working(number int) bool {
+	return !p.begin[number].IsZero() && !time.Now().Before(p.begin[number])
 }
 
 func (p *fakeProgram) results(number int) []byte { return p.left[number] }
@@ -172,9 +188,14 @@ type bench struct {
 
 func newBench(t *testing.T, dir, text string, results bool) *bench {
 	t.Helper()
+	return newBenchIn(t, NewOrder(), dir, text, results)
+}
+
+func newBenchIn(t *testing.T, order *Order, dir, text string, results bool) *bench {
+	t.Helper()
 	b := &bench{device: &fake{}, file: filepath.Join(dir, "k.cu"), folder: filepath.Join(dir, "quarantine"), log: &journal{}}
 	b.write(t, text)
-	s, err := newStage(b.device, Config{Name: "k", File: b.file, Entry: "k", Results: results}, b.options())
+	s, err := newStage(b.device, Config{Name: "k", File: b.file, Entry: "k", Results: results}, b.options(order))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,8 +203,8 @@ func newBench(t *testing.T, dir, text string, results bool) *bench {
 	return b
 }
 
-func (b *bench) options() Options {
-	return Options{Quarantine: NewQuarantine(b.folder), Logger: slog.New(slog.NewTextHandler(b.log, nil))}
+func (b *bench) options(order *Order) Options {
+	return Options{Quarantine: NewQuarantine(b.folder), Order: order, Logger: slog.New(slog.NewTextHandler(b.log, nil))}
 }
 
 // write replaces the file as a whole: the stage may be looking.

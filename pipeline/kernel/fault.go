@@ -25,31 +25,31 @@ func (e *FaultError) Unwrap() error { return e.Err }
 // Sticky says that the process cannot go on with the GPU (cudahost.Error).
 func (e *FaultError) Sticky() bool { return true }
 
-// failed is the error of a frame; one that costs the process its GPU is the kernel's fault.
-func (s *Stage) failed(key string, frame uint64, err error) error {
+// failed is the error of a frame. One that costs the process its GPU is the fault of the kernel that was at work.
+func (s *Stage) failed(p *loaded, number int, frame uint64, err error) error {
 	var e interface{ Sticky() bool }
 	if errors.As(err, &e) && e.Sticky() {
-		return s.lose(key, frame, err)
+		if f := s.order.Fault(); f != nil {
+			return f
+		}
+		if p.working(number) {
+			return s.lose(p.key, frame, err)
+		}
 	}
 	return fmt.Errorf("kernel %s: frame %d: %w", s.config.Name, frame, err)
 }
 
 // lose says that the kernel has cost the process its GPU: it is put into quarantine, and nothing more is done with the
-// device. It returns the first such error.
+// device. It returns what the GPU was lost by.
 func (s *Stage) lose(key string, frame uint64, err error) error {
 	c := &s.config
 	f := &FaultError{Kernel: c.Name, File: c.File, Entry: c.Entry, Frame: frame, Err: err}
-	if !s.fault.CompareAndSwap(nil, f) {
-		return s.fault.Load()
-	}
-	defer close(s.lost)
 	e := Entry{Kernel: c.Name, File: c.File, Entry: c.Entry, Key: key, Frame: frame, What: err.Error(), When: time.Now().UTC()}
-	switch added, err := s.quarantine.Put(e); {
-	case err != nil:
+	if err := s.quarantine.Put(e); err != nil {
 		s.log.Error("kernel has broken the GPU and cannot be put into quarantine: the next start meets it again", "kernel", c.Name, "error", err)
-	case added:
+	} else {
 		s.log.Error("kernel has broken the GPU: it is in quarantine until its file changes or the entry is removed",
 			"kernel", c.Name, "file", c.File, "frame", frame, "what", e.What, "entry", s.quarantine.Path(key))
 	}
-	return f
+	return s.order.lose(f)
 }

@@ -37,7 +37,7 @@ func exists(path string) bool { _, err := os.Stat(path); return err == nil }
 func openStage(t testing.TB, memory *cudahost.CUDA, c Config, transfer Transfer) (*Stage, *journal) {
 	t.Helper()
 	log := &journal{}
-	s, err := New(memory, c, Options{Transfer: transfer, Quarantine: NewQuarantine(t.TempDir()), Logger: slog.New(slog.NewTextHandler(log, nil))})
+	s, err := New(memory, c, Options{Transfer: transfer, Quarantine: NewQuarantine(t.TempDir()), Order: NewOrder(), Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +371,7 @@ func TestGPURefused(t *testing.T) {
 			Name: "k", File: file, Entry: c.entry, Results: true, Numbers: []string{"a", "frames"}, Bins: 2, State: c.state,
 			Parameters: map[string]float64{"more": 3},
 		}
-		s, err := New(memory, cfg, Options{Quarantine: NewQuarantine("")})
+		s, err := New(memory, cfg, Options{Quarantine: NewQuarantine(""), Order: NewOrder()})
 		if err == nil {
 			t.Errorf("%q was opened", c.says)
 			_ = s.Close()

@@ -49,7 +49,7 @@ func (j *job) Wait(ctx context.Context) error {
 	}
 }
 
-// wait waits for the jobs in their order, which is that of the device, each for as long as a frame may take.
+// wait waits for the jobs in their order, which is that of the device.
 func (s *Stage) wait() {
 	for j := range s.pending {
 		j.err = s.finish(j)
@@ -57,17 +57,38 @@ func (s *Stage) wait() {
 	}
 }
 
-// finish waits for a job's work, and takes the results. The time that a frame has begins when the one before is done.
-func (s *Stage) finish(j *job) error {
-	if f := s.fault.Load(); f != nil {
-		return f
+// looks is how often it is looked whether a kernel is at work in the time that a frame has.
+const looks = 16
+
+// await waits for a job's work. The time that a frame has begins with its kernel, which may have to wait for others.
+func (s *Stage) await(j *job) error {
+	for worked := 0; ; {
+		ctx, cancel := context.WithTimeout(context.Background(), s.config.TimeLimit/looks)
+		err := j.work.Wait(ctx)
+		over := ctx.Err() != nil && errors.Is(err, ctx.Err())
+		cancel()
+		if f := s.order.Fault(); f != nil {
+			return f
+		}
+		if err != nil && !over {
+			return s.failed(j.program, j.number, j.sequence, err)
+		}
+		if err == nil {
+			return nil
+		}
+		if j.program.working(j.number) {
+			worked++
+		}
+		if worked > looks { // the first may have been short
+			return s.lose(j.program.key, j.sequence, fmt.Errorf("%w: it is not done after %v", ErrHung, s.config.TimeLimit))
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.TimeLimit)
-	defer cancel()
-	if err := j.work.Wait(ctx); ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return s.lose(j.program.key, j.sequence, fmt.Errorf("%w: it is not done after %v", ErrHung, s.config.TimeLimit))
-	} else if err != nil {
-		return s.failed(j.program.key, j.sequence, err)
+}
+
+// finish waits for a job's work, and takes the results.
+func (s *Stage) finish(j *job) error {
+	if err := s.await(j); err != nil {
+		return err
 	}
 	if s.config.Results {
 		r := s.config.result(j.program.results(j.number), j.format)

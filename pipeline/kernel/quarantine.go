@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 )
 
@@ -26,8 +25,6 @@ type Entry struct {
 // All kernels of a process share one.
 type Quarantine struct {
 	folder string
-	mu     sync.Mutex
-	full   bool
 }
 
 // NewQuarantine keeps its files in folder, which is made when it is needed; "" keeps none.
@@ -59,31 +56,24 @@ func parseEntry(key string, text []byte) *Entry {
 	return &e
 }
 
-// Put adds an entry, but only the first of a process: a GPU that one kernel has taken fails under all others, too. It
-// reports whether the entry was added.
-func (q *Quarantine) Put(e Entry) (bool, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+// Put adds an entry.
+func (q *Quarantine) Put(e Entry) error {
 	if q.folder == "" {
-		return false, errors.New("quarantine: there is no folder for it: set HOME, or STATE_DIRECTORY")
+		return errors.New("quarantine: there is no folder for it: set HOME, or STATE_DIRECTORY")
 	}
-	if q.full {
-		return false, nil
-	}
-	q.full = true
 	text, err := json.MarshalIndent(e, "", "  ")
 	if err != nil {
-		return false, fmt.Errorf("quarantine: %w", err)
+		return fmt.Errorf("quarantine: %w", err)
 	}
 	if err := os.MkdirAll(q.folder, 0o755); err != nil {
-		return false, fmt.Errorf("quarantine: %w", err)
+		return fmt.Errorf("quarantine: %w", err)
 	}
 	next := q.Path(e.Key) + ".new"
 	if err := os.WriteFile(next, append(text, '\n'), 0o644); err != nil {
-		return false, fmt.Errorf("quarantine: %w", err)
+		return fmt.Errorf("quarantine: %w", err)
 	}
 	if err := os.Rename(next, q.Path(e.Key)); err != nil {
-		return false, fmt.Errorf("quarantine: %w", errors.Join(err, os.Remove(next)))
+		return fmt.Errorf("quarantine: %w", errors.Join(err, os.Remove(next)))
 	}
-	return true, nil
+	return nil
 }

@@ -27,6 +27,7 @@ type Options struct {
 	Transfer   Transfer
 	Cache      string       // folder of compiled kernels; "" keeps none
 	Quarantine *Quarantine  // not nil
+	Order      *Order       // not nil; the GPU's
 	Logger     *slog.Logger // nil: slog.Default()
 }
 
@@ -35,13 +36,12 @@ type Stage struct {
 	config     Config
 	device     device
 	quarantine *Quarantine
+	order      *Order
 	log        *slog.Logger
 
-	pending chan *job // to those who wait for the device
-	lost    chan struct{}
-	fault   atomic.Pointer[FaultError] // set before lost is closed
-	exiled  atomic.Pointer[Entry]      // why the kernel is left out; nil: it is not
-	stop    context.CancelFunc         // of the watch over the file
+	pending chan *job             // to those who wait for the device
+	exiled  atomic.Pointer[Entry] // why the kernel is left out; nil: it is not
+	stop    context.CancelFunc    // of the watch over the file
 	watched sync.WaitGroup
 	waited  sync.WaitGroup
 
@@ -76,7 +76,7 @@ func newStage(d device, c Config, o Options) (*Stage, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	s := &Stage{config: c, device: d, quarantine: o.Quarantine, log: o.Logger, pending: make(chan *job, inFlight), lost: make(chan struct{})}
+	s := &Stage{config: c, device: d, quarantine: o.Quarantine, order: o.Order, log: o.Logger, pending: make(chan *job, inFlight)}
 	w := watch{stage: s}
 	p, err := w.begin()
 	if err != nil {
@@ -153,7 +153,7 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 			return ctx.Err()
 		}
 	}
-	if f := s.fault.Load(); f != nil {
+	if f := s.order.Fault(); f != nil {
 		return f
 	}
 	var out *pipeline.Frame
@@ -162,7 +162,7 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 	}
 	work, err := s.program.run(s.turn, in, out)
 	if err != nil {
-		return s.failed(s.program.key, in.Sequence, err)
+		return s.failed(s.program, s.turn, in.Sequence, err)
 	}
 	j.work, j.program, j.number = work, s.program, s.turn
 	for _, o := range j.outs {
@@ -217,9 +217,9 @@ func (s *Stage) Close() error {
 	go func() { s.watched.Wait(); close(watched) }()
 	select {
 	case <-watched:
-	case <-s.lost:
+	case <-s.order.lost:
 	}
-	if f := s.fault.Load(); f != nil {
+	if f := s.order.Fault(); f != nil {
 		return f
 	}
 	var err error

@@ -77,7 +77,7 @@ func (w *watch) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.stage.lost:
+		case <-w.stage.order.lost:
 			return
 		case <-tick.C:
 			w.look()
@@ -144,7 +144,7 @@ func (s *Stage) exchange(p *loaded) error {
 		return errors.Join(ErrClosed, p.close())
 	}
 	s.settle()
-	if f := s.fault.Load(); f != nil {
+	if f := s.order.Fault(); f != nil {
 		return f
 	}
 	if s.in.Pixel != 0 {
