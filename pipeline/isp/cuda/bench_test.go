@@ -68,6 +68,7 @@ func BenchmarkGPUKernels(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%dp", c.name, 1080*by), func(b *testing.B) {
 				memory := cudatest.GPU(b)
 				s := newStage(b, memory, c.config, Options{Transfer: InPlace})
+				s.linked = false
 				inFormat, want := c.formats(b, by)
 				if err := s.Plan(inFormat, want); err != nil {
 					b.Fatal(err)

@@ -107,7 +107,7 @@ func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 		o := &p.recipe.Outputs[i]
 		a.setOutput(o, at)
 		a.colors, a.tone = p.colors[o.Size], p.tones[i]
-		a.stripLines = int32(p.stripLines(o.Format.Width, o.Format.Height, s.memory.Device.Processors))
+		a.stripLines = int32(stripLines(o.Format.Width, o.Format.Height, s.warps()))
 		strips := over(o.Format.Width, stripWidth) * over(o.Format.Height, int(a.stripLines))
 		blocks := over(strips, threadsY)
 		if k := p.program.colors[o.Size]; k != nil && !done[o.Size] {
@@ -123,15 +123,36 @@ func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 	return nil
 }
 
-// stripLines is how many lines a warp makes, even: as many as keep all multiprocessors busy once, since it looks at lines
-// above and below that another warp looks at too.
-func (p *plan) stripLines(width, height, processors int) int {
-	warps := 3 * threadsY // that a multiprocessor has at a time
-	if p.recipe.Demosaic == isp.Malvar || p.recipe.Shading != nil {
-		warps = 2 * threadsY // their lanes have more registers
-	}
-	lines := over(height*over(width, stripWidth), warps*processors)
+// stripLines is how many lines a warp makes, even: as many as keep so many warps busy once, since it looks at lines above and
+// below that another warp looks at too.
+func stripLines(width, height, warps int) int {
+	lines := over(height*over(width, stripWidth), warps)
 	return max(4, (lines+1)&^1)
+}
+
+// warps is how many make a picture.
+func (s *Stage) warps() int {
+	r := s.plan.recipe
+	if s.linked && !needsPlane(r) && r.Sharpen == 0 {
+		return linkWarps(r.Samples)
+	}
+	if r.Demosaic == isp.Malvar || r.Shading != nil {
+		return 2 * threadsY * s.memory.Device.Processors // their lanes have more registers
+	}
+	return 3 * threadsY * s.memory.Device.Processors
+}
+
+// linkWarps is how many read and write at the speed of a link (measured at PCIe 5.0 x16; docs/cuda.md). Each has two lines of
+// 256 samples on their way, 128 KiB in all, which is the link's bandwidth times its latency; more of them wait together, then write
+// together, and one direction of the link is idle.
+func linkWarps(p pipeline.Samples) int {
+	switch {
+	case p.Packed:
+		return 384 // what they read is not on its way while they compute
+	case p.Bits == 8:
+		return 256
+	}
+	return 128
 }
 
 // begin copies the frame's fields to what is made of it.

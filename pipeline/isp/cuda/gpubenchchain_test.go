@@ -51,9 +51,11 @@ func (b *gpuBench) upload(to uintptr, from []byte) {
 	runtime.KeepAlive(from)
 }
 
-// kernels are those of a stage, from 16 bits to R'G'B', with the stream that they are put on.
-func (b *gpuBench) kernels(c isp.Config, w, h int) (*cudahost.Stream, func(in, out uintptr) error) {
+// kernels are those of a stage, from 16 bits to R'G'B', with the stream that they are put on. Frames are reached over a link, or are
+// in the device's memory.
+func (b *gpuBench) kernels(c isp.Config, w, h int, linked bool) (*cudahost.Stream, func(in, out uintptr) error) {
 	s := newStage(b.t, b.memory, c, Options{Transfer: InPlace, Cache: b.cache})
+	s.linked = linked
 	in, out := format(b.t, pipeline.RGGB16, w, h), format(b.t, pipeline.RGB24, w, h)
 	b.check(s.Plan(in, []pipeline.Format{out}))
 	from, to := &pipeline.Frame{Format: in}, &pipeline.Frame{Format: out}
@@ -87,7 +89,7 @@ func (b *gpuBench) chain(w, h int) string {
 		return c
 	}
 	for i, name := range []string{"tegracast, bilinear", "tegracast, Malvar"} {
-		stream, put := b.kernels(plainIsp(isp.Demosaic(i)), w, h)
+		stream, put := b.kernels(plainIsp(isp.Demosaic(i)), w, h, false)
 		add(name, func(f *benchFrame) error { return put(f.in16, f.out) }).stream = stream
 	}
 	copied := add("copy of as many bytes", func(f *benchFrame) error {
@@ -155,7 +157,7 @@ func chainTable(list []*contender, copied, wide, whole *contender) string {
 
 // difference says how far NPP's picture is from ours without black level, white balance and curve: they are the same thing.
 func (b *gpuBench) difference(peer func(i int) error, f *benchFrame, w, h int) string {
-	stream, put := b.kernels(isp.Config{Gamma: 1}, w, h)
+	stream, put := b.kernels(isp.Config{Gamma: 1}, w, h, false)
 	read := func() []byte {
 		host, err := b.memory.AllocHost(3*w*h, cudahost.Default)
 		b.check(err)

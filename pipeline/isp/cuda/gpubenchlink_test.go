@@ -31,7 +31,7 @@ func (b *gpuBench) hostFrames(p pipeline.PixelFormat, w, h int, flags cudahost.F
 	return list
 }
 
-// link compares frames that kernels read and write in host memory with what the link to it can do.
+// link compares frames that kernels read and write in host memory with what copy engines and a kernel that only copies do over the link.
 func (b *gpuBench) link(w, h int) string {
 	ins, combined := b.hostFrames(pipeline.RGGB16, w, h, cudahost.Default), b.hostFrames(pipeline.RGGB16, w, h, cudahost.WriteCombined)
 	outs, device := b.hostFrames(pipeline.RGB24, w, h, cudahost.Default), b.deviceMemory(3*w*h)
@@ -44,20 +44,20 @@ func (b *gpuBench) link(w, h int) string {
 	}
 	in := &contender{name: "copies in", stream: b.stream, put: func(i int) error { copyIn(i, b.stream); return nil }}
 	out := &contender{name: "copies out", stream: b.stream, put: func(i int) error { copyOut(i, b.stream); return nil }}
-	both := &contender{name: "copies in and out at the same time: the link", stream: b.stream, beside: b.turn, put: func(i int) error {
+	both := &contender{name: "copies in and out at the same time", stream: b.stream, beside: b.turn, put: func(i int) error {
 		copyIn(i, b.stream)
 		copyOut(i, b.turn)
 		return nil
 	}}
 	groups := uint64(2 * w * h / 1024)
 	pass := &contender{name: "a kernel that only copies, in place", stream: b.stream, put: func(i int) error {
-		return b.launch(b.pass, b.stream, 4*b.memory.Device.Processors, benchArgs{
+		return b.launch(b.pass, b.stream, linkWarps(pipeline.Samples{Bits: 16})/threadsY, benchArgs{
 			in: ins[i%hostRings].Device, out: outs[i%hostRings].Device, groups: groups,
 		})
 	}}
 	list := []*contender{in, out, both, pass}
 	inPlace := func(name string, d isp.Demosaic, from []*pipeline.Frame) {
-		stream, put := b.kernels(plainIsp(d), w, h)
+		stream, put := b.kernels(plainIsp(d), w, h, !b.memory.Device.Integrated)
 		list = append(list, &contender{name: name, stream: stream, put: func(i int) error {
 			return put(from[i%hostRings].Device, outs[i%hostRings].Device)
 		}})
@@ -67,16 +67,16 @@ func (b *gpuBench) link(w, h int) string {
 	inPlace("tegracast in place, Malvar, from write-combined memory", isp.Malvar, combined)
 	b.measure(list, 12)
 	var t strings.Builder
-	fmt.Fprintf(&t, "### The link to host memory, %dx%d: 2 bytes a pixel in, 3 out\n\n| transfer | µs a frame | spread | GB/s in | GB/s out | of the link's speed |\n|---|---|---|---|---|---|\n", w, h)
+	fmt.Fprintf(&t, "### The link to host memory, %dx%d: 2 bytes a pixel in, 3 out\n\n| transfer | µs a frame | spread | GB/s in | GB/s out | of the copy engines' speed | of the copying kernel's |\n|---|---|---|---|---|---|---|\n", w, h)
 	for _, c := range list {
 		rate := func(bytes int) string { return fmt.Sprintf("%.1f", float64(bytes*w*h)/middle(c.figures)/1e3) }
 		switch c {
 		case in:
-			fmt.Fprintf(&t, "%s %s | – | – |\n", c.cells(), rate(2))
+			fmt.Fprintf(&t, "%s %s | – | – | – |\n", c.cells(), rate(2))
 		case out:
-			fmt.Fprintf(&t, "%s – | %s | – |\n", c.cells(), rate(3))
+			fmt.Fprintf(&t, "%s – | %s | – | – |\n", c.cells(), rate(3))
 		default:
-			fmt.Fprintf(&t, "%s %s | %s | %.0f %% |\n", c.cells(), rate(2), rate(3), 100*c.times(both))
+			fmt.Fprintf(&t, "%s %s | %s | %.0f %% | %.0f %% |\n", c.cells(), rate(2), rate(3), 100*c.times(both), 100*c.times(pass))
 		}
 	}
 	return t.String()

@@ -42,6 +42,7 @@ type Stage struct {
 	compiler *cudahost.Compiler
 	config   isp.Config
 	staged   bool
+	linked   bool        // kernels reach frames over a link
 	observe  bool        // statistics are wanted
 	fault    func(error) // nil: nobody wants to hear it
 	once     sync.Once
@@ -69,6 +70,7 @@ func New(memory *cudahost.CUDA, c isp.Config, o Options) (*Stage, error) {
 	s.observe = c.Observe != nil || c.Results != ""
 	s.gains.Store(&c.Gains)
 	s.staged = o.Transfer == Staged || o.Transfer == Auto && !memory.Device.Integrated
+	s.linked = !s.staged && !memory.Device.Integrated
 	if err := s.openStreams(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

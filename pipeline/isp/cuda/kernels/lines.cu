@@ -9,6 +9,11 @@ struct Words { u32 v[ACROSS / 2]; };
 
 INLINE u32 both(u32 first, u32 second) { return first | second << 16; }
 
+// What is loaded is not looked at before it is needed (complete), so that loads of several lines are on their way at a time.
+// Kernels only read it: its path is that of read-only data.
+template <typename T>
+INLINE T load(const void *at) { return __ldg((const T *)at); }
+
 // Fills in what lies beyond the ends of a line, if the lane stands there.
 INLINE void mirrorEnds(Words &p, int x, int width)
 {
@@ -25,15 +30,48 @@ INLINE Words wordsOf(const u16 *line, int x, int width)
 {
 	Words p;
 	const u16 *at = line + x;
-	const uint4 w = *(const uint4 *)at;
-	p.v[0] = x > 0 ? *(const u32 *)(at - 4) : 0;
-	p.v[1] = x > 0 ? *(const u32 *)(at - 2) : 0;
+	const uint4 w = load<uint4>(at);
+	uint2 before = {0, 0};
+	if (x > 0)
+		before = load<uint2>(at - LEAD);
+	p.v[0] = before.x;
+	p.v[1] = before.y;
 	p.v[2] = w.x;
 	p.v[3] = w.y;
 	p.v[4] = w.z;
 	p.v[5] = w.w;
-	p.v[6] = x + LANE < width ? *(const u32 *)(at + LANE) : 0;
-	mirrorEnds(p, x, width);
+	p.v[6] = x + LANE < width ? load<u32>(at + LANE) : 0;
+	return p;
+}
+
+// From a line of bytes that is aligned to 16: four bytes to a word, LEAD in front of the lane's own, and two behind.
+INLINE Words bytesOf(const u8 *line, int x, int width)
+{
+	Words p = {};
+	const u8 *at = line + x;
+	const uint2 w = load<uint2>(at);
+	p.v[0] = x > 0 ? load<u32>(at - LEAD) : 0;
+	p.v[1] = w.x;
+	p.v[2] = w.y;
+	p.v[3] = x + LANE < width ? load<u16>(at + LANE) : 0;
+	return p;
+}
+
+// The samples of what fetch has brought.
+template <bool FAST>
+INLINE Words complete(const Words &fetched, int x, int width)
+{
+	if (!FAST)
+		return fetched;
+	Words p = fetched;
+#if BITS == 8 && !defined PLANE
+#pragma unroll
+	for (int i = 0; i < ACROSS / 2; i++) {
+		const u32 two = fetched.v[i / 2] >> 16 * (i & 1);
+		p.v[i] = both(two & 255, two >> 8 & 255);
+	}
+#endif
+	mirrorEnds(p, min(x, width - LANE), width);
 	return p;
 }
 
@@ -68,18 +106,7 @@ INLINE Words fetch(const Args &a, int x, int y)
 #ifdef PLANE
 		return wordsOf(a.samples + (size_t)y * a.pitch, x, a.width);
 #elif BITS == 8
-		const u8 *at = a.in + (size_t)y * a.stride + x;
-		const uint2 w = *(const uint2 *)at;
-		const u32 before = x > 0 ? *(const u32 *)(at - 4) : 0, behind = x + LANE < a.width ? *(const u16 *)(at + LANE) : 0;
-		p.v[0] = both(before & 255, before >> 8 & 255);
-		p.v[1] = both(before >> 16 & 255, before >> 24);
-		p.v[2] = both(w.x & 255, w.x >> 8 & 255);
-		p.v[3] = both(w.x >> 16 & 255, w.x >> 24);
-		p.v[4] = both(w.y & 255, w.y >> 8 & 255);
-		p.v[5] = both(w.y >> 16 & 255, w.y >> 24);
-		p.v[6] = both(behind & 255, behind >> 8);
-		mirrorEnds(p, x, a.width);
-		return p;
+		return bytesOf(a.in + (size_t)y * a.stride, x, a.width);
 #else
 		return wordsOf((const u16 *)(a.in + (size_t)y * a.stride), x, a.width);
 #endif
@@ -101,8 +128,12 @@ INLINE Words fetch(const Args &a, int x, int y)
 template <bool FAST>
 INLINE Words gainsOf(const Args &a, const u16 *line, int x)
 {
-	if (FAST)
-		return wordsOf(line, min(x, a.width - LANE), a.width);
+	if (FAST) {
+		x = min(x, a.width - LANE);
+		Words p = wordsOf(line, x, a.width);
+		mirrorEnds(p, x, a.width);
+		return p;
+	}
 	Words p;
 #pragma unroll
 	for (int i = 0; i < ACROSS / 2; i++)
@@ -113,8 +144,9 @@ INLINE Words gainsOf(const Args &a, const u16 *line, int x)
 
 // Linear samples of line y, whose parity is that of i; §2, §4, §5.
 template <bool FAST>
-INLINE void linearise(const Args &a, int (&s)[ACROSS], const Words &p, int x, int y, int i)
+INLINE void linearise(const Args &a, int (&s)[ACROSS], const Words &fetched, int x, int y, int i)
 {
+	const Words p = complete<FAST>(fetched, x, a.width);
 #ifdef SHADING
 	const GainLines g = gainLines(a, FAST ? mirrored(y, a.height) : reflect(y, a.height));
 	const Words upper = gainsOf<FAST>(a, g.upper, x), lower = gainsOf<FAST>(a, g.lower, x);

@@ -16,6 +16,7 @@ struct dim { unsigned x, y, z; };
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
+#define __ldg(p) (*(p))
 
 template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
 template <typename T> static inline T max(T a, T b) { return b < a ? a : b; }
