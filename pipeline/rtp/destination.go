@@ -28,6 +28,7 @@ type destination struct {
 	zero   *zeroCopy  // nil when it never worked
 	clock  *departure // by which the kernel paces; nil: it does not
 	ahead  int        // bursts that the kernel may keep until their time
+	burst  int        // packets that leave together
 
 	link    string     // name of the interface; "": not known
 	head    uint64     // bytes of an RTP header
@@ -52,7 +53,7 @@ func newDestination(name string, c Config, buffer int, ready bool) (*destination
 	if err != nil {
 		return nil, err
 	}
-	d := &destination{name: name, addr: addr, head: uint64(c.rtpHeader()), rtcp: netip.AddrPortFrom(addr.Addr(), addr.Port()+1), log: c.Logger}
+	d := &destination{name: name, addr: addr, head: uint64(c.rtpHeader()), rtcp: netip.AddrPortFrom(addr.Addr(), addr.Port()+1), log: c.Logger, burst: c.Burst}
 	for range 16 { // the port after a free one may be taken
 		if d.fd, d.buffer, err = dial(addr, c, buffer); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", ErrDestination, name, err)
@@ -107,18 +108,14 @@ func (d *destination) open(to int) bool { return d.why == 0 && d.next < to }
 // lagging says whether the train before was cut because the socket buffer stayed full.
 func (d *destination) lagging() bool { return d.told == unix.EAGAIN }
 
-// push sends up to packet to, at most burst packets in a call of the kernel, until the socket buffer is full.
-func (d *destination) push(t *Train, to, burst int) {
+// push sends up to packet to, until the socket buffer is full.
+func (d *destination) push(t *Train, to int) {
 	for d.open(to) {
-		end := min(to, d.next+burst)
 		d.clogged = false
-		n, bytes, errno := d.now.send(d.fd, t, d.next, end)
+		n, bytes, errno := d.now.send(d.fd, t, d.next, to)
 		switch {
 		case errno == 0:
 			d.sent(n, bytes)
-			if d.engine == Messages && d.next < end {
-				burst = 1 // sendmmsg swallows the error that stopped it; a call for one packet tells the next one
-			}
 		case errno == unix.EINTR:
 		case errno == unix.EAGAIN:
 			return

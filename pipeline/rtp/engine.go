@@ -15,9 +15,9 @@ type Engine uint8
 const (
 	Automatic Engine = iota // the best that the socket turns out to do, a lesser one from when it fails
 	ZeroCopy                // Segments from packet-ready memory with MSG_ZEROCOPY: the frame is held until the kernel has let go
-	Segments                // one sendmsg a burst, cut into packets by UDP_SEGMENT (udp(7)) in the kernel or the network card
-	Messages                // one sendmmsg a burst
-	Single                  // one sendmsg a packet
+	Segments                // a message a burst, cut into packets by UDP_SEGMENT (udp(7)) in the kernel or the network card
+	Messages                // a message a packet, by sendmmsg
+	Single                  // a call a packet, by sendmsg
 )
 
 func (e Engine) String() string {
@@ -75,7 +75,7 @@ func (d *destination) use(e Engine) {
 	}
 	switch e {
 	case ZeroCopy:
-		z, err := newZeroCopy(d.fd)
+		z, err := newZeroCopy(d.fd, d.burst)
 		if err != nil {
 			d.log.Info("rtp: no zero-copy", "destination", d.name, "error", err)
 			d.use(Segments)
@@ -84,11 +84,11 @@ func (d *destination) use(e Engine) {
 		d.best, d.zero = z, z
 		z.clock = d.clock
 	case Segments:
-		s := newSegments()
+		s := newSegments(d.burst)
 		s.clock = d.clock
 		d.best = s
 	case Messages:
-		d.best = messages{}
+		d.best = &messages{}
 	default:
 		d.best = single{}
 	}
@@ -114,14 +114,14 @@ func (d *destination) fallBack(errno unix.Errno) bool {
 	switch d.now.(type) {
 	case single:
 		return false
-	case messages:
+	case *messages:
 		if errno != unix.ENOSYS {
 			return false
 		}
 	}
 	switch errno {
 	case unix.EMSGSIZE, unix.ENOBUFS:
-		d.now = messages{}
+		d.now = &messages{}
 	case unix.EIO, unix.EINVAL, unix.EOPNOTSUPP, unix.EFAULT, unix.ENOSYS:
 		d.use(d.engine + 1)
 		d.log.Warn("rtp: sends by "+d.engine.String()+" from now on", "destination", d.name, "error", errno)
@@ -131,13 +131,38 @@ func (d *destination) fallBack(errno unix.Errno) bool {
 	return true
 }
 
-// messages is sendmmsg, a message a packet. The thread does not block, so the runtime need not know.
-type messages struct{}
+// A caller calls sendmmsg, which swallows the error that stopped it behind the first message: the next call is for one message
+// alone, and tells the next error.
+type caller struct{ alone bool }
 
-func (messages) send(fd int, t *Train, from, to int) (packets, bytes int, errno unix.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&t.msgs[from])), uintptr(to-from), unix.MSG_DONTWAIT, 0, 0)
-	if errno == 0 {
-		packets = int(n)
+// most is how many messages the next call may be for.
+func (c *caller) most(n int) int {
+	if c.alone {
+		return 1
+	}
+	return n
+}
+
+// send says how many messages were taken. The thread does not block, so the runtime need not know.
+func (c *caller) send(fd int, m []mmsghdr, flags uintptr) (taken int, errno unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), unix.MSG_DONTWAIT|flags, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	c.alone = int(n) < len(m)
+	return int(n), 0
+}
+
+// maxMessages are those of one packet in a call. The kernel takes 1024.
+const maxMessages = 128
+
+// messages is a message a packet.
+type messages struct{ caller caller }
+
+func (m *messages) send(fd int, t *Train, from, to int) (packets, bytes int, errno unix.Errno) {
+	to = min(to, from+m.caller.most(maxMessages))
+	if packets, errno = m.caller.send(fd, t.msgs[from:to], 0); errno != 0 {
+		return 0, 0, errno
 	}
 	for i := range packets {
 		bytes += int(t.msgs[from+i].len)
@@ -157,36 +182,57 @@ func (single) send(fd int, t *Train, from, _ int) (packets, bytes int, errno uni
 const (
 	maxSegments = 64    // in a call; newer kernels take 128
 	maxDatagram = 65507 // bytes of all segments together: they are one UDP datagram until they are cut
-
+	volley      = 16    // messages in a call
 )
 
 // segments is UDP_SEGMENT: the kernel takes headers and payloads of many packets as one datagram, which is cut late.
 // All of its packets have one size but the last, which may be shorter.
 type segments struct {
-	msg     mmsghdr
-	vec     iovec // of packet-ready memory
-	control struct {
+	caller   caller
+	burst    int // packets in a message
+	msgs     [volley]mmsghdr
+	packets  [volley]int
+	vecs     [volley]iovec // of packet-ready memory
+	controls [volley]struct {
 		time, segment [24]byte // a cmsghdr each, and an int64 and a uint16
 	}
 	clock *departure // nil: packets leave at once
 }
 
 // newSegments fills in what is the same for all calls. The struct must stay on the heap, where it does not move.
-func newSegments() *segments {
-	s := &segments{}
-	putControl(s.control.time[:], unix.SOL_SOCKET, unix.SCM_TXTIME, 8)
-	putControl(s.control.segment[:], unix.SOL_UDP, unix.UDP_SEGMENT, 2)
+func newSegments(burst int) *segments {
+	s := &segments{burst: burst}
+	for i := range s.controls {
+		putControl(s.controls[i].time[:], unix.SOL_SOCKET, unix.SCM_TXTIME, 8)
+		putControl(s.controls[i].segment[:], unix.SOL_UDP, unix.UDP_SEGMENT, 2)
+	}
 	return s
 }
 
 func (s *segments) send(fd int, t *Train, from, to int) (packets, bytes int, errno unix.Errno) {
-	packets = s.prepare(t, from, to)
-	n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&s.msg)), unix.MSG_DONTWAIT)
-	return packets, int(n), errno
+	packets, bytes, _, errno = s.volley(fd, t, from, to, volley, 0)
+	return packets, bytes, errno
 }
 
-// prepare makes the message of as many packets as fit.
-func (s *segments) prepare(t *Train, from, to int) (packets int) {
+// volley sends up to most messages.
+func (s *segments) volley(fd int, t *Train, from, to, most int, flags uintptr) (packets, bytes, taken int, errno unix.Errno) {
+	n := 0
+	for most = s.caller.most(most); n < most && from < to; n++ {
+		s.packets[n] = s.prepare(n, t, from, min(to, from+s.burst))
+		from += s.packets[n]
+	}
+	if taken, errno = s.caller.send(fd, s.msgs[:n], flags); errno != 0 {
+		return 0, 0, 0, errno
+	}
+	for i := range taken {
+		packets += s.packets[i]
+		bytes += int(s.msgs[i].len)
+	}
+	return packets, bytes, taken, 0
+}
+
+// prepare makes message i of as many packets as fit.
+func (s *segments) prepare(i int, t *Train, from, to int) (packets int) {
 	size := t.size(from)
 	most := min(to-from, maxSegments, maxDatagram/size)
 	n, last := 1, size
@@ -201,21 +247,21 @@ func (s *segments) prepare(t *Train, from, to int) (packets int) {
 			break
 		}
 	}
-	vec := &t.iov[from*t.vectors]
-	s.msg.iov, s.msg.iovLen = uintptr(unsafe.Pointer(vec)), uint64(n*t.vectors)
+	m, c, vec := &s.msgs[i], &s.controls[i], &t.iov[from*t.vectors]
+	m.iov, m.iovLen = uintptr(unsafe.Pointer(vec)), uint64(n*t.vectors)
 	if t.vectors == 1 { // one packet after the other
-		s.vec = iovec{vec.base, uint64((n-1)*size + last)}
-		s.msg.iov, s.msg.iovLen = uintptr(unsafe.Pointer(&s.vec)), 1
+		s.vecs[i] = iovec{vec.base, uint64((n-1)*size + last)}
+		m.iov, m.iovLen = uintptr(unsafe.Pointer(&s.vecs[i])), 1
 	}
-	s.msg.control, s.msg.controlLen = uintptr(unsafe.Pointer(&s.control.segment)), 0
+	m.control, m.controlLen = uintptr(unsafe.Pointer(&c.segment)), 0
 	if n > 1 {
-		ne.PutUint16(s.control.segment[16:], uint16(size))
-		s.msg.controlLen += uint64(len(s.control.segment))
+		ne.PutUint16(c.segment[16:], uint16(size))
+		m.controlLen += uint64(len(c.segment))
 	}
 	if s.clock != nil {
-		ne.PutUint64(s.control.time[16:], uint64(s.clock.at(t.departure)))
-		s.msg.control = uintptr(unsafe.Pointer(&s.control.time))
-		s.msg.controlLen += uint64(len(s.control.time))
+		ne.PutUint64(c.time[16:], uint64(s.clock.at(t.departure)))
+		m.control = uintptr(unsafe.Pointer(&c.time))
+		m.controlLen += uint64(len(c.time))
 	}
 	return n
 }

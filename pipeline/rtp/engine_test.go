@@ -126,7 +126,7 @@ func TestEnginesFallBackWithoutLoss(t *testing.T) {
 		conn, addr := listener(t)
 		s := testSink(t, Config{Destinations: []string{addr}, Pacing: PaceBurst, Start: testStart()}, f)
 		d := (*s.sender.dests.Load())[0]
-		d.best = &brokenEngine{engine: d.best, after: 4, errno: errno}
+		d.best = &brokenEngine{engine: d.best, after: 2, errno: errno}
 		want := packets(t, s, testFrame(f, 0))
 		if s.sender.Send(s.trains[0]) {
 			t.Errorf("%v: the frame failed", errno)

@@ -145,8 +145,9 @@ func (x *Transmitter) Send(t *Train) (failed bool) {
 	for _, d := range dests {
 		most = min(most, d.ahead)
 	}
-	for k, from := 0, 0; from < t.count; k, from = k+1, from+burst {
-		to := min(from+burst, t.count)
+	for k, to := 0, 0; to < t.count; k++ {
+		from := to
+		to = min(from+x.step(k), t.count)
 		if most > 0 {
 			t.departure = x.pacer.ahead(k, most)
 		} else {
@@ -155,7 +156,7 @@ func (x *Transmitter) Send(t *Train) (failed bool) {
 		}
 		x.bucket.add(to-from, t.departure)
 		for _, d := range dests {
-			d.push(t, to, burst)
+			d.push(t, to)
 		}
 		if k == 0 && !t.info.done.IsZero() {
 			x.first.Observe(time.Since(t.info.done))
@@ -173,6 +174,15 @@ func (x *Transmitter) Send(t *Train) (failed bool) {
 	}
 	x.report(t, dests)
 	return failed
+}
+
+// step is how many packets leave after wait k. Without pacing bursts follow one another anyway, and many go in a call of the kernel;
+// the first goes alone, since its time is taken.
+func (x *Transmitter) step(k int) int {
+	if x.span == 0 && k > 0 {
+		return volley * x.config.Burst
+	}
+	return x.config.Burst
 }
 
 // finish waits for the destinations that are behind, all together for no longer than the patience. Nobody waits for one
@@ -201,7 +211,7 @@ func (x *Transmitter) finish(t *Train, dests []*destination) {
 			_, _ = unix.Ppoll(x.polls, &ts, nil)
 		}
 		for _, d := range dests {
-			if d.push(t, t.count, x.config.Burst); left <= 0 && d.open(t.count) {
+			if d.push(t, t.count); left <= 0 && d.open(t.count) {
 				d.giveUp(t, unix.EAGAIN)
 			}
 		}

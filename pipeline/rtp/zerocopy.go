@@ -11,41 +11,49 @@ import (
 // frame's own memory and tells on the socket's error queue when it has let go.
 type zeroCopy struct {
 	segments
-	calls  uint32   // the next call's number, as the kernel counts
-	trains []*Train // that the last calls were for, by number
+	calls  uint32   // the next message's number, as the kernel counts
+	trains []*Train // that the last messages were for, by number
 	copied bool     // the kernel has made copies after all: it costs more than it saves
 	note   mmsghdr  // for the error queue
 	notes  [128]byte
 }
 
-// maxInFlight is how many calls may be unfinished.
+// maxInFlight is how many messages may be unfinished.
 const maxInFlight = 4096
 
-func newZeroCopy(fd int) (*zeroCopy, error) {
+func newZeroCopy(fd, burst int) (*zeroCopy, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ZEROCOPY, 1); err != nil {
 		return nil, os.NewSyscallError("setsockopt SO_ZEROCOPY", err)
 	}
-	return &zeroCopy{segments: *newSegments(), trains: make([]*Train, maxInFlight)}, nil
+	return &zeroCopy{segments: *newSegments(burst), trains: make([]*Train, maxInFlight)}, nil
 }
 
 func (z *zeroCopy) send(fd int, t *Train, from, to int) (packets, bytes int, errno unix.Errno) {
 	if t.vectors != 1 {
 		return z.segments.send(fd, t, from, to)
 	}
-	at := &z.trains[z.calls%maxInFlight]
-	if *at != nil {
-		if z.reap(fd); *at != nil {
+	most := z.room()
+	if most == 0 {
+		z.reap(fd)
+		if most = z.room(); most == 0 {
 			return 0, 0, unix.EAGAIN
 		}
 	}
-	packets = z.prepare(t, from, to)
-	n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&z.msg)), unix.MSG_DONTWAIT|unix.MSG_ZEROCOPY)
-	if errno == 0 {
+	packets, bytes, taken, errno := z.volley(fd, t, from, to, most, unix.MSG_ZEROCOPY)
+	for range taken {
 		t.inFlight.Add(1)
-		*at = t
+		z.trains[z.calls%maxInFlight] = t
 		z.calls++
 	}
-	return packets, int(n), errno
+	return packets, bytes, errno
+}
+
+// room is how many messages of a volley may be sent.
+func (z *zeroCopy) room() (n int) {
+	for n < volley && z.trains[(z.calls+uint32(n))%maxInFlight] == nil {
+		n++
+	}
+	return n
 }
 
 // reap takes the kernel's notes of what it has let go.

@@ -45,7 +45,7 @@ func main() {
 	f.IntVar(&o.rounds, "rounds", 5, "how often everything is measured, in turn")
 	f.IntVar(&o.frames, "frames", 400, "frames a measurement")
 	f.IntVar(&o.seconds, "seconds", 60, "how long each pacing profile is watched")
-	f.StringSliceVar(&o.paths, "paths", []string{"S", "U", "D", "60", "pace"}, "S: cut in software; U: cut by the (model of a) card; D: to a receiver on this machine; 60: D at 60 frames a second; pace: what each pacing profile does in a minute of that")
+	f.StringSliceVar(&o.paths, "paths", []string{"S", "U", "S1", "U1", "D", "60", "pace"}, "S: cut in software; U: cut by the (model of a) card; S1, U1: each sender on one processor; D: to a receiver on this machine; 60: D at 60 frames a second; pace: what each pacing profile does in a minute of that")
 	f.StringVar(&o.out, "out", "", "put the tables into this file, between its lines for them")
 	if err := f.Parse(os.Args[1:]); err != nil {
 		if err == pflag.ErrHelp {
@@ -90,7 +90,7 @@ func run(ctx context.Context, o options) error {
 		}
 		i := slices.IndexFunc(paths, func(p path) bool { return p.name == name })
 		if i < 0 {
-			return fmt.Errorf("path %q: want S, U, D, 60 or pace", name)
+			return fmt.Errorf("path %q: want S, U, S1, U1, D, 60 or pace", name)
 		}
 		t, err := measurePath(ctx, o, paths[i])
 		if err != nil {

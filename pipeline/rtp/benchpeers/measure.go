@@ -82,6 +82,9 @@ func cpu(ctx context.Context, o options, p path, s sender, frames int) (used tim
 			return 0, false, err
 		}
 	}
+	if p.pinned {
+		argv = append([]string{"taskset", "--cpu-list", "0"}, argv...)
+	}
 	c := inside(ctx, n.near, argv...)
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
@@ -180,16 +183,23 @@ func segmentSize(control []byte, n int) int {
 	return int(binary.NativeEndian.Uint32(messages[0].Data))
 }
 
-// table has medians, spread, and ratios to the peers.
+// table has medians, spread, and ratios to those that all are compared with.
 func table(p path, results []result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "### %s\n\n| sender | frames / CPU-s | spread | × GStreamer | × ffmpeg | × pion |\n|---|---|---|---|---|---|\n", p.title)
+	var others []result
+	fmt.Fprintf(&b, "### %s\n\n| sender | frames / CPU-s | spread |", p.title)
+	for _, name := range p.against {
+		i := slices.IndexFunc(results, func(r result) bool { return strings.HasPrefix(r.sender.name, name) })
+		others = append(others, results[i])
+		fmt.Fprintf(&b, " × %s |", name)
+	}
+	b.WriteString("\n|---|---|---|" + strings.Repeat("---|", len(others)) + "\n")
 	for _, r := range results {
 		low, high := slices.Min(r.figures), slices.Max(r.figures)
 		m := median(r.figures)
 		fmt.Fprintf(&b, "| %s | %.0f | %.0f–%.0f |", r.sender.name, m, low, high)
-		for i := range 3 {
-			fmt.Fprintf(&b, " %.2f |", median(ratios(r.figures, results[i].figures)))
+		for _, other := range others {
+			fmt.Fprintf(&b, " %.2f |", median(ratios(r.figures, other.figures)))
 		}
 		if r.short > 0 {
 			fmt.Fprintf(&b, " lost packets in %d of %d runs", r.short, len(r.figures))

@@ -20,17 +20,27 @@ const (
 // path is a network that packets take.
 type path struct {
 	name, title string
-	rate        int  // frames a second; 0: as fast as can be
-	receiver    bool // takes the packets
+	rate        int      // frames a second; 0: as fast as can be
+	receiver    bool     // takes the packets
+	pinned      bool     // all threads of a sender are held to one processor
+	against     []string // the senders that all are compared with: how their names begin
 	make        func(n *network, ctx context.Context) error
 }
 
+var peers = []string{"GStreamer", "ffmpeg", "Go, pion"}
+
 var paths = []path{
-	{"S", "S: a transmit-only device, datagrams cut in software", 0, false, func(n *network, ctx context.Context) error { return n.ifb(ctx, "off") }},
-	{"U", "U: the same with UDP segmentation offload, a model of a card that has it", 0, false, func(n *network, ctx context.Context) error { return n.ifb(ctx, "on") }},
-	{"D", "D: veth to a receiver that drains, whose work is the sender's", 0, true, (*network).veth},
-	{"60", "D at 60 frames a second, without loss", 60, true, (*network).veth},
+	{"S", "S: a transmit-only device, datagrams cut in software", 0, false, false, peers, software},
+	{"U", "U: the same with UDP segmentation offload, a model of a card that has it", 0, false, false, peers, offload},
+	{"S1", "S, each sender held to one processor", 0, false, true, []string{"C, gather", "C, packet-ready", "tegracast, gather, 16"}, software},
+	{"U1", "U, each sender held to one processor", 0, false, true, []string{"C, gather", "C, packet-ready, 50 segments", "C, packet-ready, 50, zero-copy"}, offload},
+	{"D", "D: veth to a receiver that drains, whose work is the sender's", 0, true, false, peers, (*network).veth},
+	{"60", "D at 60 frames a second", 60, true, false, peers, (*network).veth},
 }
+
+func software(n *network, ctx context.Context) error { return n.ifb(ctx, "off") }
+
+func offload(n *network, ctx context.Context) error { return n.ifb(ctx, "on") }
 
 // network is a path that has been made: it goes away with its namespaces, which end with their descriptors.
 type network struct {

@@ -35,9 +35,6 @@ func send(args []string) error {
 		return sendPaced(segments, frames, rate)
 	}
 	c := rtp.Config{Engine: rtp.Segments, Burst: segments, Pacing: rtp.PaceBurst, Logger: slog.New(slog.DiscardHandler), Destinations: []string{to(there, 0)}}
-	if rate > 0 {
-		c.Pacing = rtp.PaceFrame
-	}
 	ready, streams := false, 1
 	switch args[0] {
 	case "single":
@@ -48,6 +45,8 @@ func send(args []string) error {
 		ready = true
 	case "zerocopy":
 		c.Engine, ready = rtp.ZeroCopy, true
+	case "paced":
+		c.Pacing = rtp.PaceFrame
 	case "two":
 		streams = 2
 	case "eight":

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,36 +20,32 @@ type sender struct {
 	name string
 	peer bool // somebody else's
 	args func(work string, frames, rate int) []string
-	only string // the paths that it is measured on; "" is all
+	only string // the paths that it is measured on
 }
 
 // senders are in the order of the table.
 func senders() []sender {
 	return []sender{
-		{"GStreamer rtpvrawpay ! udpsink", true, gstreamer, ""},
-		{"ffmpeg rawvideo", true, ffmpeg, ""},
-		{"Go, pion/rtp, a write a packet", true, self("pion", 1), ""},
-		{"C, gather, 16 segments", true, c("gather", 16), "S U D"},
-		{"C, packet-ready, 50 segments", true, c("ready", 50), "S U"},
-		{"C, packet-ready, 50, zero-copy", true, c("zerocopy", 50), "U"},
+		{"GStreamer rtpvrawpay ! udpsink", true, gstreamer, "S U D 60"},
+		{"ffmpeg rawvideo", true, ffmpeg, "S U D 60"},
+		{"Go, pion/rtp, a write a packet", true, self("pion", 1), "S U D 60"},
+		{"C, gather, 16 segments", true, c("gather", 16), "S U D S1 U1"},
+		{"C, packet-ready, 50 segments", true, c("ready", 50), "S U S1 U1"},
+		{"C, packet-ready, 50, zero-copy", true, c("zerocopy", 50), "U U1"},
 		{"tegracast, sendmsg", false, self("single", 16), "S D"},
-		{"tegracast, sendmmsg", false, self("messages", 16), ""},
-		{"tegracast, gather, 16 segments", false, self("segments", 16), ""},
-		{"tegracast, packet-ready, 50 segments", false, self("ready", 50), "S U D"},
-		{"tegracast, packet-ready, 50, zero-copy", false, self("zerocopy", 50), "S U"},
-		{"tegracast, gather, two streams", false, self("two", 16), "S"},
-		{"tegracast, gather, eight destinations", false, self("eight", 16), "S"},
-		{"tegracast, gather, multicast", false, self("group", 16), "S"},
+		{"tegracast, sendmmsg", false, self("messages", 16), "S U D 60"},
+		{"tegracast, gather, 16 segments", false, self("segments", 16), "S U D 60 S1 U1"},
+		{"tegracast, gather, 16 segments, paced over the frame", false, self("paced", 16), "60"},
+		{"tegracast, packet-ready, 50 segments", false, self("ready", 50), "S U D S1 U1"},
+		{"tegracast, packet-ready, 50, zero-copy", false, self("zerocopy", 50), "S U S1 U1"},
+		{"tegracast, gather, two streams", false, self("two", 16), "S S1"},
+		{"tegracast, gather, eight destinations", false, self("eight", 16), "S S1"},
+		{"tegracast, gather, multicast", false, self("group", 16), "S S1"},
 	}
 }
 
 func (s sender) on(p path) bool {
-	for _, name := range strings.Fields(s.only) {
-		if name == p.name {
-			return true
-		}
-	}
-	return s.only == ""
+	return slices.Contains(strings.Fields(s.only), p.name)
 }
 
 func gstreamer(_ string, frames, rate int) []string {
@@ -84,7 +81,7 @@ func self(mode string, segments int) func(string, int, int) []string {
 // prepare makes the frame that ffmpeg reads and the C program, and looks for the peers.
 func prepare(ctx context.Context, work string) error {
 	for program, pkg := range map[string]string{
-		"gst-launch-1.0": "gstreamer1.0-tools", "ffmpeg": "ffmpeg", "gcc": "gcc", "ethtool": "ethtool", "ip": "iproute2", "nsenter": "util-linux",
+		"gst-launch-1.0": "gstreamer1.0-tools", "ffmpeg": "ffmpeg", "gcc": "gcc", "ethtool": "ethtool", "ip": "iproute2", "nsenter": "util-linux", "taskset": "util-linux",
 	} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("%s is missing: apt-get install --no-install-recommends %s", program, pkg)

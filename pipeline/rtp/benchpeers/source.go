@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"tegracast/cudahost"
@@ -17,6 +18,11 @@ type source struct {
 	pool   *pipeline.Pool
 	frames int
 	rate   int
+
+	emit    func(*pipeline.Frame) // of as fast as they are sent; set when Run begins
+	filling sync.Mutex
+	emitted int           // guarded by filling
+	ended   chan struct{} // closed when all have been emitted
 }
 
 func newSource(f pipeline.Format, frames, rate int) (*source, error) {
@@ -32,7 +38,9 @@ func newSource(f pipeline.Format, frames, rate int) (*source, error) {
 		}
 		all = append(all, pipeline.Slot{Bytes: b.Bytes(), Close: b.Close})
 	}
-	return &source{f, pipeline.NewPool("frames", f, all, nil), frames, rate}, nil
+	s := &source{format: f, frames: frames, rate: rate, ended: make(chan struct{})}
+	s.pool = pipeline.NewPool("frames", f, all, func(int) { s.refill() })
+	return s, nil
 }
 
 // Format implements pipeline.Source.
@@ -40,6 +48,18 @@ func (s *source) Format() pipeline.Format { return s.format }
 
 // Run implements pipeline.Source.
 func (s *source) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
+	if s.rate == 0 {
+		s.filling.Lock()
+		s.emit = emit
+		s.filling.Unlock()
+		s.refill()
+		select {
+		case <-s.ended:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	pace := newTicker(s.rate)
 	for n := range s.frames {
 		pace.wait()
@@ -51,6 +71,34 @@ func (s *source) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 		emit(f)
 	}
 	return nil
+}
+
+// refill emits a frame for each slot that is free, on the goroutine that has freed it: a source that is never late does not wait for
+// the sender, and to wake one would be work that no camera makes.
+func (s *source) refill() {
+	for s.filling.TryLock() { // else somebody is at it, and looks again
+		if s.emit == nil {
+			s.filling.Unlock()
+			return
+		}
+		emitted := false
+		for s.emitted < s.frames {
+			f := s.pool.Get()
+			if f == nil {
+				break
+			}
+			f.Sequence, f.Times.Captured = uint64(s.emitted), time.Now()
+			if s.emitted++; s.emitted == s.frames {
+				close(s.ended)
+			}
+			s.emit(f)
+			emitted = true
+		}
+		s.filling.Unlock()
+		if !emitted {
+			return
+		}
+	}
 }
 
 // ticker waits for the next frame's time, or not at all.
