@@ -59,8 +59,12 @@ func measure(ctx context.Context, o options, p path, s sender) (figure float64, 
 	if err != nil {
 		return 0, false, err
 	}
-	many, whole, err := cpu(ctx, o, p, s, warmUp+o.frames)
-	return float64(o.frames) / (many - few).Seconds(), whole, err
+	frames := o.frames
+	if p.rate == 0 {
+		frames *= s.many
+	}
+	many, whole, err := cpu(ctx, o, p, s, warmUp+frames)
+	return float64(frames) / (many - few).Seconds(), whole, err
 }
 
 // cpu is what it takes to send so many frames.
