@@ -234,7 +234,7 @@ func (p *cudaProgram) launch(number int, f pipeline.Format) error {
 	set := func(v int) error { return g.stream.Fill(g.atWork.DevicePointer(), byte(v), 1) }
 	return g.order.launch(g.stream, g.done, func() error {
 		if err := errors.Join(set(1+number), g.stream.Mark(g.begin)); err != nil {
-			return err
+			return errors.Join(err, set(0))
 		}
 		err := p.kernel.Launch(g.stream, grid(f), cudahost.Dim{X: threadsX, Y: threadsY}, p.args.pointers()...)
 		return errors.Join(err, set(0))

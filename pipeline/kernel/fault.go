@@ -9,7 +9,11 @@ import (
 // ErrHung says that a kernel did not come to an end in time. It cannot be cancelled.
 var ErrHung = errors.New("the kernel hangs")
 
-// A FaultError is a kernel that has cost the process its GPU.
+// ErrStuck says that the GPU did not come to a frame, or not to its copies, for longer than any kernel may take. That is not the
+// fault of the frame's kernel.
+var ErrStuck = errors.New("the GPU does not go on")
+
+// A FaultError is a kernel that has cost the process its GPU, or with ErrStuck one that waited when the GPU was lost.
 type FaultError struct {
 	Kernel, File, Entry string
 	Frame               uint64
@@ -43,7 +47,6 @@ func (s *Stage) failed(p *loaded, number int, frame uint64, err error) error {
 // device. It returns what the GPU was lost by.
 func (s *Stage) lose(key string, frame uint64, err error) error {
 	c := &s.config
-	f := &FaultError{Kernel: c.Name, File: c.File, Entry: c.Entry, Frame: frame, Err: err}
 	e := Entry{Kernel: c.Name, File: c.File, Entry: c.Entry, Key: key, Frame: frame, What: err.Error(), When: time.Now().UTC()}
 	if err := s.quarantine.Put(e); err != nil {
 		s.log.Error("kernel has broken the GPU and cannot be put into quarantine: the next start meets it again", "kernel", c.Name, "error", err)
@@ -51,5 +54,9 @@ func (s *Stage) lose(key string, frame uint64, err error) error {
 		s.log.Error("kernel has broken the GPU: it is in quarantine until its file changes or the entry is removed",
 			"kernel", c.Name, "file", c.File, "frame", frame, "what", e.What, "entry", s.quarantine.Path(key))
 	}
-	return s.order.lose(f)
+	return s.order.lose(s.faultError(frame, err))
+}
+
+func (s *Stage) faultError(frame uint64, err error) *FaultError {
+	return &FaultError{Kernel: s.config.Name, File: s.config.File, Entry: s.config.Entry, Frame: frame, Err: err}
 }

@@ -57,12 +57,14 @@ func (s *Stage) wait() {
 	}
 }
 
-// looks is how often it is looked whether a kernel is at work in the time that a frame has.
-const looks = 16
+const (
+	looks    = 16 // how often it is looked whether a kernel is at work in the time that a frame has
+	patience = 10 // times that time, for all that a frame waits for
+)
 
 // await waits for a job's work. The time that a frame has begins with its kernel, which may have to wait for others.
 func (s *Stage) await(j *job) error {
-	for worked := 0; ; {
+	for looked, worked := 1, 0; ; looked++ {
 		ctx, cancel := context.WithTimeout(context.Background(), s.config.TimeLimit/looks)
 		err := j.work.Wait(ctx)
 		over := ctx.Err() != nil && errors.Is(err, ctx.Err())
@@ -81,6 +83,9 @@ func (s *Stage) await(j *job) error {
 		}
 		if worked > looks { // the first may have been short
 			return s.lose(j.program.key, j.sequence, fmt.Errorf("%w: it is not done after %v", ErrHung, s.config.TimeLimit))
+		}
+		if looked >= patience*looks {
+			return s.order.lose(s.faultError(j.sequence, fmt.Errorf("%w: the frame is not done after %v", ErrStuck, patience*s.config.TimeLimit)))
 		}
 	}
 }

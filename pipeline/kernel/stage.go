@@ -119,7 +119,7 @@ func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	return nil
 }
 
-// settle waits for the frames in work, none of which takes longer than the time limit.
+// settle waits for the frames in work: their time is limited (await).
 func (s *Stage) settle() {
 	for _, j := range s.jobs {
 		if j != nil {

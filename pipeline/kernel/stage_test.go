@@ -181,7 +181,7 @@ func TestOneIsBlamed(t *testing.T) {
 			defer close(done)
 			_, late = waits.frame(t, 5)
 		}()
-		time.Sleep(10 * time.Second)
+		time.Sleep(5 * time.Second)
 		_, err := hangs.frame(t, 6)
 		<-done
 		var f, same *FaultError
@@ -193,6 +193,25 @@ func TestOneIsBlamed(t *testing.T) {
 		}
 		if hangs.Close() == nil || waits.Close() == nil {
 			t.Error("closing says nothing of the fault")
+		}
+	})
+}
+
+// A GPU that comes to no end with a frame whose kernel is not at work is lost, and nobody is blamed.
+func TestStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, t.TempDir(), "add 1\nhang\ninnocent", false)
+		begin := time.Now()
+		_, err := b.frame(t, 9)
+		var f *FaultError
+		if !errors.Is(err, ErrStuck) || !errors.As(err, &f) || f.Frame != 9 || time.Since(begin) != 10*DefaultTimeLimit {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		if b.quarantine.Find(Key([]byte("add 1\nhang\ninnocent"), "k")) != nil {
+			t.Error("who waited is in quarantine")
+		}
+		if err := b.Close(); !errors.Is(err, ErrStuck) {
+			t.Errorf("closed: %v", err)
 		}
 	})
 }

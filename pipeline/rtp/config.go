@@ -133,7 +133,7 @@ const (
 	minMTU       = 576
 	maxMTU       = 9000
 	defaultBurst = 16
-	maxBurst     = 1024 // UIO_MAXIOV, sendmmsg's limit
+	maxBurst     = 1024 // packets; more is no burst
 )
 
 // DefaultQuality is that of JPEG.

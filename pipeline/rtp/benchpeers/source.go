@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tegracast/cudahost"
@@ -20,6 +21,7 @@ type source struct {
 	rate   int
 
 	emit    func(*pipeline.Frame) // of as fast as they are sent; set when Run begins
+	asked   atomic.Uint32
 	filling sync.Mutex
 	emitted int           // guarded by filling
 	ended   chan struct{} // closed when all have been emitted
@@ -76,26 +78,26 @@ func (s *source) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 // refill emits a frame for each slot that is free, on the goroutine that has freed it: a source that is never late does not wait for
 // the sender, and to wake one would be work that no camera makes.
 func (s *source) refill() {
-	for s.filling.TryLock() { // else somebody is at it, and looks again
+	s.asked.Add(1)
+	for s.filling.TryLock() { // else somebody is at it, and sees that it was asked for more
+		asked := s.asked.Load()
 		if s.emit == nil {
 			s.filling.Unlock()
 			return
 		}
-		emitted := false
 		for s.emitted < s.frames {
 			f := s.pool.Get()
 			if f == nil {
 				break
 			}
 			f.Sequence, f.Times.Captured = uint64(s.emitted), time.Now()
+			s.emit(f)
 			if s.emitted++; s.emitted == s.frames {
 				close(s.ended)
 			}
-			s.emit(f)
-			emitted = true
 		}
 		s.filling.Unlock()
-		if !emitted {
+		if s.asked.Load() == asked {
 			return
 		}
 	}
