@@ -148,10 +148,15 @@ func ports(t *testing.T, n int) []int {
 	return found
 }
 
-// await waits until a file exists: on a GPU kernels may have to be compiled first.
+// await waits until a file exists.
 func await(t *testing.T, path string) {
 	t.Helper()
-	for range 6000 {
+	awaitFor(t, path, 5*time.Second)
+}
+
+func awaitFor(t *testing.T, path string, patience time.Duration) {
+	t.Helper()
+	for begin := time.Now(); time.Since(begin) < patience; {
 		if _, err := os.Stat(path); err == nil {
 			return
 		}

@@ -22,10 +22,7 @@ type Entry struct {
 }
 
 // A Quarantine keeps the kernels that have cost a process its GPU, in a folder that outlives the process: a file for each.
-// All kernels of a process share one.
-type Quarantine struct {
-	folder string
-}
+type Quarantine struct{ folder string }
 
 // NewQuarantine keeps its files in folder, which is made when it is needed; "" keeps none.
 func NewQuarantine(folder string) *Quarantine { return &Quarantine{folder: folder} }

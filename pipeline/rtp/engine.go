@@ -181,7 +181,7 @@ func (single) send(fd int, t *Train, from, _ int) (packets, bytes int, errno uni
 }
 
 const (
-	maxSegments = 64    // in a call; newer kernels take 128
+	maxSegments = 64    // in a message; newer kernels take 128
 	maxDatagram = 65507 // bytes of all segments together: they are one UDP datagram until they are cut
 	volley      = 16    // messages in a call
 )
@@ -211,12 +211,12 @@ func newSegments(burst int) *segments {
 }
 
 func (s *segments) send(fd int, t *Train, from, to int) (packets, bytes int, errno unix.Errno) {
-	packets, bytes, _, errno = s.volley(fd, t, from, to, volley, 0)
+	packets, bytes, _, errno = s.offer(fd, t, from, to, volley, 0)
 	return packets, bytes, errno
 }
 
-// volley sends up to most messages.
-func (s *segments) volley(fd int, t *Train, from, to, most int, flags uintptr) (packets, bytes, taken int, errno unix.Errno) {
+// offer sends up to most messages.
+func (s *segments) offer(fd int, t *Train, from, to, most int, flags uintptr) (packets, bytes, taken int, errno unix.Errno) {
 	n := 0
 	for most = s.caller.most(most); n < most && from < to; n++ {
 		s.packets[n] = s.prepare(n, t, from, min(to, from+s.burst))

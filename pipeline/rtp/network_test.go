@@ -124,8 +124,8 @@ func TestZeroCopyHoldsTheFrame(t *testing.T) {
 			}
 		}
 		d := (*s.sender.dests.Load())[0]
-		if d.engine != ZeroCopy || d.zero.calls != 20*192/16 {
-			t.Errorf("sends by %v, %d calls, want %v, %d", d.engine, d.zero.calls, ZeroCopy, 20*192/16)
+		if d.engine != ZeroCopy || d.zero.next != 20*192/16 {
+			t.Errorf("sends by %v, %d calls, want %v, %d", d.engine, d.zero.next, ZeroCopy, 20*192/16)
 		}
 	})
 }

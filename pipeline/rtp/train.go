@@ -39,7 +39,7 @@ type Train struct {
 
 	departure time.Duration // of the packets that are sent now, by the monotonic clock
 
-	inFlight atomic.Int32 // calls of MSG_ZEROCOPY that the kernel has not done with; until then the frame must stay
+	inFlight atomic.Int32 // messages of MSG_ZEROCOPY that the kernel has not done with; until then the frame must stay
 }
 
 // trainInfo is what RTCP tells about a frame.

@@ -11,7 +11,7 @@ import (
 // frame's own memory and tells on the socket's error queue when it has let go.
 type zeroCopy struct {
 	segments
-	calls  uint32   // the next message's number, as the kernel counts
+	next   uint32   // message's number, as the kernel counts
 	trains []*Train // that the last messages were for, by number
 	copied bool     // the kernel has made copies after all: it costs more than it saves
 	note   mmsghdr  // for the error queue
@@ -39,18 +39,18 @@ func (z *zeroCopy) send(fd int, t *Train, from, to int) (packets, bytes int, err
 			return 0, 0, unix.EAGAIN
 		}
 	}
-	packets, bytes, taken, errno := z.volley(fd, t, from, to, most, unix.MSG_ZEROCOPY)
+	packets, bytes, taken, errno := z.offer(fd, t, from, to, most, unix.MSG_ZEROCOPY)
 	for range taken {
 		t.inFlight.Add(1)
-		z.trains[z.calls%maxInFlight] = t
-		z.calls++
+		z.trains[z.next%maxInFlight] = t
+		z.next++
 	}
 	return packets, bytes, errno
 }
 
 // room is how many messages of a volley may be sent.
 func (z *zeroCopy) room() (n int) {
-	for n < volley && z.trains[(z.calls+uint32(n))%maxInFlight] == nil {
+	for n < volley && z.trains[(z.next+uint32(n))%maxInFlight] == nil {
 		n++
 	}
 	return n

@@ -30,12 +30,18 @@ type path struct {
 var peers = []string{"GStreamer", "ffmpeg", "Go, pion"}
 
 var paths = []path{
-	{"S", "S: a transmit-only device, datagrams cut in software", 0, false, false, peers, software},
-	{"U", "U: the same with UDP segmentation offload, a model of a card that has it", 0, false, false, peers, offload},
-	{"S1", "S, each sender held to one processor", 0, false, true, []string{"C, gather", "C, packet-ready", "tegracast, gather, 16"}, software},
-	{"U1", "U, each sender held to one processor", 0, false, true, []string{"C, gather", "C, packet-ready, 50 segments", "C, packet-ready, 50, zero-copy"}, offload},
-	{"D", "D: veth to a receiver that drains, whose work is the sender's", 0, true, false, peers, (*network).veth},
-	{"60", "D at 60 frames a second", 60, true, false, peers, (*network).veth},
+	{name: "S", title: "S: a transmit-only device, datagrams cut in software", against: peers, make: software},
+	{name: "U", title: "U: the same with UDP segmentation offload, a model of a card that has it", against: peers, make: offload},
+	{
+		name: "S1", title: "S, each sender held to one processor", pinned: true, make: software,
+		against: []string{"C, gather", "C, packet-ready", "tegracast, gather, 16"},
+	},
+	{
+		name: "U1", title: "U, each sender held to one processor", pinned: true, make: offload,
+		against: []string{"C, gather", "C, packet-ready, 50 segments", "C, packet-ready, 50, zero-copy"},
+	},
+	{name: "D", title: "D: veth to a receiver that drains, whose work is the sender's", receiver: true, against: peers, make: (*network).veth},
+	{name: "60", title: "D at 60 frames a second", rate: 60, receiver: true, against: peers, make: (*network).veth},
 }
 
 func software(n *network, ctx context.Context) error { return n.ifb(ctx, "off") }
