@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"tegracast/board/vjetson/channel"
@@ -119,7 +121,7 @@ func (m *Machine) do(ctx context.Context, req channel.Job, data io.Reader, stdou
 			}
 			return e.Status, j.failed
 		case err := <-sent:
-			if err != nil {
+			if err != nil && !portEnded(err) {
 				return 0, fmt.Errorf("vjetson: %s: %w", what(req), err)
 			}
 			sent = nil
@@ -135,6 +137,11 @@ func (m *Machine) do(ctx context.Context, req channel.Job, data io.Reader, stdou
 			return 0, m.abandon(ctx, j, what(req))
 		}
 	}
+}
+
+// portEnded says whether err is of a port that takes nothing any more: whoever reads it learns of that, too.
+func portEnded(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
 
 // send stops when ctx ends; the agent then takes what it has for incomplete.

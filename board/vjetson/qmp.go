@@ -100,7 +100,11 @@ func (q *qmp) doWith(ctx context.Context, command string, args any, file *os.Fil
 	if file != nil {
 		rights = unix.UnixRights(int(file.Fd()))
 	}
-	if _, _, err := q.conn.WriteMsgUnix(b, rights, nil); err != nil {
+	_, _, err = q.conn.WriteMsgUnix(b, rights, nil)
+	switch {
+	case portEnded(err):
+		return nil, fmt.Errorf("vjetson: monitor: %s: %w", command, ErrEnded)
+	case err != nil:
 		return nil, fmt.Errorf("vjetson: monitor: %s: %w", command, err)
 	}
 	select {

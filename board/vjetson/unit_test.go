@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -250,8 +251,38 @@ func TestMonitor(t *testing.T) {
 	if err := q.do(t.Context(), "end", nil); !errors.Is(err, ErrEnded) {
 		t.Errorf("a monitor that ends: %v", err)
 	}
+	if err := q.do(t.Context(), "good", nil); !errors.Is(err, ErrEnded) {
+		t.Errorf("a monitor that has ended: %v", err)
+	}
 	a.Close()
 	<-q.ended
+}
+
+// endingPort is a port whose other end has gone, which its reader learns later than its writer.
+type endingPort struct {
+	net.Conn
+	written chan struct{}
+}
+
+func (p endingPort) Write([]byte) (int, error) {
+	close(p.written)
+	return 0, &net.OpError{Op: "write", Err: syscall.EPIPE}
+}
+
+func (p endingPort) Read([]byte) (int, error) {
+	<-p.written
+	time.Sleep(10 * time.Millisecond)
+	return 0, io.EOF
+}
+
+func TestCommandToAnEndingMachine(t *testing.T) {
+	m := &Machine{jobs: newJobs(endingPort{written: make(chan struct{})}), log: newKernelLog(nil), said: &tailBuffer{}, ended: make(chan struct{})}
+	close(m.ended)
+	go m.jobs.serve()
+	if _, err := m.Run(t.Context(), "true"); !errors.Is(err, ErrEnded) {
+		t.Error(err)
+	}
+	<-m.jobs.gone
 }
 
 // fakeQEMU answers by the command's name.
