@@ -23,8 +23,8 @@ type Hardware struct {
 	Halt func([]fpga.HaltOp) error
 }
 
-// OpenXDMA finds the XDMA core, which nobody in this process uses yet, and says how it is halted. A fence that another
-// process has left behind is lifted when all channels have stopped.
+// OpenXDMA finds the XDMA core, which nobody in this process uses yet, and says how it is halted. A fence, of the
+// kernel module or left behind by another process, is lifted when all channels have stopped.
 func (h Hardware) OpenXDMA(ctx context.Context) (*xdma.Device, error) {
 	fencer, generation, fenced := h.fence()
 	d, err := xdma.Open(xdma.Config{BARs: h.BARs, Interrupts: h.Interrupts, Alloc: CoherentMemory(h.Pinner)})

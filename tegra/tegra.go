@@ -64,7 +64,7 @@ var (
 	ErrRevoked    = errors.New("pin was revoked: its memory has been freed")
 	ErrUnpinned   = errors.New("pin was unpinned already")
 	ErrCacheAttr  = errors.New("cache attribute differs from the allocation's")
-	ErrFenced     = errors.New("device is fenced after a revocation: reset its engine and resume")
+	ErrFenced     = errors.New("device is fenced: reset its engine and resume")
 	ErrGeneration = errors.New("fence generation is not the current one: another revocation came in between")
 	ErrClosed     = errors.New("device is closed")
 	ErrNoDevice   = errors.New("cannot open the device of kernel module tegra_p2p")
@@ -84,8 +84,8 @@ type Pinner interface {
 	AllocCoherent(size int) (*Coherent, error)
 }
 
-// Fencer is implemented by pinners whose function is fenced after a revocation: nothing can be pinned or allocated until
-// its engine has been reset and Resume was called with the generation of the fence.
+// Fencer is implemented by pinners whose function is fenced after a revocation, and before its first use: nothing can be
+// pinned or allocated until its engine has been reset and Resume was called with the generation of the fence.
 type Fencer interface {
 	Fenced() (generation uint64, fenced bool)
 	Resume(generation uint64) error

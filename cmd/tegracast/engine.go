@@ -51,7 +51,7 @@ func (e xdmaEngine) prepare(dir fpga.Direction, mem fpga.Memory) (transfer, erro
 // eduEngine is QEMU's edu device.
 type eduEngine struct{ *edu.Device }
 
-// openEdu finds the device. A fence that another process has left behind is lifted when the engine is idle.
+// openEdu finds the device. A fence that is there before is lifted when the engine is idle.
 func openEdu(_ context.Context, hw capture.Hardware) (engine, error) {
 	fencer := hw.Pinner.(tegra.Fencer) // as every tegra.Device
 	generation, fenced := fencer.Fenced()

@@ -49,6 +49,8 @@ void tp_master_off(struct tp_dev *dev)
 	u16 command;
 
 	pci_clear_master(dev->pdev);
+	if (!pci_device_is_present(dev->pdev)) /* it would be waited for in vain */
+		return;
 	pci_wait_for_pending_transaction(dev->pdev);
 	pci_read_config_word(dev->pdev, PCI_COMMAND, &command); /* the write has arrived */
 	if (command != U16_MAX && (command & PCI_COMMAND_MASTER))
@@ -70,6 +72,15 @@ u64 tp_fence(struct tp_dev *dev)
 		tp_master_off(dev);
 	mutex_unlock(&dev->fence_lock);
 	return gen;
+}
+
+/* For good: the function goes, or its driver does. What was mapped for it may be taken away after this. */
+void tp_stop(struct tp_dev *dev)
+{
+	tp_fence(dev);
+	mutex_lock(&dev->fence_lock);
+	tp_master_off(dev);
+	mutex_unlock(&dev->fence_lock);
 }
 
 static long resume(struct tp_dev *dev, u64 gen)

@@ -63,6 +63,7 @@ static struct tp_dev *tp_dev_new(struct pci_dev *pdev)
 	}
 	kref_init(&dev->ref);
 	dev->pdev = pci_dev_get(pdev);
+	dev->state = TEGRA_P2P_STATE_FENCED; /* whoever had the function before may have left its engine running */
 	mutex_init(&dev->fence_lock);
 	mutex_init(&dev->files_lock);
 	mutex_init(&dev->control_lock);
@@ -182,6 +183,7 @@ static void tp_remove(struct pci_dev *pdev)
 	mutex_lock(&dev->bar_lock);
 	tp_zap_bars(dev);
 	mutex_unlock(&dev->bar_lock);
+	tp_stop(dev);
 	list_for_each_entry(file, &dev->files, entry)
 		tp_file_unplug(file);
 	mutex_unlock(&dev->files_lock);
@@ -189,7 +191,6 @@ static void tp_remove(struct pci_dev *pdev)
 	tp_vectors_free(dev);
 	tp_unreserve_pages(dev);
 	tp_protection_remove(dev);
-	pci_clear_master(pdev);
 	pci_release_regions(pdev);
 	pci_disable_device(pdev);
 	ida_free(&tp_ids, dev->id);

@@ -267,7 +267,7 @@ void tp_file_finish(struct tp_file *file)
 	xa_destroy(&file->objects);
 }
 
-/* The function goes, or its driver does. Its BARs are zapped already. */
+/* The function goes, or its driver does. Its BARs are zapped and its bus mastering has ended. */
 void tp_file_unplug(struct tp_file *file)
 {
 	struct tp_object *obj;

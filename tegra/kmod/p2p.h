@@ -229,6 +229,7 @@ int tp_may_use(struct tp_dev *dev, bool allowed);
 
 /* fence.c */
 u64 tp_fence(struct tp_dev *dev);
+void tp_stop(struct tp_dev *dev);
 void tp_master_on(struct tp_dev *dev);
 void tp_master_off(struct tp_dev *dev);
 long tp_set_halt(struct tp_file *file, void *arg);

@@ -42,7 +42,7 @@ struct tegra_p2p_info {
 #define TEGRA_P2P_INFO_FLR	(1U << 5) /* the function can be reset: CONTROL's RESET works */
 
 #define TEGRA_P2P_STATE_LIVE	0
-#define TEGRA_P2P_STATE_FENCED	1	/* a pin was revoked: no PIN and no ALLOC until RESUME */
+#define TEGRA_P2P_STATE_FENCED	1	/* no PIN and no ALLOC until RESUME: the engine may run on old addresses */
 #define TEGRA_P2P_STATE_GONE	2
 
 /* GET_REGION: a BAR. */

@@ -89,7 +89,7 @@ func (e *Error) memoryHint() string {
 	case unix.EIO:
 		return "the IOMMU could not map it: no bus addresses are left"
 	case unix.ESTALE:
-		return "the function is fenced after a revocation: reset its engine, then resume"
+		return "the function is fenced: reset its engine, then resume"
 	case unix.EAGAIN:
 		return "the mapping was changed again and again while it was being pinned: let nobody remap it meanwhile"
 	case unix.EBUSY:

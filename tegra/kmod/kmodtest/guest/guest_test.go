@@ -83,7 +83,7 @@ func (d *device) info(t testing.TB) uapi.Info {
 	return info
 }
 
-// live ends the fence that a test before has left.
+// live ends the fence that probe or a test before has left.
 func (d *device) live(t testing.TB) *device {
 	t.Helper()
 	if i := d.info(t); i.State == uapi.StateFenced {

@@ -91,7 +91,7 @@ func TestLinkError(t *testing.T) {
 func TestExposed(t *testing.T) {
 	permitted(t)
 	noLeak(t)
-	d := open(t)
+	d := open(t).live(t)
 	if i := d.info(t); i.Flags&(uapi.InfoUnsafe|uapi.InfoStrict) != uapi.InfoUnsafe|uapi.InfoStrict {
 		t.Fatalf("%+v", i)
 	}

@@ -33,8 +33,15 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	noLeak(t)
-	d := open(t).live(t)
-	return &scene{d, d.edu(t), d.event(t, uapi.EventRevoke), nvp2p(t, d)}
+	return openScene(t)
+}
+
+// openScene waits for the engine, which who had it before may have left at work, and ends the fence.
+func openScene(t *testing.T) *scene {
+	d := open(t)
+	e := d.edu(t)
+	d.live(t)
+	return &scene{d, e, d.event(t, uapi.EventRevoke), nvp2p(t, d)}
 }
 
 // inFlight pins memory and lets the device write to it.

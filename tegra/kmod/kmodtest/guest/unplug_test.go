@@ -39,8 +39,9 @@ type orphan struct {
 
 func newOrphan(t *testing.T) *orphan {
 	t.Helper()
-	d := open(t).live(t)
-	o := &orphan{scene: &scene{d, d.edu(t), d.event(t, uapi.EventRevoke), nvp2p(t, d)}, m: newMemory(t, pinPages*page)}
+	s := openScene(t)
+	d := s.device
+	o := &orphan{scene: s, m: newMemory(t, pinPages*page)}
 	o.failed = d.event(t, uapi.EventError)
 	a := uapi.Alloc{Size: page}
 	if err := uapi.DoAlloc(d.fd, &a); err != nil {
@@ -107,10 +108,34 @@ func TestUnbind(t *testing.T) {
 		bind(t)
 		o.drop(t)
 		next := open(t)
+		if i := next.info(t); i.State != uapi.StateFenced {
+			t.Errorf("a function whose engine nobody has stopped: %+v", i)
+		}
 		next.edu(t).close()
 		next.close()
 		return flying
 	})
+	newScene(t).usable(t)
+}
+
+// TestUnbindStops takes a thousand pins away while a DMA to the first of them ends: bus mastering has ended before, so the
+// IOMMU has nothing to report. The end of the machine fails the test when it has.
+func TestUnbindStops(t *testing.T) {
+	noLeak(t)
+	const pins, rounds = 1000, 10
+	for round := range time.Duration(rounds) {
+		o := newOrphan(t)
+		b := anonymous(t, pins*page)
+		for i := range pins {
+			o.mustPin(t, b[i*page:(i+1)*page])
+		}
+		o.edu.start(fromDevice, o.iova)
+		time.Sleep(round * eduTime / rounds)
+		unbind(t)
+		o.gone(t)
+		bind(t)
+		o.drop(t)
+	}
 	newScene(t).usable(t)
 }
 

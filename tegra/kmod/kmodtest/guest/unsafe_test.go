@@ -82,7 +82,10 @@ func TestUnsafe(t *testing.T) {
 	permitted(t)
 	noLeak(t)
 	d := open(t)
-	i := d.info(t)
+	if busMaster(t) {
+		t.Error("bus mastering before the fence has ended")
+	}
+	i := d.live(t).info(t)
 	if i.Flags&(uapi.InfoUnsafe|uapi.InfoIOMMU|uapi.InfoStrict) != uapi.InfoUnsafe || i.NIRQs < 2 || i.DMABits != 64 {
 		t.Fatalf("%+v", i)
 	}
@@ -144,11 +147,11 @@ func testMSIXTable(t *testing.T, d *device) {
 func TestLazy(t *testing.T) {
 	permitted(t)
 	noLeak(t)
-	d := open(t).live(t)
+	s := openScene(t)
+	d := s.device
 	if i := d.info(t); i.Flags&(uapi.InfoUnsafe|uapi.InfoIOMMU|uapi.InfoStrict) != uapi.InfoUnsafe|uapi.InfoIOMMU {
 		t.Fatalf("%+v", i)
 	}
-	s := &scene{d, d.edu(t), d.event(t, uapi.EventRevoke), nvp2p(t, d)}
 	repeat(t, func() bool {
 		m := newMemory(t, pinPages*page)
 		p := s.inFlight(t, m.bytes)
