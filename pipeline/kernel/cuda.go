@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -179,12 +178,7 @@ func (p *cudaProgram) run(number int, in, out *pipeline.Frame) (pipeline.Fence, 
 	if e != nil {
 		return nil, errors.Join(err, e)
 	}
-	if err != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), p.gpu.config.TimeLimit)
-		defer cancel()
-		return nil, errors.Join(err, fence.Wait(ctx))
-	}
-	return fence, nil
+	return fence, err
 }
 
 func (p *cudaProgram) enqueue(number int, in, out *pipeline.Frame) error {

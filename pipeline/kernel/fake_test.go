@@ -17,7 +17,8 @@ import (
 )
 
 // fake is a device whose kernels are told what to do by their source, a word a line: "add N" adds N to each byte; "fail" does
-// not compile; "slow D", "hang", "illegal" and "refuse" are what becomes of a frame; in "queue D" the kernel begins after D.
+// not compile; "slow D", "hang", "illegal", "refuse" and, of what comes before it, "half" are what becomes of a
+// frame; in "queue D" the kernel begins after D.
 type fake struct {
 	mu     sync.Mutex
 	open   int // programs
@@ -33,7 +34,10 @@ type fakeProgram struct {
 	begin  [inFlight]time.Time // of a job's kernel; zero: never
 }
 
-var errCompile = errors.New("does not compile")
+var (
+	errCompile = errors.New("does not compile")
+	errHalf    = errors.New("the copy cannot be enqueued")
+)
 
 // gone is a device's sticky error.
 type gone struct{}
@@ -133,6 +137,8 @@ func (p *fakeProgram) run(number int, in, out *pipeline.Frame) (pipeline.Fence, 
 			e.after += d
 		case "innocent":
 			p.begin[number] = time.Time{}
+		case "half":
+			return e, errHalf
 		case "refuse":
 			return nil, fmt.Errorf("launch: %w", gone{})
 		}

@@ -161,10 +161,10 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 		out = j.outs[0]
 	}
 	work, err := s.program.run(s.turn, in, out)
-	if err != nil {
+	if work == nil {
 		return s.failed(s.program, s.turn, in.Sequence, err)
 	}
-	j.work, j.program, j.number = work, s.program, s.turn
+	j.work, j.refused, j.program, j.number = work, err, s.program, s.turn
 	for _, o := range j.outs {
 		o.Ready = j
 	}

@@ -218,6 +218,21 @@ func TestStuck(t *testing.T) {
 	})
 }
 
+// A frame whose work could not be enqueued as a whole fails when what was enqueued has ended: until then it is written to.
+func TestHalfEnqueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, t.TempDir(), "add 1\nslow 900ms\nqueue 5s\nhalf", false)
+		begin := time.Now()
+		if _, err := b.frame(t, 1); !errors.Is(err, errHalf) || time.Since(begin) != 5900*time.Millisecond {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		b.write(t, "add 1")
+		time.Sleep(2 * time.Second)
+		b.wants(t, 2, 11)
+		b.close(t)
+	})
+}
+
 // A kernel that begins late, behind others, has all its time.
 func TestLateBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
