@@ -41,7 +41,7 @@ func (h Hardware) OpenXDMA(ctx context.Context) (*xdma.Device, error) {
 	}
 	for _, c := range d.Channels() {
 		if err := d.Recover(ctx, c.Direction, c.Channel); err != nil {
-			return nil, fmt.Errorf("after a revocation: %w", err)
+			return nil, fmt.Errorf("while fenced: %w", err)
 		}
 	}
 	return d, fencer.Resume(generation)

@@ -72,7 +72,8 @@ func (v *vector) raise(n uint64) {
 }
 
 // Wait waits for an interrupt: it returns nil when the vector was raised at least once since the last Wait returned nil
-// for it. No raise from Open on is lost; several may come as one. Else it returns ctx's error, ErrGone or ErrClosed.
+// for it. No raise from Open on is lost, but, where no strict IOMMU holds the function back, those while it is
+// fenced; several may come as one. Else it returns ctx's error, ErrGone or ErrClosed.
 func (d *Device) Wait(ctx context.Context, vector int) error {
 	if vector < 0 || vector >= len(d.vectors) {
 		return fmt.Errorf("%s: interrupt vector %d, the function has %d", d.path, vector, len(d.vectors))

@@ -176,7 +176,7 @@ func (p *cudaProgram) run(number int, in, out *pipeline.Frame) (pipeline.Fence, 
 	err := p.enqueue(number, in, out)
 	fence, e := p.gpu.stream.Fence()
 	if e != nil {
-		return nil, errors.Join(err, e)
+		return nil, errors.Join(err, e, p.gpu.stream.Synchronize())
 	}
 	return fence, err
 }

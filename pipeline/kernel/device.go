@@ -23,8 +23,8 @@ type loaded struct {
 type program interface {
 	// plan prepares for frames of this format; state begins with zeros. No work may be left.
 	plan(in pipeline.Format) error
-	// run puts a frame's work on the device, as one of inFlight jobs, and returns the fence of its end, with an error that
-	// of what was put there before; nil when the device takes nothing any more. out is nil for results.
+	// run puts a frame's work on the device, as one of inFlight jobs, and returns the fence of its end. With an error it is
+	// that of what was put there before, or nil when nothing is being written any more. out is nil for results.
 	run(job int, in, out *pipeline.Frame) (pipeline.Fence, error)
 	// working says whether that job's kernel has begun and has not ended, also when the device is lost.
 	working(job int) bool

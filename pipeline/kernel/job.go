@@ -15,7 +15,6 @@ type job struct {
 	format   pipeline.Format
 	outs     []*pipeline.Frame // the wanted ones
 	work     pipeline.Fence
-	refused  error // not all of its work could be put on the device
 	program  *loaded
 	number   int
 	done     chan struct{}
@@ -95,9 +94,6 @@ func (s *Stage) await(j *job) error {
 func (s *Stage) finish(j *job) error {
 	if err := s.await(j); err != nil {
 		return err
-	}
-	if j.refused != nil {
-		return s.failed(j.program, j.number, j.sequence, j.refused)
 	}
 	if s.config.Results {
 		r := s.config.result(j.program.results(j.number), j.format)

@@ -161,10 +161,13 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 		out = j.outs[0]
 	}
 	work, err := s.program.run(s.turn, in, out)
-	if work == nil {
-		return s.failed(s.program, s.turn, in.Sequence, err)
+	j.work, j.program, j.number = work, s.program, s.turn
+	if err != nil {
+		if work != nil { // until then the frame may be written to
+			err = errors.Join(err, s.await(j))
+		}
+		return s.failed(j.program, j.number, j.sequence, err)
 	}
-	j.work, j.refused, j.program, j.number = work, err, s.program, s.turn
 	for _, o := range j.outs {
 		o.Ready = j
 	}

@@ -152,7 +152,7 @@ static int tp_open(struct inode *inode, struct file *filp)
 	list_add(&file->entry, &dev->files);
 	mutex_unlock(&dev->files_lock);
 	mutex_lock(&dev->fence_lock);
-	if (!dev->opens++ && dev->state == TEGRA_P2P_STATE_LIVE)
+	if (!dev->opens++ && (dev->state == TEGRA_P2P_STATE_LIVE || tp_protected(dev)))
 		tp_master_on(dev);
 	mutex_unlock(&dev->fence_lock);
 	filp->private_data = file;

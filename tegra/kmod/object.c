@@ -225,7 +225,7 @@ static bool file_busy(struct tp_file *file)
 	unsigned long i;
 
 	xa_for_each(&file->objects, i, obj)
-		if (!obj->is_pin || READ_ONCE(tp_to_pin(obj)->state) == TP_LIVE)
+		if (obj->is_pin ? READ_ONCE(tp_to_pin(obj)->state) == TP_LIVE : !!tp_to_mem(obj)->cpu)
 			return true;
 	return false;
 }
@@ -242,8 +242,12 @@ void tp_file_end(struct tp_file *file)
 	int idx = srcu_read_lock(&dev->srcu);
 
 	mutex_lock(&file->lock);
-	if (!READ_ONCE(dev->gone) && file_busy(file))
-		tp_fence(dev);
+	if (file_busy(file)) {
+		if (READ_ONCE(dev->gone)) /* remove() waits for this, and then takes what is left of others */
+			tp_stop(dev);
+		else
+			tp_fence(dev);
+	}
 	xa_for_each(&file->objects, i, obj) {
 		if (obj->is_pin)
 			tp_pin_end(tp_to_pin(obj));

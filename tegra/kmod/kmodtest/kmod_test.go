@@ -195,7 +195,7 @@ func testBackend(t *testing.T, b built, backend string) {
 	m.guest(t, "^Test(Info|DMA|CacheAttribute|EveryCall|Bad.*|Limits|Memlock|PutAgainstMunmap|Halt|Habits|UnbindStops|Fuzz)$")
 	blocked := expect(`arm-smmu-v3 .*event 0x10|DMAR: .*(fault|PTE|DRHD)`) // DMA after a revocation
 	expect(`Out of memory: Killed process .*guest.test`)
-	m.guest(t, "^Test(Revocation.*|TailMunmap|Close|ProcessEnd|PassedOn|Unbind)$")
+	m.guest(t, "^Test(Revocation.*|TailMunmap|Close|ProcessEnd|PassedOn|Unbind|UnbindAgainstClose)$")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if _, err := blocked.Wait(ctx); err != nil {

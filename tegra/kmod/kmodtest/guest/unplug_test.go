@@ -133,9 +133,34 @@ func TestUnbindStops(t *testing.T) {
 		time.Sleep(round * eduTime / rounds)
 		unbind(t)
 		o.gone(t)
+		time.Sleep(eduTime) // the next one to open it lets it go on, to be reported
 		bind(t)
 		o.drop(t)
 	}
+	newScene(t).usable(t)
+}
+
+// Unbind and the last close meet: whoever takes the memory away, the function does not reach it after that.
+func TestUnbindAgainstClose(t *testing.T) {
+	noLeak(t)
+	repeat(t, func() bool {
+		o := newOrphan(t)
+		if err := unix.Munmap(o.coherent); err != nil {
+			t.Fatal(err)
+		}
+		o.edu.start(fromDevice, o.iova)
+		o.edu.close()
+		closed := make(chan struct{})
+		go func() { defer close(closed); o.close() }()
+		unbind(t)
+		<-closed
+		flying := o.edu.flying()
+		time.Sleep(eduTime)
+		o.m.check(t, flying)
+		o.m.free(t)
+		bind(t)
+		return flying
+	})
 	newScene(t).usable(t)
 }
 
