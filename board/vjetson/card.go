@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -141,10 +140,9 @@ func (s *cardSlot) start(ctx context.Context) error {
 	c.ExtraFiles = []*os.File{theirs, s.ram, s.binary} // 3, 4, 5
 	s.said = &tailBuffer{}
 	c.Stderr, c.WaitDelay = s.said, waitDelay
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	out, err := c.StdoutPipe()
 	if err == nil {
-		err = c.Start()
+		err = startChild(c)
 	}
 	if err != nil {
 		socket.Close()
@@ -160,7 +158,7 @@ func (s *cardSlot) start(ctx context.Context) error {
 	go func(ended chan struct{}) {
 		_, err := bufio.NewReader(out).ReadString('\n')
 		ready <- err
-		_ = c.Wait() // its status says nothing: it is killed, or has said why
+		_ = c.Wait() // ProcessState has it
 		close(ended)
 	}(s.ended)
 	select {
@@ -205,7 +203,7 @@ func (s *cardSlot) close() error {
 	if s.process != nil {
 		select {
 		case <-s.ended:
-			err = fmt.Errorf("vjetson: the card's process had ended by itself%s", s.said.quote())
+			err = fmt.Errorf("vjetson: the card's process had ended by itself: %v%s", s.process.ProcessState, s.said.quote())
 		default:
 		}
 		s.stop()

@@ -292,7 +292,7 @@ func (t *tailBuffer) quote() string {
 	if len(t.b) == 0 {
 		return ""
 	}
-	return "; QEMU said: " + strings.TrimSpace(string(t.b))
+	return "; it said: " + strings.TrimSpace(string(t.b))
 }
 
 // waitQEMU waits for the process in its own goroutine.

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -65,7 +64,7 @@ func socketPair(name string) (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name), nil
 }
 
-// launch starts QEMU. The process ends with this one even when this one is killed.
+// launch starts QEMU.
 func (m *Machine) launch(ctx context.Context, kernel, root *os.File) (err error) {
 	l := &launcher{}
 	defer func() {
@@ -101,8 +100,7 @@ func (m *Machine) launch(ctx context.Context, kernel, root *os.File) (err error)
 	}
 	m.qemu.Stdout, m.qemu.Stderr = m.log, m.said
 	m.qemu.WaitDelay = waitDelay
-	m.qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	if err := m.qemu.Start(); err != nil {
+	if err := startChild(m.qemu); err != nil {
 		return fmt.Errorf("vjetson: %w", err)
 	}
 	go m.waitQEMU()

@@ -1,0 +1,30 @@
+package vjetson
+
+import (
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+)
+
+// starter is a thread that lives as long as this process and starts what must not outlive it. The kernel sends a child's
+// death signal when the thread that started it ends, not its process (prctl(2), PR_SET_PDEATHSIG), and a thread ends with
+// the goroutine that is locked to it, as newNetwork's is.
+var starter = sync.OnceValue(func() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range work {
+			f()
+		}
+	}()
+	return work
+})
+
+// startChild starts a process, in a group of its own, that ends with this one even when this one is killed.
+func startChild(c *exec.Cmd) error {
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	started := make(chan error)
+	starter() <- func() { started <- c.Start() }
+	return <-started
+}
