@@ -47,6 +47,24 @@ func TestFenceHoldsLeasesAndDropsFailedFrames(t *testing.T) {
 	})
 }
 
+// TestStageTimes: work is the stage's own, latency goes on until the device is done.
+func TestStageTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newCamera(t, 8, 50, 20*time.Millisecond), &copier{took: 2 * time.Millisecond, fence: late{d: 5 * time.Millisecond}})
+		r.attach(t, OutputConfig{Name: "v", Sink: &viewer{}, Format: uyvy()})
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s := r.Stats().Stages[0]
+		if s.Work.Count != 50 || s.Work.P50 != 2*time.Millisecond || s.Work.Max != 2*time.Millisecond {
+			t.Errorf("work %+v, want 2 ms", s.Work)
+		}
+		if s.Latency.Count != 50 || s.Latency.P50 != 7*time.Millisecond || s.Latency.Max != 7*time.Millisecond || s.Latencies.Sum != 50*s.Latency.Max {
+			t.Errorf("latency %+v, in all %v, want 7 ms", s.Latency, s.Latencies.Sum)
+		}
+	})
+}
+
 func TestLostFramesAreSeenInTheSequence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cam := newCamera(t, 5, 40, 10*time.Millisecond)

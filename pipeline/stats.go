@@ -19,11 +19,13 @@ type SourceStats struct {
 	Report   map[string]uint64 `json:"report,omitempty"` // the source's own reasons
 }
 
-// StageStats are the books of a stage and the time that its work takes.
+// StageStats are the books of a stage. Latency goes from DMA done to the moment at which all of the stage's outputs are
+// ready, on the device, too; Work is the call of the stage alone, which for a stage on a device is the enqueuing.
 type StageStats struct {
 	Counts
 	Work      Percentiles  `json:"work"`
 	WorkTimes Distribution `json:"-"` // the same, for those who add up
+	Latencies Distribution `json:"-"` // as Latency
 }
 
 // OutputStats are the books of an output. Once it has ended,
@@ -67,7 +69,7 @@ func (g *Graph) Stats() Stats {
 		st.Sources = append(st.Sources, row)
 	}
 	for _, n := range g.stages {
-		st.Stages = append(st.Stages, StageStats{n.consumer.account.Counts(), n.work.Percentiles(), n.work.Distribution()})
+		st.Stages = append(st.Stages, StageStats{n.consumer.account.Counts(), n.work.Percentiles(), n.work.Distribution(), n.consumer.account.latency.Distribution()})
 	}
 	for _, o := range g.outputs {
 		st.Outputs = append(st.Outputs, o.Stats())

@@ -108,7 +108,8 @@ func summary(w io.Writer, st pipeline.Stats) {
 		fmt.Fprintf(w, "%s: captured %d, lost %d; it reports%s\n", s.Name, s.Captured, s.Lost, cmp.Or(reasons(s.Report), " nothing"))
 	}
 	for _, s := range st.Stages {
-		fmt.Fprintf(w, "%s: %d of %d frames, work p50 %s p99 %s\n", s.Name, s.Delivered, s.Offered, ms(s.Work.P50), ms(s.Work.P99))
+		fmt.Fprintf(w, "%s: %d of %d frames, work p50 %s p99 %s, DMA done to ready p50 %s p99 %s p99.9 %s\n", s.Name, s.Delivered, s.Offered,
+			ms(s.Work.P50), ms(s.Work.P99), ms(s.Latency.P50), ms(s.Latency.P99), ms(s.Latency.P999))
 	}
 	for _, o := range st.Outputs {
 		dropped := o.Captured - o.Delivered - o.Waiting

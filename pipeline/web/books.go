@@ -56,7 +56,8 @@ func stages(list []pipeline.StageStats, ch chan<- prometheus.Metric, emit emitte
 	offered := desc("stage_offered_frames_total", "Frames that were offered to a stage.", "stage")
 	processed := desc("stage_frames_total", "Frames that a stage is done with.", "stage")
 	dropped := desc("stage_dropped_frames_total", "Frames that a stage has lost.", "stage", "reason")
-	work := desc("stage_work_seconds", "Time that a stage works on a frame.", "stage")
+	work := desc("stage_work_seconds", "Time that a stage works on a frame; on a GPU, that it takes to enqueue the work.", "stage")
+	latency := desc("stage_latency_seconds", "Time from a frame's last byte in memory to the stage's outputs being ready.", "stage")
 	for _, s := range list {
 		emit(offered, prometheus.CounterValue, float64(s.Offered), s.Name)
 		emit(processed, prometheus.CounterValue, float64(s.Delivered), s.Name)
@@ -64,6 +65,7 @@ func stages(list []pipeline.StageStats, ch chan<- prometheus.Metric, emit emitte
 			emit(dropped, prometheus.CounterValue, float64(n), s.Name, reason)
 		}
 		ch <- histogram(work, s.WorkTimes, s.Name)
+		ch <- histogram(latency, s.Latencies, s.Name)
 	}
 }
 

@@ -33,7 +33,7 @@ func stats() pipeline.Stats {
 	}()
 	return pipeline.Stats{
 		Sources: []pipeline.SourceStats{{Name: "camera", Captured: 10, Lost: 2, Report: map[string]uint64{"crc": 1}}},
-		Stages:  []pipeline.StageStats{{Counts: pipeline.Counts{Name: "isp", Offered: 10, Delivered: 9, Dropped: map[string]uint64{"stage": 1}}, WorkTimes: times}},
+		Stages:  []pipeline.StageStats{{Counts: pipeline.Counts{Name: "isp", Offered: 10, Delivered: 9, Dropped: map[string]uint64{"stage": 1}}, WorkTimes: times, Latencies: times}},
 		Outputs: []pipeline.OutputStats{
 			{Name: "raw", Captured: 10, Delivered: 4, Dropped: map[string]uint64{"isp/stage": 1, "raw/queue": 3}, Waiting: 2, Latencies: times},
 			{Name: "jpeg", Error: "gone"},
@@ -85,6 +85,7 @@ func TestMetrics(t *testing.T) {
 		`tegracast_source_frames_total{source="camera"} 10`, `tegracast_source_lost_frames_total{source="camera"} 2`,
 		`tegracast_source_events_total{event="crc",source="camera"} 1`,
 		`tegracast_stage_dropped_frames_total{reason="stage",stage="isp"} 1`,
+		`tegracast_stage_work_seconds_count{stage="isp"} 4`, `tegracast_stage_latency_seconds_count{stage="isp"} 4`,
 		`tegracast_output_frames_total{output="raw"} 4`, `tegracast_output_waiting_frames{output="raw"} 2`,
 		`tegracast_output_dropped_frames_total{output="raw",place="raw",reason="queue"} 3`,
 		`tegracast_output_dropped_frames_total{output="raw",place="isp",reason="stage"} 1`,
