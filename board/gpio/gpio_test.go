@@ -43,7 +43,7 @@ func TestVirtualJetson(t *testing.T) {
 		}
 		time.Sleep(500 * time.Millisecond)
 	}
-	out, err := m.Shell(t.Context(), "for i in $(seq 300); do systemctl is-active -q edges || break; sleep .1; done; journalctl -q -u edges -o cat")
+	out, err := m.Shell(t.Context(), "for i in $(seq 300); do systemctl is-active -q edges || break; sleep .1; done; journalctl --sync; journalctl -q -u edges -o cat")
 	if err != nil || !strings.Contains(out, "--- PASS: TestEdges") {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -32,13 +32,14 @@ func TestFull(t *testing.T) {
 	}
 	shell(m, "systemctl is-system-running; systemctl --failed --plain --no-legend", "running\n")
 	shell(m, "readlink /proc/1/exe; cat /etc/motd", "/usr/lib/systemd/systemd\nthe virtual Jetson\n")
-	shell(m, "ping -c 1 -q "+HostAddress+" | grep -c '0% packet loss'", "1\n")
+	shell(m, "ping -c 1 -q "+HostAddress+" | grep -c ' 0% packet loss'", "1\n")
 	t.Run("modules", func(t *testing.T) {
 		shell(m, "modprobe vivid && cat /sys/class/video4linux/video0/name", "vivid-000-vid-cap\n")
 	})
 	t.Run("GPIO", func(t *testing.T) {
 		for value, state := range map[string]string{"0": "lo", "1": "hi"} {
-			shell(m, "gpioset --mode=time --sec=1 --background gpiochip0 5="+value+" && grep -c 'gpio-.*gpioset.* out "+state+"' /sys/kernel/debug/gpio; sleep 1.5", "1\n")
+			shell(m, "gpioset --mode=signal --background gpiochip0 5="+value+" && grep -c 'gpio-.*gpioset.* out "+state+"' /sys/kernel/debug/gpio; "+
+				"pkill gpioset; while grep -q gpioset /sys/kernel/debug/gpio; do sleep .1; done", "1\n")
 		}
 	})
 	t.Run("console", func(t *testing.T) {

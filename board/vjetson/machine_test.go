@@ -137,6 +137,7 @@ func look(t *testing.T) traces {
 	if err != nil {
 		t.Fatal(err)
 	}
+	starter() // stays
 	s.fds, s.goroutines = len(fds), runtime.NumGoroutine()
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, l := range lists {

@@ -40,7 +40,7 @@ func TestKernelPacing(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.name == "etf" { // drops what an emulated processor is late with
-				if _, err := m.Shell(ctx, "sleep 2; tc -s qdisc show dev eth0 | grep -A1 etf | grep -q 'Sent .* [0-9][0-9][0-9]* pkt'"); err != nil {
+				if _, err := m.Shell(ctx, "until tc -s qdisc show dev eth0 | grep -A1 etf | grep -q 'Sent .* [0-9][0-9][0-9]* pkt'; do sleep .1; done"); err != nil {
 					t.Errorf("nothing left by etf: %v", err)
 				}
 			} else {

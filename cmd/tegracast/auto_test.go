@@ -170,7 +170,9 @@ func TestAutoStatus(t *testing.T) {
 }
 
 // serve says at its end what the loops have come to.
-func TestServeAuto(t *testing.T) {
+func TestServeAuto(t *testing.T) { quiet(t, serveAuto) }
+
+func serveAuto(t *testing.T) error {
 	dir := t.TempDir()
 	text := strings.NewReplacer("5004", fmt.Sprint(ports(t, 1)[0]), "gamma: 1, ", "").Replace(fmt.Sprintf(autoYAML, "{exposure: {target: 0.1}, white_balance: {}}"))
 	serve := startProgram(t, "serve", "--config", write(t, "auto.yaml", text), "--sdp-dir", dir)
@@ -178,8 +180,9 @@ func TestServeAuto(t *testing.T) {
 	time.Sleep(time.Second)
 	serve.stop(t)
 	if out := serve.out.String(); !regexp.MustCompile(`(?m)^isp exposure [0-9.]+ ms gain 1\.00 level 0\.(09|10).* red [0-9.]+ blue [0-9.]+`).MatchString(out) {
-		t.Errorf("summary:\n%s", out)
+		return fmt.Errorf("it has not got there within a second:\n%s", out)
 	}
+	return nil
 }
 
 func TestBadAuto(t *testing.T) {

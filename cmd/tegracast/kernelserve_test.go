@@ -88,7 +88,7 @@ func (s *kernelService) start(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
 	s.process = startProgram(t, "serve", "--config", s.config, "--sdp-dir", dir)
-	awaitFor(t, filepath.Join(dir, "raw.sdp"), time.Minute) // on a GPU kernels have to be compiled first
+	await(t, filepath.Join(dir, "raw.sdp"))
 }
 
 // reports reads n frames' results.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -62,9 +63,15 @@ func TestProbeOfADyingSender(t *testing.T) {
 	dir, p := t.TempDir(), ports(t, 3)
 	serve := startProgram(t, "serve", "--config", write(t, "two.yaml", fmt.Sprintf(twoYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
 	await(t, filepath.Join(dir, "two.sdp"))
-	probe := startProgram(t, "probe", "--sdp", filepath.Join(dir, "one.sdp"), "--duration", "3s", "--json")
-	time.Sleep(1200 * time.Millisecond)
+	saved := filepath.Join(dir, "saved")
+	probe := startProgram(t, "probe", "--sdp", filepath.Join(dir, "one.sdp"), "--duration", "1h", "--save", saved, "--json")
+	await(t, saved)
 	if err := serve.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	serve.wait(t, 10*time.Second)
+	time.Sleep(1100 * time.Millisecond)
+	if err := probe.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	status := probe.wait(t, 20*time.Second)

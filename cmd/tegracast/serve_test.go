@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -130,7 +131,7 @@ func killedReceiver(t *testing.T) error {
 	}
 	serve.stop(t)
 	if n := books(t, serve.out.String()); n["one"][1] < 200 || n["two"][1] < 200 {
-		t.Errorf("summary:\n%s", serve.out.String())
+		lossy = errors.Join(lossy, fmt.Errorf("summary:\n%s", serve.out.String()))
 	}
 	return lossy
 }

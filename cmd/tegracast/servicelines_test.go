@@ -55,7 +55,7 @@ func (a *installed) lines(t *testing.T) {
 	}
 	a.must(t, "systemctl stop tegracast")
 	a.is(t, "gpioinfo gpiochip0 | grep -c unused", "8\n")
-	a.must(t, "systemd-run -q --unit=thief gpiomon gpiochip0 5; systemctl start --no-block tegracast; "+
+	a.must(t, "systemd-run -q --unit=thief gpiomon gpiochip0 5; until gpioinfo gpiochip0 | grep -q gpiomon; do sleep .1; done; systemctl start --no-block tegracast; "+
 		journal("gpio.led.line: gpio: the line is in use: gpiochip0 line 5 by .*gpiomon")+" && systemctl stop thief && "+active)
 	a.is(t, inUse, ours)
 	a.must(t, "cp /root/kept "+file+"; systemctl reload tegracast; for i in $(seq 100); do gpioinfo gpiochip0 | grep -q tegracast || exit 0; sleep .1; done; exit 1")
@@ -102,10 +102,10 @@ func (a *installed) losesGPU(t *testing.T) {
 		unit = "/run/systemd/system/tegracast.service.d"
 	)
 	a.must(t, "mkdir -p "+unit+"; printf '[Service]\\nEnvironment=LD_LIBRARY_PATH=/opt/standin STANDIN_LOST=/run/lost\\n' > "+unit+"/standin.conf; "+
-		"systemctl daemon-reload; systemctl restart tegracast; journalctl -q -b -u tegracast -o cat -n 50 | grep -q 'memory back end is cuda'")
+		"systemctl daemon-reload; systemctl restart tegracast; journalctl --sync; journalctl -q -b -u tegracast -o cat -n 50 | grep -q 'memory back end is cuda'")
 	a.must(t, "pid=$(systemctl show -P MainPID tegracast); touch /run/lost; sed -i 's/rate: 8/rate: 7/' "+file+"; systemctl reload tegracast; "+
 		"for i in $(seq 300); do journalctl -q -b -u tegracast -o cat | grep -q 'code=exited, status=3/' && break; sleep .1; done; rm /run/lost "+unit+"/standin.conf; "+
 		"systemctl daemon-reload; sed -i 's/rate: 7/rate: 8/' "+file+"; sync; "+active) // a power cut comes later
 	a.back(t, "a lost GPU", time.Now())
-	a.is(t, "journalctl -q -b -u tegracast -o cat | grep -c 'code=exited, status=3/' | grep -cv '^0$'", "1\n")
+	a.is(t, "journalctl --sync; journalctl -q -b -u tegracast -o cat | grep -c 'code=exited, status=3/' | grep -cv '^0$'", "1\n")
 }

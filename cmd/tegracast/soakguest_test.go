@@ -21,7 +21,6 @@ func TestSoakGuest(t *testing.T) {
 		t.Skip("NEEDS time: make soak, or -args -soak-guest 20m")
 	}
 	cfg := serviceConfig(t)
-	delete(cfg.Files, impatientFile)
 	exe, err := program()
 	if err != nil {
 		t.Fatal(err)

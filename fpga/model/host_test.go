@@ -154,7 +154,7 @@ func (h *host) first(sgdma uint32, addr uint64, adjacent uint32) {
 // eventually waits until a condition holds.
 func (h *host) eventually(what string, cond func() bool) {
 	h.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !cond(); time.Sleep(50 * time.Microsecond) {
+	for deadline := time.Now().Add(time.Minute); !cond(); time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(deadline) {
 			h.t.Fatalf("timeout: %s; H2C status %#x count %d, C2H status %#x count %d, faults %v", what,
 				h.r(0x0040), h.r(0x0048), h.r(0x1040), h.r(0x1048), h.faults)

@@ -3,6 +3,7 @@ package rtp
 import (
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net"
 	"testing"
 	"time"
@@ -121,20 +122,18 @@ func packets(t testing.TB, s *Sink, f *pipeline.Frame) [][]byte {
 	return out
 }
 
-// evenPort returns a free even port of the loopback whose successor is free, too.
+// evenPort returns a free even port of the loopback whose successor is free, too, below those that the kernel gives to
+// whoever names none (ip(7), ip_local_port_range).
 func evenPort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
-		a, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		port := 10000 + 2*rand.IntN(10000)
+		a, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 		if err != nil {
-			t.Fatal(err)
-		}
-		port := a.LocalAddr().(*net.UDPAddr).Port
-		_ = a.Close()
-		if port%2 != 0 || port > 65000 {
 			continue
 		}
 		b, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port + 1})
+		_ = a.Close()
 		if err == nil {
 			_ = b.Close()
 			return port

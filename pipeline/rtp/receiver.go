@@ -136,6 +136,9 @@ func (r *Receiver) Run(ctx context.Context) error {
 		r.tell()
 		r.publish()
 	}
+	if err == nil {
+		err = r.drain(true, true) // what came before the end, and was not looked at
+	}
 	r.session.finish()
 	r.publish()
 	return errors.Join(err, r.Close())

@@ -180,7 +180,7 @@ func TestReportsComeBack(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && len(reports) == 0; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end) && len(reports) == 0; time.Sleep(10 * time.Millisecond) {
 			if d := s.Stats().Destinations; len(d) == 1 {
 				reports = d[0].Reports
 			}
@@ -215,13 +215,50 @@ func TestTheBooksAddUp(t *testing.T) {
 func TestASinkEndsWithItsContext(t *testing.T) {
 	f := testFormat(t, pipeline.I420, 320, 240, 100)
 	src := newSource(t, f, 0)
-	_, addr := listener(t)
+	c, addr := listener(t)
 	s := testSink(t, Config{Payload: JPEG, Destinations: []string{addr}}, f)
 	close(src.ready)
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	go func() {
+		defer cancel()
+		for b, frames := make([]byte, 10000), 0; frames < 2; { // when the second one ends, the first was delivered
+			n, err := c.Read(b)
+			if err != nil {
+				return
+			}
+			if n > 1 && b[1]&0x80 != 0 { // the marker bit
+				frames++
+			}
+		}
+	}()
 	st := runGraph(t, ctx, src, s)
 	if st.Delivered == 0 || st.Captured != st.Delivered+st.Drops() {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestReceiverTakesWhatHasCome: what waits in its sockets when it is to end was received in time.
+func TestReceiverTakesWhatHasCome(t *testing.T) {
+	port := evenPort(t)
+	r, err := NewReceiver(ReceiverConfig{Media: Media{Address: netip.MustParseAddr("127.0.0.1"), Port: port, RTCPPort: port + 1, Payload: JPEG, PayloadType: 26}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("udp4", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("no RTP at all")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if st := r.Stats(); st.Malformed != 1 {
 		t.Errorf("%+v", st)
 	}
 }
