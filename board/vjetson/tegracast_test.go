@@ -101,7 +101,7 @@ func receive(t *testing.T, m *Machine, tegracast, sdp string) {
 		if err == nil {
 			break
 		}
-		if try == 3 || !bytes.Contains(out, []byte(" wrong in 0,")) {
+		if try == 3 || !bytes.Contains(out, []byte(" wrong in 0,")) || !bytes.Contains(out, []byte(" malformed 0,")) {
 			t.Errorf("probe: %v\n%s", err, out)
 			break
 		}

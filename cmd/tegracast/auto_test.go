@@ -17,6 +17,7 @@ import (
 	"tegracast/cudahost"
 	"tegracast/fpga/model"
 	"tegracast/pipeline"
+	"tegracast/pipeline/rtp/rtptest"
 )
 
 // The isp is linear here, so that a picture's mean tells the light.
@@ -170,19 +171,21 @@ func TestAutoStatus(t *testing.T) {
 }
 
 // serve says at its end what the loops have come to.
-func TestServeAuto(t *testing.T) { quiet(t, serveAuto) }
-
-func serveAuto(t *testing.T) error {
+func TestServeAuto(t *testing.T) {
 	dir := t.TempDir()
-	text := strings.NewReplacer("5004", fmt.Sprint(ports(t, 1)[0]), "gamma: 1, ", "").Replace(fmt.Sprintf(autoYAML, "{exposure: {target: 0.1}, white_balance: {}}"))
+	p := rtptest.EvenPorts(t, 2)
+	text := strings.NewReplacer("5004", fmt.Sprint(p[0]), "gamma: 1, ", "").Replace(fmt.Sprintf(autoYAML, "{exposure: {target: 0.1}, white_balance: {}}"))
+	text += fmt.Sprintf("web: {listen: \"127.0.0.1:%d\"}\n", p[1])
 	serve := startProgram(t, "serve", "--config", write(t, "auto.yaml", text), "--sdp-dir", dir)
 	await(t, filepath.Join(dir, "raw.sdp"))
-	time.Sleep(time.Second)
+	for frames, pattern := 0.0, regexp.MustCompile(`(?m)^tegracast_stage_frames_total\{stage="isp"\} (\S+)`); frames < 25; time.Sleep(20 * time.Millisecond) {
+		_, metrics := fetch(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", p[1]))
+		frames = found(t, pattern, metrics)
+	}
 	serve.stop(t)
 	if out := serve.out.String(); !regexp.MustCompile(`(?m)^isp exposure [0-9.]+ ms gain 1\.00 level 0\.(09|10).* red [0-9.]+ blue [0-9.]+`).MatchString(out) {
-		return fmt.Errorf("it has not got there within a second:\n%s", out)
+		t.Errorf("summary:\n%s", out)
 	}
-	return nil
 }
 
 func TestBadAuto(t *testing.T) {
@@ -211,7 +214,7 @@ sources: [{name: camera, model: {width: 64, height: 16, rate: 100}}]
 isp: [{name: isp, workers: 1, auto: {exposure: {target: 0.1%s}, white_balance: {}}}]
 outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 `
-	port := ports(t, 1)[0]
+	port := rtptest.EvenPorts(t, 1)[0]
 	s := startReloads(t, fmt.Sprintf(text, "", port))
 	source := s.flow("camera").source
 	for _, freeze := range []string{", freeze: true", ""} {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"tegracast/pipeline/rtp/rtptest"
 )
 
 func TestHelpTeaches(t *testing.T) {
@@ -102,7 +104,7 @@ func says(t *testing.T, name string, args []string, want int, words ...string) {
 // Bad input: one clear line with what, where and what to do, and the status of the contract.
 func TestBadInput(t *testing.T) {
 	short := write(t, "short.raw", strings.Repeat("x", 1000))
-	busy, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: ports(t, 1)[0]})
+	busy, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: rtptest.EvenPorts(t, 1)[0]})
 	if err != nil {
 		t.Fatal(err)
 	}

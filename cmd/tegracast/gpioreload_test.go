@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"tegracast/board/gpio"
+	"tegracast/pipeline/rtp/rtptest"
 )
 
 // gpioConfig is a camera with lines.
@@ -45,7 +46,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 // leaves the others alone, and at the end every line has been given back.
 func TestGPIOInTheAppliance(t *testing.T) {
 	const trigger, led, pps = "trigger: {line: T, rate: 100}", "led: {line: L}", "pps: {line: gpiochip0:3}"
-	to := fmt.Sprint("127.0.0.1:", ports(t, 1)[0])
+	to := fmt.Sprint("127.0.0.1:", rtptest.EvenPorts(t, 1)[0])
 	b := newBreadboard()
 	s := startReloadsWith(t, gpioConfig(to, 50, trigger+", "+led+", "+pps), b)
 	wires := func() (list [3]*wire) {

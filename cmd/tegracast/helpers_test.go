@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -117,32 +115,6 @@ func (p *process) stop(t *testing.T) {
 	if s := p.wait(t, 10*time.Second); s != 0 {
 		t.Errorf("status %d on SIGTERM\nstderr: %s", s, p.err.String())
 	}
-}
-
-// ports finds n even UDP ports whose successors are free, too, below those that the kernel gives to whoever names none
-// (ip(7), ip_local_port_range).
-func ports(t *testing.T, n int) []int {
-	t.Helper()
-	var found []int
-	for tries := 0; len(found) < n && tries < 1000; tries++ {
-		p := 10000 + 2*rand.IntN(10000)
-		free := true
-		for _, k := range []int{p, p + 1} {
-			c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: k})
-			if err != nil {
-				free = false
-				break
-			}
-			defer c.Close()
-		}
-		if free {
-			found = append(found, p)
-		}
-	}
-	if len(found) < n {
-		t.Fatal("no free ports")
-	}
-	return found
 }
 
 // await waits until something is in a file.

@@ -14,6 +14,7 @@ import (
 	"tegracast/cudahost/cudatest"
 	"tegracast/pipeline"
 	"tegracast/pipeline/kernel"
+	"tegracast/pipeline/rtp/rtptest"
 )
 
 const kernelsYAML = `
@@ -73,7 +74,7 @@ type kernelService struct {
 
 func newKernelService(t *testing.T, focus string) *kernelService {
 	t.Helper()
-	p, device := ports(t, 3), "auto"
+	p, device := rtptest.EvenPorts(t, 3), "auto"
 	if os.Getenv("STANDIN_FOLDER") != "" { // it has no kernels of the isp
 		device = "cpu"
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tegracast/pipeline"
+	"tegracast/pipeline/rtp/rtptest"
 )
 
 const peersYAML = `
@@ -39,7 +40,7 @@ func TestPeers(t *testing.T) { quiet(t, peersReceive) }
 func peersReceive(t *testing.T) error {
 	const width, height, frames = 480, 272, 230 // after 240 frames the picture comes back
 	dir := t.TempDir()
-	p := ports(t, 4)
+	p := rtptest.EvenPorts(t, 4)
 	cfg := write(t, "peers.yaml", fmt.Sprintf(peersYAML, width, height, p[0], p[1], p[2], p[3]))
 	serve := startProgram(t, "serve", "--config", cfg, "--sdp-dir", dir)
 	file := func(name string) string { return filepath.Join(dir, name) }
@@ -106,7 +107,7 @@ func TestPeersDeep(t *testing.T) { quiet(t, peersReceiveDeep) }
 func peersReceiveDeep(t *testing.T) error {
 	const width, height, frames = 320, 120, 160 // few packets a second: GStreamer's sockets hold a hundred
 	dir := t.TempDir()
-	p := ports(t, 4)
+	p := rtptest.EvenPorts(t, 4)
 	cfg := write(t, "deep.yaml", fmt.Sprintf(deepYAML, width, height, p[0], p[1], p[2], p[3]))
 	serve := startProgram(t, "serve", "--config", cfg, "--sdp-dir", dir)
 	file := func(name string) string { return filepath.Join(dir, name) }

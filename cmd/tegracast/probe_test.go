@@ -10,6 +10,7 @@ import (
 
 	"tegracast/pipeline"
 	"tegracast/pipeline/rtp"
+	"tegracast/pipeline/rtp/rtptest"
 )
 
 func TestJudge(t *testing.T) {
@@ -60,7 +61,7 @@ func TestReportOfNothing(t *testing.T) {
 
 // A sender that dies without BYE before the probe ends is found out.
 func TestProbeOfADyingSender(t *testing.T) {
-	dir, p := t.TempDir(), ports(t, 3)
+	dir, p := t.TempDir(), rtptest.EvenPorts(t, 3)
 	serve := startProgram(t, "serve", "--config", write(t, "two.yaml", fmt.Sprintf(twoYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
 	await(t, filepath.Join(dir, "two.sdp"))
 	saved := filepath.Join(dir, "saved")

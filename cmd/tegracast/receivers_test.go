@@ -20,7 +20,8 @@ func (v verdict) blames(overflow uint64) bool {
 	return v.Lost >= overflow && v.Lost <= overflow*segments
 }
 
-// received ends a receiver whose socket has been empty for a second, and returns what it has seen and what the kernel has dropped at its socket.
+// received ends a receiver whose socket has been empty for a second, and returns what it has seen and what the kernel has
+// dropped at its socket.
 func (p *process) received(t *testing.T, port int) (v verdict, overflow uint64) {
 	t.Helper()
 	var waiting uint64

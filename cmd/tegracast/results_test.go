@@ -14,6 +14,7 @@ import (
 	pionrtp "github.com/pion/rtp"
 
 	"tegracast/pipeline"
+	"tegracast/pipeline/rtp/rtptest"
 )
 
 const resultsYAML = `
@@ -36,7 +37,7 @@ outputs:
 
 // TestResults has a frame's statistics leave by UDP, by TCP and by RTP beside the video, whose timestamps they share.
 func TestResults(t *testing.T) {
-	dir, p := t.TempDir(), ports(t, 4)
+	dir, p := t.TempDir(), rtptest.EvenPorts(t, 4)
 	listen := func(port int) *net.UDPConn {
 		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tegracast/pipeline/rtp"
+	"tegracast/pipeline/rtp/rtptest"
 )
 
 // verdict is what probe --json prints.
@@ -61,7 +62,7 @@ func TestDefaultStream(t *testing.T) { quiet(t, defaultStream) }
 
 func defaultStream(t *testing.T) error {
 	dir := t.TempDir()
-	p := ports(t, 2)
+	p := rtptest.EvenPorts(t, 2)
 	text := strings.NewReplacer(":5004", fmt.Sprint(":", p[0]), ":5006", fmt.Sprint(":", p[1])).Replace(string(defaultYAML))
 	serve := startProgram(t, "serve", "--config", write(t, "default.yaml", text), "--sdp-dir", dir)
 	await(t, filepath.Join(dir, "jpeg.sdp"))
@@ -108,7 +109,7 @@ func TestKilledReceiver(t *testing.T) { quiet(t, killedReceiver) }
 
 func killedReceiver(t *testing.T) error {
 	dir := t.TempDir()
-	p := ports(t, 3)
+	p := rtptest.EvenPorts(t, 3)
 	serve := startProgram(t, "serve", "--config", write(t, "two.yaml", fmt.Sprintf(twoYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
 	one, two, other := filepath.Join(dir, "one.sdp"), filepath.Join(dir, "two.sdp"), filepath.Join(dir, "other.sdp")
 	await(t, two)
@@ -138,7 +139,7 @@ func killedReceiver(t *testing.T) error {
 
 func TestProbeOfSilence(t *testing.T) {
 	dir := t.TempDir()
-	p := ports(t, 3)
+	p := rtptest.EvenPorts(t, 3)
 	serve := startProgram(t, "serve", "--config", write(t, "two.yaml", fmt.Sprintf(twoYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
 	sdp := filepath.Join(dir, "one.sdp")
 	await(t, sdp)

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/journal"
+
+	"tegracast/pipeline/rtp/rtptest"
 )
 
 // TestJournalHandler: what reaches the journal has the level's priority, the attributes as fields, and a message in which
@@ -104,7 +106,7 @@ func TestServiceManager(t *testing.T) {
 	defer conn.Close()
 	t.Setenv("NOTIFY_SOCKET", socket)
 	t.Setenv("WATCHDOG_USEC", "400000")
-	p := ports(t, 1)
+	p := rtptest.EvenPorts(t, 1)
 	cfg := write(t, "config.yaml", strings.NewReplacer("192.168.77.1:5004", fmt.Sprint("127.0.0.1:", p[0]), "fpga: {device: /dev/tegra_p2p0, ", "model: {").Replace(cameraConfig))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan int, 1)

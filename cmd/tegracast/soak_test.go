@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"tegracast/pipeline/rtp/rtptest"
 )
 
 var soak = flag.Duration("soak", 0, "how long TestSoak streams the model's camera, such as 1h")
@@ -24,7 +26,7 @@ func TestSoak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := ports(t, 2)
+	p := rtptest.EvenPorts(t, 2)
 	for i, tt := range []struct {
 		name, program string
 		growth        float64

@@ -285,8 +285,11 @@ func hostProbe(t *testing.T, m *vjetson.Machine, sdp string, d time.Duration) (f
 		if wrong := json.Unmarshal(out, &got); wrong != nil || got.Mismatched+got.Malformed+got.Foreign > 0 {
 			t.Fatalf("probe: %v %v\n%s", err, wrong, out)
 		}
-		if !got.Clean || got.Frames == 0 || got.Matched+1 < got.Frames {
-			return fmt.Errorf("probe: %w: not every frame has come, or not every CRC:\n%s", err, out)
+		if !got.Clean {
+			return fmt.Errorf("probe: %v\n%s", err, out)
+		}
+		if got.Frames == 0 || got.Matched+1 < got.Frames {
+			t.Errorf("not every frame has its CRC right:\n%s", out)
 		}
 		t.Logf("%d frames, %d CRCs right", got.Frames, got.Matched)
 		frames = got.Frames

@@ -15,12 +15,14 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"tegracast/pipeline/rtp/rtptest"
 )
 
 // TestMetrics runs the appliance: its metrics pass Prometheus's linter, it is ready and healthy, and the dashboard and the alert
 // rules ask for nothing that is not there.
 func TestMetrics(t *testing.T) {
-	p := ports(t, 2)
+	p := rtptest.EvenPorts(t, 2)
 	text := fmt.Sprintf(`
 web: {listen: "127.0.0.1:%d"}
 sources:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tegracast/pipeline"
+	"tegracast/pipeline/rtp/rtptest"
 )
 
 // perPacket reports what a packet costs.
@@ -89,7 +90,7 @@ func BenchmarkReceive(b *testing.B) {
 // how much of it arrives.
 func BenchmarkLoopback(b *testing.B) {
 	f := testFormat(b, pipeline.UYVY, 1920, 1080, 30)
-	s := testSink(b, Config{Destinations: []string{fmt.Sprintf("127.0.0.1:%d", evenPort(b))}}, f)
+	s := testSink(b, Config{Destinations: []string{fmt.Sprintf("127.0.0.1:%d", rtptest.EvenPorts(b, 1)[0])}}, f)
 	stop := receive(b, s, nil, "")
 	frame := testFrame(f, 0)
 	for b.Loop() {

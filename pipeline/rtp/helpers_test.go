@@ -3,8 +3,6 @@ package rtp
 import (
 	"log/slog"
 	"math"
-	"math/rand/v2"
-	"net"
 	"testing"
 	"time"
 
@@ -120,27 +118,6 @@ func packets(t testing.TB, s *Sink, f *pipeline.Frame) [][]byte {
 		t.Fatalf("train says %d bytes, packets have %d", tr.bytes, total)
 	}
 	return out
-}
-
-// evenPort returns a free even port of the loopback whose successor is free, too, below those that the kernel gives to
-// whoever names none (ip(7), ip_local_port_range).
-func evenPort(t testing.TB) int {
-	t.Helper()
-	for range 100 {
-		port := 10000 + 2*rand.IntN(10000)
-		a, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
-		if err != nil {
-			continue
-		}
-		b, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port + 1})
-		_ = a.Close()
-		if err == nil {
-			_ = b.Close()
-			return port
-		}
-	}
-	t.Fatal("no pair of free ports")
-	return 0
 }
 
 // psnr compares samples of 8 bits, in dB.

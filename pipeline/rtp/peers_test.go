@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tegracast/pipeline"
+	"tegracast/pipeline/rtp/rtptest"
 )
 
 // peerFrames is how many frames each peer is asked for.
@@ -65,7 +66,7 @@ func (p peer) play(t *testing.T, c Config, src *source) []byte {
 	if _, err := exec.LookPath(p.program); err != nil {
 		t.Fatalf("%s is missing: apt-get install %s", p.program, p.debian)
 	}
-	c.Destinations, c.Checksum, c.Start = []string{fmt.Sprintf("127.0.0.1:%d", evenPort(t))}, true, testStart()
+	c.Destinations, c.Checksum, c.Start = []string{fmt.Sprintf("127.0.0.1:%d", rtptest.EvenPorts(t, 1)[0])}, true, testStart()
 	s := testSink(t, c, src.format)
 	text, err := s.SDP()
 	if err != nil {
@@ -114,7 +115,7 @@ func (p peer) play(t *testing.T, c Config, src *source) []byte {
 // resultsBeside describes results that nobody sends.
 func resultsBeside(t *testing.T) []byte {
 	t.Helper()
-	to := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(evenPort(t)))
+	to := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(rtptest.EvenPorts(t, 1)[0]))
 	b, err := Describe(Config{Payload: Results}, testFormat(t, pipeline.Grey, 16, 8, 30), to, to.Addr())
 	if err != nil {
 		t.Fatal(err)

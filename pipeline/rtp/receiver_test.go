@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tegracast/pipeline"
+	"tegracast/pipeline/rtp/rtptest"
 )
 
 // source emits frames of a pool at its format's rate.
@@ -144,7 +145,7 @@ func TestLoopbackEveryChecksumMatches(t *testing.T) {
 			}
 			src := newSource(t, f, 40)
 			s := testSink(t, Config{
-				Payload: tt.p, Destinations: []string{tt.dest(evenPort(t))}, Interface: tt.iface, TTL: 1, Checksum: true,
+				Payload: tt.p, Destinations: []string{tt.dest(rtptest.EvenPorts(t, 1)[0])}, Interface: tt.iface, TTL: 1, Checksum: true,
 			}, f)
 			var got, wrong int
 			stop := receive(t, s, func(b []byte, _ FrameInfo) {
@@ -174,7 +175,7 @@ func TestReportsComeBack(t *testing.T) {
 	t.Parallel()
 	f := testFormat(t, pipeline.UYVY, 320, 240, 30)
 	src := newSource(t, f, 40)
-	s := testSink(t, Config{Destinations: []string{fmt.Sprintf("127.0.0.1:%d", evenPort(t))}}, f)
+	s := testSink(t, Config{Destinations: []string{fmt.Sprintf("127.0.0.1:%d", rtptest.EvenPorts(t, 1)[0])}}, f)
 	stop := receive(t, s, nil, "")
 	var reports []Report
 	done := make(chan struct{})
@@ -240,7 +241,7 @@ func TestASinkEndsWithItsContext(t *testing.T) {
 
 // TestReceiverTakesWhatHasCome: what waits in its sockets when it is to end was received in time.
 func TestReceiverTakesWhatHasCome(t *testing.T) {
-	port := evenPort(t)
+	port := rtptest.EvenPorts(t, 1)[0]
 	r, err := NewReceiver(ReceiverConfig{Media: Media{Address: netip.MustParseAddr("127.0.0.1"), Port: port, RTCPPort: port + 1, Payload: JPEG, PayloadType: 26}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +265,7 @@ func TestReceiverTakesWhatHasCome(t *testing.T) {
 }
 
 func TestReceiverErrors(t *testing.T) {
-	port := evenPort(t)
+	port := rtptest.EvenPorts(t, 1)[0]
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port + 1})
 	if err != nil {
 		t.Fatal(err)
@@ -299,7 +300,7 @@ func TestReceiverErrors(t *testing.T) {
 // TestOtherSourcesAreNotHeard joins a group for a source that is not us.
 func TestOtherSourcesAreNotHeard(t *testing.T) {
 	f := testFormat(t, pipeline.UYVY, 64, 48, 100)
-	port := evenPort(t)
+	port := rtptest.EvenPorts(t, 1)[0]
 	s := testSink(t, Config{Destinations: []string{fmt.Sprintf("232.255.78.%d:%d", port%250+1, port)}, Interface: "lo", TTL: 1}, f)
 	text, err := s.SDP()
 	if err != nil {

@@ -16,12 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tegracast/pipeline"
+	"tegracast/pipeline/rtp/rtptest"
 )
 
 // listener is a receiver on the loopback that counts what it gets.
 func listener(t testing.TB) (*net.UDPConn, string) {
 	t.Helper()
-	port := evenPort(t)
+	port := rtptest.EvenPorts(t, 1)[0]
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 	if err != nil {
 		t.Fatal(err)

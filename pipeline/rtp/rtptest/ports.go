@@ -1,0 +1,34 @@
+// Package rtptest is what tests of RTP streams have in common.
+package rtptest
+
+import (
+	"math/rand/v2"
+	"net"
+	"testing"
+)
+
+// EvenPorts finds n even UDP ports of the loopback whose successors are free, too, below those that the kernel gives to
+// whoever names none (ip(7), ip_local_port_range).
+func EvenPorts(t testing.TB, n int) []int {
+	t.Helper()
+	var found []int
+	for tries := 0; len(found) < n && tries < 1000; tries++ {
+		p := 10000 + 2*rand.IntN(10000)
+		free := true
+		for _, k := range []int{p, p + 1} {
+			c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: k})
+			if err != nil {
+				free = false
+				break
+			}
+			defer c.Close() // until all are found, so that none is found twice
+		}
+		if free {
+			found = append(found, p)
+		}
+	}
+	if len(found) < n {
+		t.Fatal("no free ports")
+	}
+	return found
+}
