@@ -21,6 +21,7 @@ type benchCase struct {
 	config isp.Config
 	in     pipeline.PixelFormat
 	want   []pipeline.PixelFormat
+	ready  bool // for packets, with room for their headers
 }
 
 func benchCases() []benchCase {
@@ -40,23 +41,28 @@ func benchCases() []benchCase {
 	}
 	rgb, uyvy := []pipeline.PixelFormat{pipeline.RGB24}, []pipeline.PixelFormat{pipeline.UYVY}
 	return []benchCase{
-		{"bilinear-rgb24", plain, pipeline.RGGB16, rgb},
-		{"malvar-rgb24", with(malvar), pipeline.RGGB16, rgb},
-		{"malvar-matrix-rgb24", with(matrix), pipeline.RGGB16, rgb},
-		{"malvar-matrix-shading-rgb24", with(shading), pipeline.RGGB16, rgb},
-		{"malvar-uyvy", with(malvar), pipeline.RGGB10, uyvy},
-		{"malvar-uyvp", with(malvar), pipeline.RGGB10, []pipeline.PixelFormat{pipeline.UYVP}},
-		{"malvar-nv12", with(malvar), pipeline.RGGB12P, []pipeline.PixelFormat{pipeline.NV12}},
-		{"malvar-uyvy+half-i420", with(malvar), pipeline.RGGB10, []pipeline.PixelFormat{pipeline.UYVY, pipeline.I420}},
-		{"statistics-uyvy", with(func(c *isp.Config) { malvar(c); c.Observe = func(*isp.Statistics) {} }), pipeline.RGGB10, uyvy},
-		{"everything-rgb24", with(all), pipeline.RGGB16, rgb},
+		{"bilinear-rgb24", plain, pipeline.RGGB16, rgb, false},
+		{"malvar-rgb24", with(malvar), pipeline.RGGB16, rgb, false},
+		{"malvar-matrix-rgb24", with(matrix), pipeline.RGGB16, rgb, false},
+		{"malvar-matrix-shading-rgb24", with(shading), pipeline.RGGB16, rgb, false},
+		{"malvar-uyvy", with(malvar), pipeline.RGGB10, uyvy, false},
+		{"malvar-uyvy-packets", with(malvar), pipeline.RGGB10, uyvy, true},
+		{"malvar-uyvp", with(malvar), pipeline.RGGB10, []pipeline.PixelFormat{pipeline.UYVP}, false},
+		{"malvar-nv12", with(malvar), pipeline.RGGB12P, []pipeline.PixelFormat{pipeline.NV12}, false},
+		{"malvar-uyvy+half-i420", with(malvar), pipeline.RGGB10, []pipeline.PixelFormat{pipeline.UYVY, pipeline.I420}, false},
+		{"statistics-uyvy", with(func(c *isp.Config) { malvar(c); c.Observe = func(*isp.Statistics) {} }), pipeline.RGGB10, uyvy, false},
+		{"everything-rgb24", with(all), pipeline.RGGB16, rgb, false},
 	}
 }
 
 func (c *benchCase) formats(b *testing.B, by int) (in pipeline.Format, want []pipeline.Format) {
 	w, h := 1920*by, 1080*by
 	for i, p := range c.want {
-		want = append(want, format(b, p, w>>i, h>>i))
+		f := format(b, p, w>>i, h>>i)
+		if c.ready {
+			f.HeaderGap, f.PacketPitch = 20, 20+f.Stride/3/by
+		}
+		want = append(want, f)
 	}
 	return format(b, c.in, w, h), want
 }

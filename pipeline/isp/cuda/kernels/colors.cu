@@ -84,21 +84,23 @@ INLINE void blockPatch(const Args &a, Patch &q, int x, int y)
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
 		u32 v[1 + LANE][2][2] = {};
+#pragma unroll (FAST ? side : 1) // whole, the slow path would be most of what there is to compile
+		for (int pair = 0; pair < side; pair += 2)
 #pragma unroll
-		for (int i = 0; i < side; i++)
+			for (int i = 0; i < 2; i++)
 #pragma unroll
-			for (int g = 0; g < side; g++) { // LANE samples at a time
-				int s[ACROSS];
-				const int first = side * x + LANE * g, line = side * (y + r) + i;
-				linearise<FAST>(a, s, fetch<FAST>(a, first, line), first, line, i & 1);
+				for (int g = 0; g < side; g++) { // LANE samples at a time
+					int s[ACROSS];
+					const int first = side * x + LANE * g, line = side * (y + r) + pair + i;
+					linearise<FAST>(a, s, fetch<FAST>(a, first, line), first, line, i);
 #pragma unroll
-				for (int j = 0; j < LANE; j++)
-					v[1 + (LANE * g + j) / side][i & 1][j & 1] += s[LEAD + j];
-				if (g == 0)
+					for (int j = 0; j < LANE; j++)
+						v[1 + (LANE * g + j) / side][i][j & 1] += s[LEAD + j];
+					if (g == 0)
 #pragma unroll
-					for (int j = 0; j < side; j++)
-						v[0][i & 1][j & 1] += s[LEAD - side + j];
-			}
+						for (int j = 0; j < side; j++)
+							v[0][i][j & 1] += s[LEAD - side + j];
+				}
 #pragma unroll
 		for (int c = 0; c < 1 + LANE; c++)
 			q.p[r][c] = quad(v[c], SIZE == 1 ? 0 : 2);

@@ -146,7 +146,7 @@ template <typename WORD, int LINE>
 INLINE void writeBy(const Args &a, const Lines &l)
 {
 	const int words = LINE / (int)sizeof(WORD);
-#pragma unroll
+#pragma unroll (sizeof(WORD) == 1 ? 1 : 4) // whole, this was more code than all the rest
 	for (int k = 0; k < (2 * words + THREADS_X - 1) / THREADS_X; k++) {
 		const int i = k * THREADS_X + threadIdx.x, row = i >= words, at = (i - row * words) * (int)sizeof(WORD);
 		if (row >= l.rows || at >= l.size || i >= 2 * words)

@@ -90,24 +90,27 @@ INLINE void makeStrip(const Args &a, const void *tone, Staged<FORMAT> &staged, i
 	const bool works = x < a.outWidth, looks = SIZE == 0 && !SHARP;
 	Window w;
 	Words next[2];
+	const bool atOnce = FAST || PACKED; // is the window filled; else by the loop: slower, and less to compile
+	const int start = atOnce || !looks ? y0 : y0 - 2 * BESIDE;
 	if (looks) {
+		if (atOnce)
 #pragma unroll
-		for (int i = 2 - BESIDE; i < 2 + BESIDE; i++)
-			linearise<FAST>(a, w.s[i], fetch<FAST>(a, x, y0 - 2 + i), x, y0 - 2 + i, i);
-		next[0] = fetch<FAST>(a, x, y0 + BESIDE);
-		next[1] = fetch<FAST>(a, x, y0 + BESIDE + 1);
+			for (int i = 2 - BESIDE; i < 2 + BESIDE; i++)
+				linearise<FAST>(a, w.s[i], fetch<FAST>(a, x, y0 - 2 + i), x, y0 - 2 + i, i);
+		next[0] = fetch<FAST>(a, x, start + BESIDE);
+		next[1] = fetch<FAST>(a, x, start + BESIDE + 1);
 	}
 #pragma unroll 1
-	for (int y = y0; y < y1; y += 2) {
+	for (int y = start; y < y1; y += 2) {
 		if (looks) {
 			linearise<FAST>(a, w.s[2 + BESIDE], next[0], x, y + BESIDE, BESIDE);
 			linearise<FAST>(a, w.s[3 + BESIDE], next[1], x, y + BESIDE + 1, BESIDE + 1);
 			next[0] = fetch<FAST>(a, x, y + BESIDE + 2);
 			next[1] = fetch<FAST>(a, x, y + BESIDE + 3);
 		}
-		if (works)
+		if (works && y >= y0)
 			makePatch<SIZE, FORMAT, SHARP, FAST>(a, w, tone, staged, x, y);
-		if (FORMAT != COLOR) {
+		if (FORMAT != COLOR && y >= y0) {
 			__syncwarp();
 			writeStaged<FORMAT>(a, staged, strip, y);
 			__syncwarp();
