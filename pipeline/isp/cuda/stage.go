@@ -98,7 +98,7 @@ func (s *Stage) last() *cudahost.Stream {
 	return s.work
 }
 
-// Plan accepts what isp.Stage accepts, with the same errors, and compiles the kernels for it: that takes a second, or
+// Plan accepts what isp.Stage accepts, with the same errors, and compiles the kernels for it: that takes seconds, or
 // nothing when they are in the cache. Errors of the compiler wrap cudahost.ErrCompile.
 func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	s.mu.Lock()

@@ -1,0 +1,46 @@
+package kernel
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"tegracast/cudahost"
+	"tegracast/cudahost/cudatest"
+)
+
+// TestCompiles has NVIDIA's own compiler make the worked examples for Orin, and tell mistakes by the file's own lines.
+func TestCompiles(t *testing.T) {
+	compiler := cudatest.Compiler(t, 87, "", slog.New(slog.DiscardHandler))
+	read := func(name string) []byte {
+		text, err := os.ReadFile(example(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	focus := Config{File: "focus.cu", Entry: "focus", Parameters: map[string]float64{"threshold": 60}}
+	for _, test := range []struct {
+		config Config
+		text   []byte
+		want   []string // of the error; nil: none
+	}{
+		{focus, read("focus.cu"), nil},
+		{focus, append(read("focus.cu"), "int broken = nonsense;"...), []string{"focus.cu(", "nonsense"}},
+		{Config{File: "k.cu", Entry: "k"}, []byte("extern \"C\" __global__ void k(Input in) {}\n"), []string{"the entry point of k.cu", "write it as"}},
+		{motionConfig(t, 1<<16), read("motion.cu"), nil},
+	} {
+		s := newSource(&test.config, test.text)
+		_, _, err := compiler.Compile(s.file, s.text)
+		if (err == nil) != (test.want == nil) || err != nil && !errors.Is(err, cudahost.ErrCompile) {
+			t.Errorf("%s: %v", s.file, err)
+		}
+		for _, part := range test.want {
+			if err != nil && !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: no %q in %v", s.file, part, err)
+			}
+		}
+	}
+}
