@@ -200,7 +200,11 @@ func TestFaultsHaveTheSameEndEachTime(t *testing.T) {
 		rates[id] = 0.0005
 	}
 	rates[model.F3] = 0.0001 // it ends every life
-	for seed := range uint64(soakSeeds) {
+	seeds := uint64(soakSeeds)
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
 		var ends [2][]outcome
 		var logs [2]string
 		for i := range ends {

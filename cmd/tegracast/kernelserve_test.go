@@ -153,6 +153,9 @@ func (s *kernelService) quarantined(t *testing.T, focus, motion int) {
 // TestKernels runs the examples in the whole program, with a stand-in for CUDA that runs them on the CPU; then one of them as if
 // it had broken the GPU before.
 func TestKernels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("NEEDS 20 s, which -short does not give")
+	}
 	env := cudatest.StandIn(t, t.TempDir(), "../../pipeline/isp/cuda/testdata/device.cpp", "../../pipeline/kernel/testdata")
 	for _, pair := range append(env, "STANDIN_AT_ONCE=1") {
 		name, value, _ := strings.Cut(pair, "=")

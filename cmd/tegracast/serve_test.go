@@ -61,19 +61,23 @@ func books(t *testing.T, out string) map[string][3]int {
 func TestDefaultStream(t *testing.T) { quiet(t, defaultStream) }
 
 func defaultStream(t *testing.T) error {
+	seconds := 10
+	if testing.Short() {
+		seconds = 4
+	}
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 2)
 	text := strings.NewReplacer(":5004", fmt.Sprint(":", p[0]), ":5006", fmt.Sprint(":", p[1])).Replace(string(defaultYAML))
 	serve := startProgram(t, "serve", "--config", write(t, "default.yaml", text), "--sdp-dir", dir)
 	await(t, filepath.Join(dir, "jpeg.sdp"))
-	raw := startProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", "10s", "--json")
-	jpeg := startProgram(t, "probe", "--sdp", filepath.Join(dir, "jpeg.sdp"), "--duration", "10s", "--json")
+	raw := startProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", fmt.Sprint(seconds, "s"), "--json")
+	jpeg := startProgram(t, "probe", "--sdp", filepath.Join(dir, "jpeg.sdp"), "--duration", fmt.Sprint(seconds, "s"), "--json")
 	var lossy error
 	for name, probe := range map[string]*process{"raw": raw, "jpeg": jpeg} {
 		status := probe.wait(t, 30*time.Second)
 		v := probe.verdict(t)
 		t.Logf("%s: %d frames, latency %v", name, v.Frames, v.Latency)
-		least := map[string]uint64{"raw": 285, "jpeg": 95}[name] // of 300 and 100, less the first that was under way
+		least := uint64(seconds) * map[string]uint64{"raw": 28, "jpeg": 9}[name] // of 30 and 10, less the first that was under way
 		if v.Mismatched > 0 {
 			t.Errorf("%s: wrong pixels in %d frames", name, v.Mismatched)
 		}

@@ -122,7 +122,8 @@ func receiveBuffer(fd, want int) (granted int, err error) {
 // tick is how often Run looks whether its context has ended.
 const tick = 50 * time.Millisecond
 
-// Run receives until ctx ends; then it returns nil. Stats keeps the last counts.
+// Run receives until ctx ends, and a tick longer if the last frame's checksum is under way; then it returns nil. Stats keeps
+// the last counts.
 func (r *Receiver) Run(ctx context.Context) error {
 	var err error
 	for ctx.Err() == nil && err == nil {
@@ -138,6 +139,14 @@ func (r *Receiver) Run(ctx context.Context) error {
 	}
 	if err == nil {
 		err = r.drain(true, true) // what came before the end, and was not looked at
+	}
+	for end := time.Now().Add(tick); err == nil && r.session.awaitsChecksum() && time.Now().Before(end); {
+		if _, err = unix.Poll([]unix.PollFd{{Fd: int32(r.rtcp), Events: unix.POLLIN}}, 1); errors.Is(err, unix.EINTR) {
+			err = nil
+		}
+		if err == nil {
+			err = r.drain(false, true)
+		}
 	}
 	r.session.finish()
 	r.publish()

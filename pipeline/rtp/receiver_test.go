@@ -264,6 +264,60 @@ func TestReceiverTakesWhatHasCome(t *testing.T) {
 	}
 }
 
+// TestReceiverAwaitsTheLastChecksum: it follows its frame, and the end may come between them.
+func TestReceiverAwaitsTheLastChecksum(t *testing.T) {
+	for try := 1; ; try++ {
+		st := endBetween(t)
+		if st.Frames == 1 && st.Matched == 1 {
+			return
+		}
+		if try == 5 { // a machine that stood still at just that time is none
+			t.Fatalf("%+v", st)
+		}
+	}
+}
+
+// endBetween is what a receiver counts that is to end when a frame has come, 5 ms before its checksum does.
+func endBetween(t *testing.T) ReceiverStats {
+	port := rtptest.EvenPorts(t, 1)[0]
+	x := newFeed(t, JPEG, 1)
+	x.media.Address, x.media.Port, x.media.RTCPPort, x.media.Checksum = netip.MustParseAddr("127.0.0.1"), port, port+1, true
+	send := func(port int, b []byte) {
+		c, err := net.Dial("udp4", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			_, err = c.Write(b)
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		c.Close()
+	}
+	var checksum []byte
+	sent := make(chan struct{})
+	r, err := NewReceiver(ReceiverConfig{Media: x.media, Logger: slog.New(slog.DiscardHandler), OnFrame: func([]byte, FrameInfo) {
+		time.AfterFunc(5*time.Millisecond, func() { send(port+1, checksum); close(sent) })
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range packets(t, x.sink, x.frames[0]) {
+		send(port, b)
+	}
+	c := x.sink.sender.control
+	checksum = c.checksum(c.report(x.now, 0, 0), x.sink.trains[0])
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	st := r.Stats()
+	if st.Frames > 0 {
+		<-sent
+	}
+	return st
+}
+
 func TestReceiverErrors(t *testing.T) {
 	port := rtptest.EvenPorts(t, 1)[0]
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port + 1})

@@ -216,6 +216,9 @@ func (s *session) complete(a *assembly, now time.Time) {
 	}
 }
 
+// awaitsChecksum says whether the newest frame's checksum, which the sender has promised, has not come.
+func (s *session) awaitsChecksum() bool { return s.media.Checksum && s.verify.newest().pending }
+
 // finish closes the books: a frame that a later one has overtaken is damaged, the newest may be under way.
 func (s *session) finish() {
 	for i := range s.open {

@@ -60,11 +60,14 @@ func (v *verifier) keep(ring *[pendingChecks]check, next *int, c check) (lost bo
 	return lost
 }
 
+// newest is the last of the frames that came before their checksum.
+func (v *verifier) newest() *check { return &v.frames[(v.nextFrame+pendingChecks-1)%pendingChecks] }
+
 // finish counts the frames whose checksum has not come, but for the newest: its may be under way.
 func (v *verifier) finish() {
-	newest := (v.nextFrame + pendingChecks - 1) % pendingChecks
+	v.newest().pending = false
 	for i := range v.frames {
-		if v.frames[i].pending && i != newest {
+		if v.frames[i].pending {
 			v.unverified++
 		}
 		v.frames[i].pending = false
