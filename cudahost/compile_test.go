@@ -30,7 +30,7 @@ func TestGPUCompiler(t *testing.T) {
 	})
 }
 
-// compiling: what was compiled before is found, even by another process; a mistake is told with its line; a cache that
+// compiling: what was compiled before is found, even by another Compiler; a mistake is told with its line; a cache that
 // cannot be written is told, and costs nothing else.
 func compiling(t *testing.T, open func(cache string, log *slog.Logger) *cudahost.Compiler) {
 	const source = "extern \"C\" __global__ void k(int *p) {\n\t*p = 1;\n}\n"

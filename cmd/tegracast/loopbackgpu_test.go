@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
@@ -28,6 +29,13 @@ func TestLoopbackKernelsOnCPU(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if err != nil || strings.Contains(string(out), "SKIP") || strings.Count(string(out), "--- PASS") < 2 {
 		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestLoopbackCompiles has NVIDIA's own compiler make the kernels of the validation run for Orin.
+func TestLoopbackCompiles(t *testing.T) {
+	if _, _, err := cudatest.Compiler(t, 87, "", slog.New(slog.DiscardHandler)).Compile("loopback.cu", loopbackSource); err != nil {
+		t.Fatal(err)
 	}
 }
 

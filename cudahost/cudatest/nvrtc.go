@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,21 +19,20 @@ import (
 	"tegracast/cudahost"
 )
 
-// nvrtc is Debian's NVRTC 11.8, in which JetPack 5 and later have their capabilities; it compiles without a GPU.
-var nvrtc = struct{ version, folder, library, builtins string }{
-	"11.8.89", "usr/lib/x86_64-linux-gnu", "libnvrtc.so.11.2", "libnvrtc-builtins.so.11.8",
-}
-
-// packages are those of nvrtc, by their SHA-256.
-var packages = map[string]string{
+// nvrtcPackages are Debian's NVRTC 11.8, which knows Xavier and Orin and compiles without a GPU, by their SHA-256.
+var nvrtcPackages = map[string]string{
 	"051b70a3d8737eae470b4158e234cf112c803f631b2c77ae60a24a1146309c22": "libnvrtc11.2_11.8.89~11.8.0-5~deb12u1_amd64.deb",
 	"e446e112c304b86a35925bea6a3991a866a29736fac261adb218ec29efb49bb8": "libnvrtc-builtins11.8_11.8.89~11.8.0-5~deb12u1_amd64.deb",
 }
 
 const (
+	nvrtcFolder  = "nvrtc-11.8.89" // in the cache
 	pool         = "http://deb.debian.org/debian/pool/non-free/n/nvidia-cuda-toolkit/"
 	fetchTimeout = 5 * time.Minute
 )
+
+// errNotHere is that a machine does not have what it takes, and cannot get it.
+var errNotHere = errors.New("not within reach")
 
 // Compiler is NVIDIA's own compiler, for a capability such as 87, without a GPU: the machine's, or else Debian's, which is
 // fetched once (17 MB) into the user's cache. What it compiles is kept in the folder cache.
@@ -45,12 +45,15 @@ func Compiler(t testing.TB, capability int, cache string, log *slog.Logger) *cud
 	if err == nil {
 		return c
 	}
-	folder, err := fetched(t.Context())
-	if err != nil {
-		t.Skipf("NEEDS NVRTC of the CUDA toolkit, or %s within reach: %v", pool, err)
+	root, err := fetched(t.Context())
+	if errors.Is(err, errNotHere) {
+		t.Skipf("NEEDS NVRTC of the CUDA toolkit, or Debian's from %s: %v", pool, err)
+	} else if err != nil {
+		t.Fatal(err)
 	}
-	for _, name := range []string{nvrtc.builtins, nvrtc.library} { // later it is found by its name
-		if _, err := purego.Dlopen(filepath.Join(folder, name), purego.RTLD_NOW|purego.RTLD_GLOBAL); err != nil {
+	for _, name := range []string{"libnvrtc-builtins.so.11.8", "libnvrtc.so.11.2"} { // later they are found by their names
+		path := filepath.Join(root, "usr/lib/x86_64-linux-gnu", name)
+		if _, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,20 +63,19 @@ func Compiler(t testing.TB, capability int, cache string, log *slog.Logger) *cud
 	return c
 }
 
-// fetched is the folder of nvrtc's libraries.
+// fetched is the folder of the unpacked packages.
 func fetched(ctx context.Context) (string, error) {
 	if runtime.GOARCH != "amd64" {
-		return "", fmt.Errorf("the package is known for amd64 only")
+		return "", fmt.Errorf("%w: the package for %s is not listed", errNotHere, runtime.GOARCH)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
 	cache = filepath.Join(cache, "tegracast")
-	root := filepath.Join(cache, "nvrtc-"+nvrtc.version)
-	folder := filepath.Join(root, nvrtc.folder)
+	root := filepath.Join(cache, nvrtcFolder)
 	if _, err := os.Stat(root); err == nil {
-		return folder, nil
+		return root, nil
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
@@ -85,18 +87,18 @@ func fetched(ctx context.Context) (string, error) {
 	defer os.RemoveAll(work)
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	for sum, name := range packages {
+	for sum, name := range nvrtcPackages {
 		if err := fetch(ctx, name, sum, work); err != nil {
 			return "", err
 		}
 	}
 	if err := os.Rename(filepath.Join(work, "root"), root); err != nil {
 		if _, there := os.Stat(root); there == nil {
-			return folder, nil // another process was quicker
+			return root, nil // another process was quicker
 		}
 		return "", err
 	}
-	return folder, nil
+	return root, nil
 }
 
 // fetch fetches a package, and unpacks it in work/root. (curl, since net/http would be most of every program of tests.)
@@ -109,7 +111,7 @@ func fetch(ctx context.Context, name, sum, work string) error {
 	}
 	file := filepath.Join(work, name)
 	if err := run("curl", "--silent", "--show-error", "--fail", "--location", "--retry", "2", "--output", file, pool+name); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errNotHere, err)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {

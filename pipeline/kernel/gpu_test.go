@@ -80,13 +80,17 @@ func sizes() [][2]int {
 	return [][2]int{{2, 2}, {66, 9}, {250, 41}, {328, 101}, {1920, 1080}}
 }
 
+func focusConfig(t testing.TB) Config {
+	return Config{Name: "focus", File: example(t, "focus.cu"), Entry: "focus", Parameters: map[string]float64{"threshold": 60}}
+}
+
 // TestGPUFocus compares the painted edges with the same in Go, byte for byte.
 func TestGPUFocus(t *testing.T) {
 	memory := cudatest.GPU(t)
 	t.Log(memory.Device)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, transfer := range []Transfer{InPlace, Staged} {
-		s, _ := openStage(t, memory, Config{Name: "focus", File: example(t, "focus.cu"), Entry: "focus", Parameters: map[string]float64{"threshold": 60}}, transfer)
+		s, _ := openStage(t, memory, focusConfig(t), transfer)
 		for _, size := range sizes() {
 			f := format(t, pipeline.UYVY, size[0], size[1])
 			if size[0] == 66 { // a padded one

@@ -14,23 +14,23 @@ import (
 // TestCompiles has NVIDIA's own compiler make the worked examples for Orin, and tell mistakes by the file's own lines.
 func TestCompiles(t *testing.T) {
 	compiler := cudatest.Compiler(t, 87, "", slog.New(slog.DiscardHandler))
-	read := func(name string) []byte {
-		text, err := os.ReadFile(example(t, name))
+	read := func(c Config) []byte {
+		text, err := os.ReadFile(c.File)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return text
 	}
-	focus := Config{File: "focus.cu", Entry: "focus", Parameters: map[string]float64{"threshold": 60}}
+	focus, motion := focusConfig(t), motionConfig(t, 1<<16)
 	for _, test := range []struct {
 		config Config
 		text   []byte
 		want   []string // of the error; nil: none
 	}{
-		{focus, read("focus.cu"), nil},
-		{focus, append(read("focus.cu"), "int broken = nonsense;"...), []string{"focus.cu(", "nonsense"}},
+		{focus, read(focus), nil},
+		{focus, append(read(focus), "int broken = nonsense;"...), []string{"focus.cu(", "nonsense"}},
 		{Config{File: "k.cu", Entry: "k"}, []byte("extern \"C\" __global__ void k(Input in) {}\n"), []string{"the entry point of k.cu", "write it as"}},
-		{motionConfig(t, 1<<16), read("motion.cu"), nil},
+		{motion, read(motion), nil},
 	} {
 		s := newSource(&test.config, test.text)
 		_, _, err := compiler.Compile(s.file, s.text)

@@ -127,13 +127,7 @@ const tick = 50 * time.Millisecond
 func (r *Receiver) Run(ctx context.Context) error {
 	var err error
 	for ctx.Err() == nil && err == nil {
-		fds := [2]unix.PollFd{{Fd: int32(r.rtp), Events: unix.POLLIN}, {Fd: int32(r.rtcp), Events: unix.POLLIN}}
-		if _, err = unix.Poll(fds[:], int(tick/time.Millisecond)); errors.Is(err, unix.EINTR) {
-			err = nil
-		}
-		if err == nil {
-			err = r.drain(fds[0].Revents != 0, fds[1].Revents != 0)
-		}
+		err = r.take(r.rtp, r.rtcp, tick)
 		r.tell()
 		r.publish()
 	}
@@ -141,16 +135,20 @@ func (r *Receiver) Run(ctx context.Context) error {
 		err = r.drain(true, true) // what came before the end, and was not looked at
 	}
 	for end := time.Now().Add(tick); err == nil && r.session.awaitsChecksum() && time.Now().Before(end); {
-		if _, err = unix.Poll([]unix.PollFd{{Fd: int32(r.rtcp), Events: unix.POLLIN}}, 1); errors.Is(err, unix.EINTR) {
-			err = nil
-		}
-		if err == nil {
-			err = r.drain(false, true)
-		}
+		err = r.take(-1, r.rtcp, time.Millisecond)
 	}
 	r.session.finish()
 	r.publish()
 	return errors.Join(err, r.Close())
+}
+
+// take waits for the sockets, of which -1 is none (poll(2)), and drains those that have something.
+func (r *Receiver) take(rtp, rtcp int, patience time.Duration) error {
+	fds := [2]unix.PollFd{{Fd: int32(rtp), Events: unix.POLLIN}, {Fd: int32(rtcp), Events: unix.POLLIN}}
+	if _, err := unix.Poll(fds[:], int(patience/time.Millisecond)); err != nil && !errors.Is(err, unix.EINTR) {
+		return err
+	}
+	return r.drain(fds[0].Revents != 0, fds[1].Revents != 0)
 }
 
 // drain takes what has come, at most a few milliseconds' worth of it.
