@@ -18,6 +18,12 @@ struct sg_table;
 #define NVIDIA_P2P_PAGE_TABLE_VERSION	0x00010000
 #define NVIDIA_P2P_DMA_MAPPING_VERSION	0x00010000
 
+enum nvidia_p2p_page_size_type {
+	NVIDIA_P2P_PAGE_SIZE_4KB = 0,
+	NVIDIA_P2P_PAGE_SIZE_64KB,
+	NVIDIA_P2P_PAGE_SIZE_128KB,
+};
+
 /* The same major version, and a minor one that is not older. */
 static inline bool nvidia_p2p_compatible(u32 version, u32 known)
 {
@@ -32,7 +38,7 @@ static inline bool nvidia_p2p_compatible(u32 version, u32 known)
 /* Pages of a range. The structure is the caller's to kfree when no notifier of it can run any more. */
 struct nvidia_p2p_page_table {
 	u32 version;
-	u32 page_size;		/* bytes: 4096 */
+	u32 page_size;		/* enum nvidia_p2p_page_size_type */
 	u64 size;		/* bytes */
 	u32 entries;		/* of pages */
 	struct page **pages;

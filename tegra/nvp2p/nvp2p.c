@@ -146,7 +146,7 @@ int nvidia_p2p_get_pages(u64 virtual_address, u64 length, struct nvidia_p2p_page
 	if (!table)
 		return -ENOMEM;
 	table->version = NVIDIA_P2P_PAGE_TABLE_VERSION + (habit(&foreign_version) ? 0x10000 : 0);
-	table->page_size = habit(&foreign_page_size) ? 65536 : PAGE_SIZE;
+	table->page_size = habit(&foreign_page_size) ? NVIDIA_P2P_PAGE_SIZE_64KB : NVIDIA_P2P_PAGE_SIZE_4KB;
 	table->vaddr = virtual_address & PAGE_MASK;
 	table->entries = length >> PAGE_SHIFT;
 	table->size = (u64)table->entries << PAGE_SHIFT;
