@@ -289,3 +289,6 @@ module_exit(tp_exit);
 MODULE_LICENSE("GPL");
 MODULE_DESCRIPTION("GPUDirect RDMA on Tegra for PCI functions driven from user space");
 MODULE_SOFTDEP("pre: nvidia-p2p");
+#ifdef TP_IMPORT_DMA_BUF
+TP_IMPORT_DMA_BUF;
+#endif

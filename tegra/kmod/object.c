@@ -7,17 +7,25 @@
 
 #include "p2p.h"
 
-/* Charges the caller's locked memory (RLIMIT_MEMLOCK), as RDMA does. */
-static int charge(struct tp_object *obj)
+/* Charges the caller's locked memory (RLIMIT_MEMLOCK), as RDMA does, and takes a reference of mm, which is the caller's. */
+int tp_charge(struct mm_struct *mm, s64 pages)
 {
-	s64 pages = obj->size >> PAGE_SHIFT;
 	s64 limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 
-	if (atomic64_add_return(pages, &current->mm->pinned_vm) > limit && !capable(CAP_IPC_LOCK)) {
-		atomic64_sub(pages, &current->mm->pinned_vm);
+	if (atomic64_add_return(pages, &mm->pinned_vm) > limit && !capable(CAP_IPC_LOCK)) {
+		atomic64_sub(pages, &mm->pinned_vm);
 		return -ENOMEM;
 	}
-	mmgrab(current->mm);
+	mmgrab(mm);
+	return 0;
+}
+
+static int charge(struct tp_object *obj)
+{
+	int err = tp_charge(current->mm, obj->size >> PAGE_SHIFT);
+
+	if (err)
+		return err;
 	obj->mm = current->mm;
 	obj->charged = true;
 	atomic64_add(obj->size, &obj->file->bytes);

@@ -35,6 +35,7 @@
 #define TP_MAX_VECTORS	64
 #define TP_LAST_HANDLE	((1U << 20) - 1)
 #define TP_EXPECT_ANY	U32_MAX
+#define TP_DIRECTIONS	(TEGRA_P2P_PIN_TO_DEVICE | TEGRA_P2P_PIN_FROM_DEVICE)
 #define TP_BARS		6			/* PCI_STD_NUM_BARS */
 #define TP_MMAP_SHIFT	40			/* mmap offset: a BAR's index or 8 + a handle, and the byte in it */
 #define TP_FIRST_HANDLE_SLOT 8
@@ -44,6 +45,8 @@ struct tp_file;
 struct tp_pin;
 struct nvidia_p2p_page_table;
 struct nvidia_p2p_dma_mapping;
+struct dma_buf;
+struct dma_buf_attachment;
 
 struct tp_vector {
 	spinlock_t lock;	/* ctx, against the handler */
@@ -189,6 +192,9 @@ struct tp_pin {
 
 	struct work_struct work;	/* gives back what a revocation could not */
 	bool got, finished;		/* the back end's get, and its put, were done */
+	struct mutex export_lock;	/* the two fields below */
+	struct dma_buf *export;		/* what EXPORT has made of it, referenced until the pin ends */
+	bool export_over;
 	bool mm_dropped;		/* by the back end's provider: our reference has gone with it */
 
 	union {
@@ -213,6 +219,11 @@ struct tp_pin {
 			struct completion released;
 			struct mmu_notifier_ops ops; /* the provider's, but for free_notifier */
 		} nv;
+		struct {
+			struct dma_buf *buf;
+			struct dma_buf_attachment *attach;
+			struct sg_table *sgt;	/* while it is mapped */
+		} dmabuf;
 	};
 };
 
@@ -237,12 +248,17 @@ struct tp_backend {
 	void (*unmap)(struct tp_pin *pin, bool in_callback);
 	/* Gives back the rest, once, and waits for callbacks. No lock is held. */
 	void (*put)(struct tp_pin *pin);
-	/* Under pin->lock of a live pin. */
+	/* Under pin->lock of a live pin. NULL where the pages are not for others. */
 	struct page **(*pages)(struct tp_pin *pin);
+	/* May be NULL: a lock that comes before pin->lock, and that callbacks hold already. */
+	void (*lock)(struct tp_pin *pin);
+	void (*unlock)(struct tp_pin *pin);
+	/* May be NULL: the pin's memory goes, after put or without get. */
+	void (*free)(struct tp_pin *pin);
 };
 
 extern const struct tp_backend *tp_backend;
-extern const struct tp_backend tp_backend_gup, tp_backend_nvp2p;
+extern const struct tp_backend tp_backend_gup, tp_backend_nvp2p, tp_backend_dmabuf;
 extern u32 tp_nvp2p_info; /* flags of GET_INFO */
 extern struct workqueue_struct *tp_wq;
 extern struct kmem_cache *tp_pin_cache;
@@ -290,7 +306,15 @@ long tp_set_halt(struct tp_file *file, void *arg);
 long tp_control(struct tp_file *file, void *arg);
 void tp_halt_release(struct tp_dev *dev, struct tp_file *owner);
 
+/* backend_dmabuf.c */
+long tp_import(struct tp_file *file, void *arg);
+
+/* export.c */
+long tp_export(struct tp_file *file, void *arg);
+void tp_export_end(struct tp_pin *pin);
+
 /* object.c */
+int tp_charge(struct mm_struct *mm, s64 pages);
 int tp_object_init(struct tp_object *obj, struct tp_file *file, u64 size, bool is_pin);
 void tp_object_publish(struct tp_object *obj);
 void tp_object_withdraw(struct tp_object *obj);
@@ -309,6 +333,7 @@ void tp_file_unplug(struct tp_file *file);
 /* pin.c */
 long tp_pin(struct tp_file *file, void *arg);
 long tp_query(struct tp_file *file, void *arg);
+long tp_pin_import(struct tp_file *file, struct tegra_p2p_pin *a, struct dma_buf *buf);
 int tp_check_vma(struct tp_pin *pin);
 int tp_pin_segments(struct tp_pin *pin, u32 n);
 void tp_pin_segment(struct tp_pin *pin, u64 iova, u64 len);
@@ -329,6 +354,7 @@ void tp_vectors_release(struct tp_file *owner);
 
 /* mmap.c */
 int tp_mmap(struct file *filp, struct vm_area_struct *vma);
+int tp_pin_hold_pages(struct tp_pin *pin, struct page **pages, unsigned long n, bool own);
 void tp_zap_bars(struct tp_dev *dev);
 void tp_free_ones(struct tp_file *file);
 bool tp_hidden(struct tp_dev *dev, u32 bar, u64 off);

@@ -69,6 +69,19 @@ static void pin_unlist(struct tp_pin *pin)
 	spin_unlock(&dev->pins_lock);
 }
 
+/* A lock that a back end's callbacks come with, and all others have to take before the pin's. */
+static void backend_lock(struct tp_pin *pin)
+{
+	if (pin->backend->lock)
+		pin->backend->lock(pin);
+}
+
+static void backend_unlock(struct tp_pin *pin)
+{
+	if (pin->backend->lock)
+		pin->backend->unlock(pin);
+}
+
 /*
  * Takes the memory back from the function: when this returns, the function cannot reach it. A second caller waits for
  * the first. in_callback: in the notifier, where nothing may be allocated, faulted in or waited for but hardware.
@@ -77,6 +90,8 @@ void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
 {
 	struct tp_file *file = pin->obj.file;
 
+	if (!in_callback)
+		backend_lock(pin);
 	mutex_lock(&pin->lock);
 	if (pin->state == TP_PINNING) {
 		pin->doomed = true; /* nothing is mapped yet: the back end's valid decides */
@@ -92,6 +107,8 @@ void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
 		queue_work(tp_wq, &pin->work);
 	}
 	mutex_unlock(&pin->lock);
+	if (!in_callback)
+		backend_unlock(pin);
 }
 
 /* What tp_pin_revoke had to leave: page references, notifier, charge. Once. */
@@ -100,6 +117,7 @@ static void pin_give_back(struct tp_pin *pin)
 	if (pin->finished)
 		return;
 	pin->finished = true;
+	tp_export_end(pin);
 	if (pin->got)
 		pin->backend->put(pin);
 	tp_object_uncharge(&pin->obj, pin->mm_dropped);
@@ -113,6 +131,7 @@ static void pin_work(struct work_struct *work)
 /* The owner ends the pin: it is no longer mapped for the function. */
 void tp_pin_end(struct tp_pin *pin)
 {
+	backend_lock(pin);
 	mutex_lock(&pin->lock);
 	if (pin->state == TP_LIVE)
 		pin->backend->unmap(pin, false);
@@ -120,6 +139,7 @@ void tp_pin_end(struct tp_pin *pin)
 		WRITE_ONCE(pin->state, TP_ENDED);
 	pin_unlist(pin);
 	mutex_unlock(&pin->lock);
+	backend_unlock(pin);
 }
 
 /* After tp_pin_end, for many pins whose waits for grace periods are to be one: tp_pin_finish comes later. */
@@ -137,6 +157,9 @@ void tp_pin_finish(struct tp_pin *pin)
 
 void tp_pin_free(struct tp_pin *pin)
 {
+	if (pin->backend->free)
+		pin->backend->free(pin);
+	mutex_destroy(&pin->export_lock);
 	mutex_destroy(&pin->lock);
 	kvfree(pin->segs);
 	kmem_cache_free(tp_pin_cache, pin);
@@ -144,11 +167,10 @@ void tp_pin_free(struct tp_pin *pin)
 
 static int pin_check(struct tegra_p2p_pin *a)
 {
-	const u32 directions = TEGRA_P2P_PIN_TO_DEVICE | TEGRA_P2P_PIN_FROM_DEVICE;
 	const u32 expects = TEGRA_P2P_PIN_EXPECT_WB | TEGRA_P2P_PIN_EXPECT_WC;
 	u64 end;
 
-	if (a->flags & ~(directions | expects) || !(a->flags & directions) || (a->flags & expects) == expects)
+	if (a->flags & ~(TP_DIRECTIONS | expects) || !(a->flags & TP_DIRECTIONS) || (a->flags & expects) == expects)
 		return -EINVAL;
 	a->va = untagged_addr(a->va);
 	if (!a->size || !PAGE_ALIGNED(a->va) || !PAGE_ALIGNED(a->size) || check_add_overflow(a->va, a->size, &end))
@@ -156,7 +178,7 @@ static int pin_check(struct tegra_p2p_pin *a)
 	return a->size > TP_MAX_BYTES ? -E2BIG : 0;
 }
 
-static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *a)
+static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *a, const struct tp_backend *way)
 {
 	struct tp_pin *pin = kmem_cache_zalloc(tp_pin_cache, GFP_KERNEL_ACCOUNT);
 	int err;
@@ -164,7 +186,8 @@ static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *
 	if (!pin)
 		return ERR_PTR(-ENOMEM);
 	mutex_init(&pin->lock);
-	pin->backend = tp_backend;
+	mutex_init(&pin->export_lock);
+	pin->backend = way;
 	INIT_WORK(&pin->work, pin_work);
 	pin->va = a->va;
 	pin->cookie = a->cookie;
@@ -235,11 +258,13 @@ static int pin_map(struct tp_pin *pin)
 	if (!READ_ONCE(dev->gone))
 		err = tp_may_use(dev, pin->obj.file->unsafe);
 	if (!err) {
+		backend_lock(pin);
 		mutex_lock(&pin->lock);
 		mutex_lock(&dev->fence_lock);
 		err = pin_map_locked(pin, dev);
 		mutex_unlock(&dev->fence_lock);
 		mutex_unlock(&pin->lock);
+		backend_unlock(pin);
 	}
 	if (!err) { /* here, so that remove() finds it */
 		tp_object_publish(&pin->obj);
@@ -262,7 +287,7 @@ static int pin_build(struct tp_pin *pin)
 		return -ENODEV;
 	if (fenced)
 		return -ESTALE;
-	err = pin_list(pin);
+	err = pin->va ? pin_list(pin) : 0; /* what is imported has no address here */
 	if (err)
 		return err;
 	err = pin->backend->get(pin);
@@ -306,18 +331,11 @@ static void pin_undo(struct tp_pin *pin)
 		tp_object_drop(&pin->obj);
 }
 
-long tp_pin(struct tp_file *file, void *arg)
+/* Builds a new pin and tells what a is to say of it. */
+static long pin_make(struct tp_pin *pin, struct tegra_p2p_pin *a)
 {
-	struct tegra_p2p_pin *a = arg;
-	struct tp_pin *pin;
 	int err;
 
-	err = pin_check(a);
-	if (err)
-		return err;
-	pin = pin_new(file, a);
-	if (IS_ERR(pin))
-		return PTR_ERR(pin);
 	kref_get(&pin->obj.ref);
 	err = pin_build(pin);
 	if (err) {
@@ -337,6 +355,32 @@ long tp_pin(struct tp_file *file, void *arg)
 out:
 	tp_object_put(&pin->obj);
 	return err;
+}
+
+long tp_pin(struct tp_file *file, void *arg)
+{
+	struct tegra_p2p_pin *a = arg;
+	struct tp_pin *pin;
+	int err;
+
+	err = pin_check(a);
+	if (err)
+		return err;
+	pin = pin_new(file, a, tp_backend);
+	return IS_ERR(pin) ? PTR_ERR(pin) : pin_make(pin, a);
+}
+
+/* A pin of a dma-buf, whose reference goes over to it, or goes. */
+long tp_pin_import(struct tp_file *file, struct tegra_p2p_pin *a, struct dma_buf *buf)
+{
+	struct tp_pin *pin = pin_new(file, a, &tp_backend_dmabuf);
+
+	if (IS_ERR(pin)) {
+		dma_buf_put(buf);
+		return PTR_ERR(pin);
+	}
+	pin->dmabuf.buf = buf;
+	return pin_make(pin, a);
 }
 
 long tp_query(struct tp_file *file, void *arg)

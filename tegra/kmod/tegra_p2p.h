@@ -201,4 +201,29 @@ struct tegra_p2p_control {
 #define TEGRA_P2P_FENCE		1	/* forbid PIN */
 #define TEGRA_P2P_RESET		2	/* reset the function (FLR); it stays fenced */
 
+/* EXPORT: a pin as a dma-buf, for other devices' drivers. It keeps the pages until it is closed, whatever becomes of the pin. */
+#define TEGRA_P2P_EXPORT	_IO(TEGRA_P2P_IOC, 9)
+struct tegra_p2p_export {
+	__u32 argsz;
+	__u32 flags;
+	__u32 handle;		/* in */
+	__s32 fd;		/* out */
+};
+
+/* IMPORT: a dma-buf of another driver that the function may reach until PUT, revocation or close. QUERY and PUT take it. */
+#define TEGRA_P2P_IMPORT	_IO(TEGRA_P2P_IOC, 10)
+struct tegra_p2p_import {
+	__u32 argsz;
+	__u32 flags;		/* in: TEGRA_P2P_PIN_TO_DEVICE, _FROM_DEVICE */
+	__s32 fd;		/* in: the dma-buf, which need not stay open */
+	__u32 pad;
+	__u64 cookie;		/* in: QUERY returns it */
+	__u64 segs;		/* in: address of segments to fill */
+	__u32 seg_cap;		/* in: how many there is room for */
+	__u32 nsegs;		/* out: how many there are; QUERY fetches those without room */
+	__u32 handle;		/* out */
+	__u32 pad2;
+	__u64 size;		/* out: of the dma-buf */
+};
+
 #endif

@@ -22,6 +22,8 @@ const (
 	CallSetEvent                  // Event
 	CallSetHalt                   // Halt
 	CallControl                   // Control
+	CallExport                    // Export
+	CallImport                    // Import
 )
 
 // Info is what the device is and may do.
@@ -237,3 +239,26 @@ const (
 	ControlFence         // forbid Pin
 	ControlReset         // reset the function (FLR); it stays fenced
 )
+
+// Export is a pin as a dma-buf, for other devices' drivers. It keeps the pages until it is closed.
+type Export struct {
+	Argsz  uint32
+	Flags  uint32
+	Handle uint32 // in
+	Fd     int32  // out
+}
+
+// Import is a dma-buf of another driver that the function may reach until Put, revocation or close.
+type Import struct {
+	Argsz  uint32
+	Flags  uint32 // in: PinToDevice, PinFromDevice
+	Fd     int32  // in: the dma-buf, which need not stay open
+	Pad    uint32
+	Cookie uint64 // in: Query returns it
+	Segs   uint64 // in: address of Segments to fill
+	SegCap uint32 // in: how many there is room for
+	NSegs  uint32 // out: how many there are; Query fetches those without room
+	Handle uint32 // out
+	Pad2   uint32
+	Size   uint64 // out: of the dma-buf
+}

@@ -13,6 +13,8 @@ import (
 const (
 	secondPort = "pcie-root-port,id=port1,chassis=2,slot=1"
 	thirdPort  = "pcie-root-port,id=port2,chassis=3,slot=2"
+	fourthPort = "pcie-root-port,id=port3,chassis=4,slot=3"
+	function3  = "0000:04:00.0" // an edu that shares its group with nobody
 	whole      = "virtio-rng-pci,id=whole,bus=port1,disable-legacy=on,iommu_platform=on,aer=on,romfile="
 )
 
@@ -34,12 +36,20 @@ func (m machine) named(function string) string {
 func testOthers(t *testing.T, b built) {
 	m := b.start(t, "gup", vjetson.Config{Edu: true, Devices: []string{
 		secondPort, whole, thirdPort, "edu,bus=port2,addr=0.0,multifunction=on", "edu,bus=port2,addr=0.1",
+		fourthPort, "edu,bus=port3",
 	}})
 	env := m.take("0000:02:00.0")
 	m.guestOn(t, env, "^TestReset$")
 	m.guestOn(t, env, "^Test(SysfsReset|CloseResets)$")
 	t.Run("link error", func(t *testing.T) { m.inject(t, env, "^TestLinkError$") })
 	t.Run("fatal error", func(t *testing.T) { m.inject(t, env, "^TestFatal$") })
+	if _, err := m.Expect(`arm-smmu-v3 .*event 0x10`); err != nil { // DMA after the end of a pin
+		t.Fatal(err)
+	}
+	own := m.take(function3)
+	m.guest(t, "^TestUdmabuf$")
+	_, path, _ := strings.Cut(own, "GUEST_DEVICE=")
+	m.guestOn(t, "GUEST_SECOND_DEVICE="+path, "^TestDMABuf")
 	one := m.take("0000:03:00.0")
 	m.guestOn(t, one+" GUEST_NEIGHBOUR=0000:03:00.1", "^TestNeighbour$") // joins the first one's group
 	m.guestOn(t, one, "^TestExposed$")
