@@ -24,7 +24,7 @@ func (m machine) take(function string) string {
 
 // testOthers has what the module does with functions that are not edu.
 func testOthers(t *testing.T, b built) {
-	m := b.start(t, "gup", vjetson.Config{Edu: true, Devices: []string{
+	m := b.start(t, b.gup, vjetson.Config{Edu: true, Devices: []string{
 		secondPort, whole, thirdPort, "edu,bus=port2,addr=0.0,multifunction=on", "edu,bus=port2,addr=0.1",
 	}})
 	env := m.take("0000:02:00.0")
@@ -62,6 +62,6 @@ func testOthers(t *testing.T, b built) {
 
 // testATS has a function whose translations the IOMMU takes from itself.
 func testATS(t *testing.T, b built) {
-	m := b.start(t, "gup", vjetson.Config{Edu: true, Devices: []string{secondPort, whole + ",ats=on"}})
+	m := b.start(t, b.gup, vjetson.Config{Edu: true, Devices: []string{secondPort, whole + ",ats=on"}})
 	m.guestOn(t, m.take("0000:02:00.0"), "^TestExposed$")
 }
