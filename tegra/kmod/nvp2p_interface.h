@@ -31,7 +31,7 @@ enum nvidia_p2p_page_size_type {
  * Pages of a range. The provider fills it in and never frees it: it is the notifier, and the caller kfrees it when no
  * notifier of it can run any more.
  */
-typedef struct nvidia_p2p_page_table {
+struct nvidia_p2p_page_table {
 	u32 version;
 	u32 page_size;		/* enum nvidia_p2p_page_size_type */
 	u64 size;		/* as get_pages was called with, in bytes */
@@ -44,10 +44,10 @@ typedef struct nvidia_p2p_page_table {
 	struct mutex lock;	/* mapped, pages */
 	void (*free_callback)(void *data);
 	void *data;
-} nvidia_p2p_page_table_t;
+};
 
 /* Bus addresses of a range. The provider frees it. */
-typedef struct nvidia_p2p_dma_mapping {
+struct nvidia_p2p_dma_mapping {
 	u32 version;
 	dma_addr_t *hw_address;
 	u32 *hw_len;		/* in bytes */
@@ -56,7 +56,7 @@ typedef struct nvidia_p2p_dma_mapping {
 	struct device *dev;
 	struct nvidia_p2p_page_table *page_table;
 	enum dma_data_direction direction;
-} nvidia_p2p_dma_mapping_t;
+};
 
 /* The major version is in the upper half. It must be the same; the provider's minor one may be newer. */
 #define NVIDIA_P2P_PAGE_TABLE_VERSION	0x00010000

@@ -51,6 +51,10 @@ const (
 	InfoCoherent             // DMA is coherent with the CPU's caches
 	InfoNVP2P                // pins go through nv-p2p, else through pin_user_pages
 	InfoFLR                  // the function can be reset: ControlReset works
+
+	InfoNVP2PBuilt   // nv-p2p is compiled in
+	InfoNVP2PPresent // a provider of nv-p2p was loaded before the module
+	InfoNVP2PForeign // it was the desktop driver, whose nv-p2p is another one: refused
 )
 
 // Info.State.

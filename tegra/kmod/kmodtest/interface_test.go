@@ -19,9 +19,7 @@ import (
 var (
 	interfaceFields = map[string]string{
 		"struct nvidia_p2p_page_table":  "version page_size size entries pages vaddr mapped mm mn lock free_callback data",
-		"nvidia_p2p_page_table_t":       "version data",
 		"struct nvidia_p2p_dma_mapping": "version hw_address hw_len entries sgt dev page_table direction",
-		"nvidia_p2p_dma_mapping_t":      "version direction",
 	}
 	interfaceConstants = []string{
 		"PAGE_SIZE_4KB", "PAGE_SIZE_64KB", "PAGE_SIZE_128KB", "PAGE_SIZE_COUNT", "UNINITIALIZED", "PINNED", "MAPPED", "PAGE_TABLE_VERSION", "DMA_MAPPING_VERSION",

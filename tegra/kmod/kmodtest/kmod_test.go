@@ -65,10 +65,7 @@ func build(t *testing.T, arch string) built {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.standIn = way{b.gup.module, standIn.Module, "Habits|"} // on arm64 the packaged module has the same declarations
-	if arch != "arm64" {
-		b.standIn.module = b.kmod(t, in("kmod-standin"), "NVP2P="+standIn.NVP2P)
-	}
+	b.standIn = way{b.kmod(t, in("kmod-standin"), "NVP2P="+standIn.NVP2P), standIn.Module, "Habits|"}
 	b.nvp2p = b.standIn
 	if nvp2ptest.Here() {
 		p, err := nvp2ptest.NVIDIA(t.Context(), k, in("nvidia"))

@@ -21,7 +21,7 @@ const Absent = "NVIDIA's provider of nv-p2p is not here: " + Variable + " is to 
 // Provider is a kernel module with the symbols of nv-p2p, for one kernel.
 type Provider struct {
 	Module string // its file
-	NVP2P  string // tegra_p2p is built with NVP2P= this folder to run on it
+	NVP2P  string // tegra_p2p is built with NVP2P= this folder to run on it: Debian's kernels want the symbols' versions
 	NVIDIA bool   // it is NVIDIA's own
 }
 
@@ -77,6 +77,9 @@ func StandIn(ctx context.Context, k vjetson.Kernel, tegra, dir string) (Provider
 	}
 	module := filepath.Join(dir, "nvp2p")
 	if err := vjetson.BuildModule(ctx, k, filepath.Join(tegra, "nvp2p"), module); err != nil {
+		return Provider{}, err
+	}
+	if err := os.Rename(filepath.Join(module, "Module.symvers"), filepath.Join(names, "Module.symvers")); err != nil {
 		return Provider{}, err
 	}
 	return Provider{Module: filepath.Join(module, "nvp2p.ko"), NVP2P: names}, nil
