@@ -62,74 +62,82 @@ all:
 	@printf '%s\n' $(ccflags-y) 'symbols $(strip $(KBUILD_EXTRA_SYMBOLS))'
 `
 
-// TestDeclarations has Kbuild choose where the declarations of nv-p2p come from. The folders are those of NVIDIA's packages.
-func TestDeclarations(t *testing.T) {
-	const (
-		agx  = "src/nvidia/nvidia-oot/"
-		igx  = "src/linux-headers-tegra-oot-5.15.0-1012/"
-		r35  = "src/linux-headers-5.10.120-tegra-ubuntu20.04_aarch64/"
-		name = "include/linux/nv-p2p.h"
+// Folders of NVIDIA's packages, and what Kbuild is to make of them.
+const (
+	agx  = "src/nvidia/nvidia-oot/"
+	igx  = "src/linux-headers-tegra-oot-5.15.0-1012/"
+	r35  = "src/linux-headers-5.10.120-tegra-ubuntu20.04_aarch64/"
+	name = "include/linux/nv-p2p.h"
 
-		arm64   = "CONFIG_ARM64=y"
-		jetsons = "Jetson Linux's header"
-	)
-	kmod, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	own := kmod + "/nvp2p"
-	for _, tt := range []struct {
-		what      string
-		there     []string // files
-		variables string
-		source    string
-		folder    string // under the root, but for own
-		symbols   string
-	}{
-		{"nothing", nil, arm64, "its own declarations", own, ""},
-		{"x86-64", []string{agx + name, r35 + "kernel-5.10/" + name}, "", "none", "", ""},
-		{"Jetson Linux 36", []string{agx + name, agx + "Module.symvers", r35 + "kernel-5.10/" + name}, arm64, jetsons, agx + "include/linux", agx + "include/linux/../../Module.symvers"},
-		{"without versions", []string{agx + name}, arm64, jetsons, agx + "include/linux", ""},
-		{"IGX", []string{igx + name, igx + "Module.symvers"}, arm64, jetsons, igx + "include/linux", igx + "include/linux/../../Module.symvers"},
-		{"IGX, a folder deeper", []string{igx + "nvidia-oot/" + name}, arm64, jetsons, igx + "nvidia-oot/include/linux", ""},
-		{"Jetson Linux 35", []string{r35 + "kernel-5.10/" + name}, arm64, jetsons, r35 + "kernel-5.10/./include/linux", ""},
-		{"NVIDIA's part of 35", []string{r35 + "kernel-5.10/Makefile", r35 + "nvidia/" + name}, arm64, jetsons, r35 + "kernel-5.10/../nvidia/include/linux", ""},
-		{"NVIDIA's part within", []string{r35 + "kernel-5.10/nvidia/" + name}, arm64, jetsons, r35 + "kernel-5.10/nvidia/include/linux", ""},
-		{"given", []string{agx + name, "given/nv-p2p.h", "given/Module.symvers"}, arm64 + " NVP2P=ROOT/given", "the header in NVP2P", "given", "given/Module.symvers"},
-		{"given on x86-64", []string{"given/nv-p2p.h"}, "NVP2P=ROOT/given", "the header in NVP2P", "given", ""},
-		{"left out", []string{agx + name}, arm64 + " NVP2P=none", "none", "", ""},
-	} {
+	arm64   = "CONFIG_ARM64=y"
+	own     = "own"
+	jetsons = "Jetson Linux's header"
+)
+
+var declarations = []struct {
+	what      string
+	there     []string // files
+	variables string
+	source    string
+	folder    string // under the root, or own
+	symbols   string
+}{
+	{"nothing", nil, arm64, "its own declarations", own, ""},
+	{"x86-64", []string{agx + name, r35 + "kernel-5.10/" + name}, "", "none", "", ""},
+	{"Jetson Linux 36", []string{agx + name, agx + "Module.symvers", r35 + "kernel-5.10/" + name}, arm64, jetsons, agx + "include/linux", agx + "include/linux/../../Module.symvers"},
+	{"without versions", []string{agx + name}, arm64, jetsons, agx + "include/linux", ""},
+	{"IGX", []string{igx + name, igx + "Module.symvers"}, arm64, jetsons, igx + "include/linux", igx + "include/linux/../../Module.symvers"},
+	{"IGX, a folder deeper", []string{igx + "nvidia-oot/" + name}, arm64, jetsons, igx + "nvidia-oot/include/linux", ""},
+	{"Jetson Linux 35", []string{r35 + "kernel-5.10/" + name}, arm64, jetsons, r35 + "kernel-5.10/./include/linux", ""},
+	{"NVIDIA's part of 35", []string{r35 + "kernel-5.10/Makefile", r35 + "nvidia/" + name}, arm64, jetsons, r35 + "kernel-5.10/../nvidia/include/linux", ""},
+	{"NVIDIA's part within", []string{r35 + "kernel-5.10/nvidia/" + name}, arm64, jetsons, r35 + "kernel-5.10/nvidia/include/linux", ""},
+	{"given", []string{agx + name, "given/nv-p2p.h", "given/Module.symvers"}, arm64 + " NVP2P=ROOT/given", "the header in NVP2P", "given", "given/Module.symvers"},
+	{"given on x86-64", []string{"given/nv-p2p.h"}, "NVP2P=ROOT/given", "the header in NVP2P", "given", ""},
+	{"left out", []string{agx + name}, arm64 + " NVP2P=none", "none", "", ""},
+}
+
+// TestDeclarations has Kbuild choose where the declarations of nv-p2p come from.
+func TestDeclarations(t *testing.T) {
+	for _, tt := range declarations {
 		t.Run(tt.what, func(t *testing.T) {
 			root := t.TempDir()
 			for _, f := range tt.there {
 				files(t, root, map[string]string{f: ""})
 			}
-			args := append([]string{"-s", "-f", "-", "src=" + kmod, "srctree=" + root + "/" + r35 + "kernel-5.10", "NVP2P_PACKAGES=" + root + "/src"},
-				strings.Fields(strings.ReplaceAll(tt.variables, "ROOT", root))...)
-			c := exec.CommandContext(t.Context(), "make", args...)
-			c.Stdin = strings.NewReader(kbuildSays)
-			out, err := c.CombinedOutput()
+			variables := strings.Fields(strings.ReplaceAll(tt.variables, "ROOT", root))
+			kmod, out, err := kbuild(t, append(variables, "srctree="+root+"/"+r35+"kernel-5.10", "NVP2P_PACKAGES="+root+"/src")...)
 			if err != nil {
 				t.Fatalf("%v %s", err, out)
 			}
-			want := []string{`-DTEGRA_P2P_NVP2P_SOURCE="` + tt.source + `"`}
+			want := `-DTEGRA_P2P_NVP2P_SOURCE="` + tt.source + "\"\n"
 			switch tt.folder {
 			case "":
-				want = append(want, "-DTEGRA_P2P_NO_NVP2P")
+				want += "-DTEGRA_P2P_NO_NVP2P\n"
 			case own:
-				want = append(want, "-idirafter", own)
+				want += "-idirafter\n" + kmod + "/nvp2p\n"
 			default:
-				want = append(want, "-idirafter", root+"/"+tt.folder)
+				want += "-idirafter\n" + root + "/" + tt.folder + "\n"
 			}
-			want = append(want, strings.TrimSuffix("symbols "+root+"/"+tt.symbols, root+"/"))
-			if got := string(out); got != strings.Join(want, "\n")+"\n" {
-				t.Errorf("%swant %q", got, want)
+			want += strings.TrimSuffix("symbols "+root+"/"+tt.symbols, root+"/") + "\n"
+			if out != want {
+				t.Errorf("%swant %s", out, want)
 			}
 		})
 	}
-	c := exec.CommandContext(t.Context(), "make", "-s", "-f", "-", "src="+kmod, arm64, "NVP2P="+t.TempDir())
-	c.Stdin = strings.NewReader(kbuildSays)
-	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), "there is no nv-p2p.h") {
+	if _, out, err := kbuild(t, arm64, "NVP2P="+t.TempDir()); err == nil || !strings.Contains(out, "there is no nv-p2p.h") {
 		t.Errorf("a folder without the header: %v %s", err, out)
 	}
+}
+
+// kbuild has make read the module's Kbuild.
+func kbuild(t *testing.T, variables ...string) (kmod, out string, err error) {
+	t.Helper()
+	kmod, err = filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), "make", append([]string{"-s", "-f", "-", "src=" + kmod}, variables...)...)
+	c.Stdin = strings.NewReader(kbuildSays)
+	b, err := c.CombinedOutput()
+	return kmod, string(b), err
 }
