@@ -9,6 +9,7 @@
 #include <linux/eventfd.h>
 #include <linux/iommu.h>
 #include <linux/mm.h>
+#include <linux/msi.h>
 #include <linux/pci.h>
 #include <linux/version.h>
 
@@ -32,6 +33,15 @@ static inline void tp_vm_flags_set(struct vm_area_struct *vma, unsigned long fla
 #endif
 }
 
+static inline void tp_vm_flags_clear(struct vm_area_struct *vma, unsigned long flags)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	vm_flags_clear(vma, flags);
+#else
+	vma->vm_flags &= ~flags;
+#endif
+}
+
 /* eventfd_signal counts by one since 6.8. */
 static inline void tp_eventfd_signal(struct eventfd_ctx *ctx)
 {
@@ -52,6 +62,16 @@ static inline long tp_pin_user_pages(unsigned long va, unsigned long n, unsigned
 #endif
 }
 
+/* One page of another address space, without a pin; its mmap_lock is held. get_user_pages_remote returns no VMAs since 6.5. */
+static inline long tp_get_page_of(struct mm_struct *mm, unsigned long va, unsigned int flags, struct page **page)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
+	return get_user_pages_remote(mm, va, 1, flags, page, NULL);
+#else
+	return get_user_pages_remote(mm, va, 1, flags, page, NULL, NULL);
+#endif
+}
+
 /* Whether a domain of the DMA API forgets a mapping before dma_unmap returns; in doubt it does not. */
 static inline bool tp_domain_strict(struct iommu_domain *domain)
 {
@@ -68,6 +88,23 @@ static inline bool tp_domain_strict(struct iommu_domain *domain)
 #endif
 }
 
+/*
+ * Whether the function's interrupts, which are writes, reach only what the kernel gives them. On x86 a write to 0xfee00000
+ * is any interrupt of any processor unless the IOMMU remaps it; elsewhere the address is behind the IOMMU as all others are.
+ */
+static inline bool tp_interrupts_held(struct device *dev)
+{
+#ifndef CONFIG_X86
+	return true;
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	return msi_device_has_isolated_msi(dev);
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 0, 0)
+	return device_iommu_capable(dev, IOMMU_CAP_INTR_REMAP);
+#else
+	return iommu_capable(dev->bus, IOMMU_CAP_INTR_REMAP);
+#endif
+}
+
 /* The core has functions report errors of their links by itself since 6.2. */
 static inline void tp_report_errors(struct pci_dev *pdev)
 {
@@ -75,6 +112,13 @@ static inline void tp_report_errors(struct pci_dev *pdev)
 	pci_enable_pcie_error_reporting(pdev);
 #endif
 }
+
+/* A tracepoint's string is named once since 6.10. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
+#define tp_assign_str(field, from) __assign_str(field)
+#else
+#define tp_assign_str(field, from) __assign_str(field, from)
+#endif
 
 enum tp_cache { TP_CACHE_WB, TP_CACHE_WC, TP_CACHE_OTHER };
 

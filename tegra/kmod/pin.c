@@ -5,9 +5,11 @@
 #include <linux/slab.h>
 
 #include "p2p.h"
+#include "trace.h"
 
 /*
- * Whether the range lies in one mapping of memory that allows what is asked for. Fills in the cache attribute.
+ * Whether the range lies in one mapping of memory that allows what is asked for. Fills in the cache attribute and the
+ * caller's right to write.
  * Called with mmap_lock held.
  */
 int tp_check_vma(struct tp_pin *pin)
@@ -16,9 +18,10 @@ int tp_check_vma(struct tp_pin *pin)
 
 	if (!vma || pin->va < vma->vm_start || pin->va + pin->obj.size > vma->vm_end)
 		return -EFAULT;
+	pin->writable = vma->vm_flags & VM_WRITE;
 	if (vma->vm_flags & (VM_IO | VM_PFNMAP) || !(vma->vm_flags & VM_READ))
 		return -EFAULT;
-	if (pin->direction != DMA_TO_DEVICE && !(vma->vm_flags & VM_WRITE))
+	if (pin->direction != DMA_TO_DEVICE && !pin->writable)
 		return -EFAULT;
 	switch (tp_prot_cache(vma->vm_page_prot)) {
 	case TP_CACHE_WB:
@@ -60,7 +63,9 @@ static void pin_unlist(struct tp_pin *pin)
 	struct tp_dev *dev = pin->obj.file->dev;
 
 	spin_lock(&dev->pins_lock);
-	list_del_init(&pin->entry);
+	if (pin->listed)
+		interval_tree_remove(&pin->node, &dev->pins);
+	pin->listed = false;
 	spin_unlock(&dev->pins_lock);
 }
 
@@ -76,12 +81,13 @@ void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
 	if (pin->state == TP_PINNING) {
 		pin->doomed = true; /* nothing is mapped yet: the back end's valid decides */
 	} else if (pin->state == TP_LIVE) {
-		pin->fence_gen = tp_fence(file->dev);
-		tp_backend->unmap(pin, in_callback);
+		pin->fence_gen = tp_fence(file->dev, TP_FENCE_REVOKED);
+		pin->backend->unmap(pin, in_callback);
 		pin->nsegs = 0;
 		pin->reason = reason;
 		WRITE_ONCE(pin->state, TP_REVOKED);
 		pin_unlist(pin);
+		trace_tegra_p2p_revoke(file->dev->name, pin->obj.handle, reason, pin->fence_gen);
 		tp_signal_revoke(file);
 		queue_work(tp_wq, &pin->work);
 	}
@@ -91,14 +97,12 @@ void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
 /* What tp_pin_revoke had to leave: page references, notifier, charge. Once. */
 static void pin_give_back(struct tp_pin *pin)
 {
-	bool drop_mm = true;
-
 	if (pin->finished)
 		return;
 	pin->finished = true;
 	if (pin->got)
-		drop_mm = tp_backend->put(pin);
-	tp_object_uncharge(&pin->obj, drop_mm);
+		pin->backend->put(pin);
+	tp_object_uncharge(&pin->obj, pin->mm_dropped);
 }
 
 static void pin_work(struct work_struct *work)
@@ -111,17 +115,23 @@ void tp_pin_end(struct tp_pin *pin)
 {
 	mutex_lock(&pin->lock);
 	if (pin->state == TP_LIVE)
-		tp_backend->unmap(pin, false);
+		pin->backend->unmap(pin, false);
 	if (pin->state != TP_REVOKED)
 		WRITE_ONCE(pin->state, TP_ENDED);
 	pin_unlist(pin);
 	mutex_unlock(&pin->lock);
 }
 
+/* After tp_pin_end, for many pins whose waits for grace periods are to be one: tp_pin_finish comes later. */
+void tp_pin_begin_finish(struct tp_pin *pin)
+{
+	queue_work(tp_wq, &pin->work);
+}
+
 /* After tp_pin_end: no callback of the pin runs any more when this returns. */
 void tp_pin_finish(struct tp_pin *pin)
 {
-	cancel_work_sync(&pin->work);
+	flush_work(&pin->work);
 	pin_give_back(pin);
 }
 
@@ -132,7 +142,7 @@ void tp_pin_free(struct tp_pin *pin)
 	kmem_cache_free(tp_pin_cache, pin);
 }
 
-static int pin_check(const struct tegra_p2p_pin *a)
+static int pin_check(struct tegra_p2p_pin *a)
 {
 	const u32 directions = TEGRA_P2P_PIN_TO_DEVICE | TEGRA_P2P_PIN_FROM_DEVICE;
 	const u32 expects = TEGRA_P2P_PIN_EXPECT_WB | TEGRA_P2P_PIN_EXPECT_WC;
@@ -140,6 +150,7 @@ static int pin_check(const struct tegra_p2p_pin *a)
 
 	if (a->flags & ~(directions | expects) || !(a->flags & directions) || (a->flags & expects) == expects)
 		return -EINVAL;
+	a->va = untagged_addr(a->va);
 	if (!a->size || !PAGE_ALIGNED(a->va) || !PAGE_ALIGNED(a->size) || check_add_overflow(a->va, a->size, &end))
 		return -EINVAL;
 	return a->size > TP_MAX_BYTES ? -E2BIG : 0;
@@ -153,7 +164,7 @@ static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *
 	if (!pin)
 		return ERR_PTR(-ENOMEM);
 	mutex_init(&pin->lock);
-	INIT_LIST_HEAD(&pin->entry);
+	pin->backend = tp_backend;
 	INIT_WORK(&pin->work, pin_work);
 	pin->va = a->va;
 	pin->cookie = a->cookie;
@@ -179,18 +190,22 @@ static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *
 static int pin_list(struct tp_pin *pin)
 {
 	struct tp_dev *dev = pin->obj.file->dev;
-	struct tp_pin *other;
-	int err = 0;
+	u64 last = pin->va + pin->obj.size - 1;
+	struct interval_tree_node *other;
 
 	spin_lock(&dev->pins_lock);
-	list_for_each_entry(other, &dev->pins, entry)
-		if (other->obj.mm == pin->obj.mm && pin->va < other->va + other->obj.size &&
-		    other->va < pin->va + pin->obj.size)
-			err = -EBUSY;
-	if (!err)
-		list_add(&pin->entry, &dev->pins);
+	for (other = interval_tree_iter_first(&dev->pins, pin->va, last); other;
+	     other = interval_tree_iter_next(other, pin->va, last))
+		if (container_of(other, struct tp_pin, node)->obj.mm == pin->obj.mm)
+			break;
+	if (!other) {
+		pin->node.start = pin->va;
+		pin->node.last = last;
+		interval_tree_insert(&pin->node, &dev->pins);
+		pin->listed = true;
+	}
 	spin_unlock(&dev->pins_lock);
-	return err;
+	return other ? -EBUSY : 0;
 }
 
 /*
@@ -199,16 +214,13 @@ static int pin_list(struct tp_pin *pin)
  */
 static int pin_map_locked(struct tp_pin *pin, struct tp_dev *dev)
 {
-	unsigned int noreclaim;
 	int err;
 
 	if (dev->state != TEGRA_P2P_STATE_LIVE)
 		return -ESTALE;
-	if (!tp_backend->valid(pin))
+	if (!pin->backend->valid(pin))
 		return -EAGAIN;
-	noreclaim = memalloc_noreclaim_save();
-	err = tp_backend->map(pin, &dev->pdev->dev);
-	memalloc_noreclaim_restore(noreclaim);
+	err = pin->backend->map(pin, &dev->pdev->dev);
 	if (!err)
 		WRITE_ONCE(pin->state, TP_LIVE);
 	return err;
@@ -229,8 +241,10 @@ static int pin_map(struct tp_pin *pin)
 		mutex_unlock(&dev->fence_lock);
 		mutex_unlock(&pin->lock);
 	}
-	if (!err) /* here, so that remove() finds it */
+	if (!err) { /* here, so that remove() finds it */
 		tp_object_publish(&pin->obj);
+		trace_tegra_p2p_pin(dev->name, pin->obj.handle, pin->va, pin->obj.size, pin->nsegs);
+	}
 	srcu_read_unlock(&dev->srcu, idx);
 	return err;
 }
@@ -251,7 +265,7 @@ static int pin_build(struct tp_pin *pin)
 	err = pin_list(pin);
 	if (err)
 		return err;
-	err = tp_backend->get(pin);
+	err = pin->backend->get(pin);
 	if (err)
 		return err;
 	pin->got = true;
@@ -273,15 +287,21 @@ static int pin_copy_segments(struct tp_pin *pin, u64 to, u32 cap, u32 first, u32
 static void pin_undo(struct tp_pin *pin)
 {
 	struct tp_file *file = pin->obj.file;
-	bool ours;
+	struct tp_dev *dev = file->dev;
+	int idx = srcu_read_lock(&dev->srcu);
+	bool ours = false;
 
-	mutex_lock(&file->lock);
-	ours = xa_load(&file->objects, pin->obj.handle) == &pin->obj && !atomic_read(&pin->obj.vmas);
-	if (ours) {
-		xa_erase(&file->objects, pin->obj.handle);
-		file->count--;
+	if (!READ_ONCE(dev->gone)) {
+		mutex_lock(&file->lock);
+		ours = xa_load(&file->objects, pin->obj.handle) == &pin->obj && !atomic_read(&pin->obj.vmas);
+		if (ours) {
+			xa_erase(&file->objects, pin->obj.handle);
+			file->count--;
+			tp_pin_end(pin);
+		}
+		mutex_unlock(&file->lock);
 	}
-	mutex_unlock(&file->lock);
+	srcu_read_unlock(&dev->srcu, idx);
 	if (ours)
 		tp_object_drop(&pin->obj);
 }
@@ -289,9 +309,8 @@ static void pin_undo(struct tp_pin *pin)
 long tp_pin(struct tp_file *file, void *arg)
 {
 	struct tegra_p2p_pin *a = arg;
-	struct tp_dev *dev = file->dev;
 	struct tp_pin *pin;
-	int idx, err;
+	int err;
 
 	err = pin_check(a);
 	if (err)
@@ -313,12 +332,8 @@ long tp_pin(struct tp_file *file, void *arg)
 	a->attr = pin->attr;
 	a->mmap_offset = tp_object_offset(&pin->obj);
 	err = pin_copy_segments(pin, a->segs, a->seg_cap, 0, a->nsegs);
-	if (err) {
-		idx = srcu_read_lock(&dev->srcu);
-		if (!READ_ONCE(dev->gone))
-			pin_undo(pin);
-		srcu_read_unlock(&dev->srcu, idx);
-	}
+	if (err)
+		pin_undo(pin);
 out:
 	tp_object_put(&pin->obj);
 	return err;

@@ -51,6 +51,11 @@ func (e *Error) hint() string {
 	switch e.Errno {
 	case unix.ENODEV:
 		return "the function has gone or its driver was unbound: open the device again when it is back"
+	case unix.EACCES:
+		if e.Call == CallSetHalt {
+			return "the descriptor was opened for reading, or an access would write the MSI-X table"
+		}
+		return "the descriptor was opened for reading: open the device to read and write"
 	case unix.ENOTTY:
 		return "this is no device of tegra_p2p, or of an older one: load the module of this release"
 	case unix.E2BIG:
@@ -116,6 +121,10 @@ func (e *Error) controlHint() string {
 		return "another revocation came in between: reset the engine again"
 	case unix.EOPNOTSUPP:
 		return "the function cannot be reset (no FLR)"
+	case unix.EIO:
+		return "the function does not answer, or has lost its configuration: reset it, or unbind and bind it again"
+	case unix.EPERM:
+		return "another function has joined its IOMMU group: it is no longer held back"
 	}
 	return ""
 }

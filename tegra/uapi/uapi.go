@@ -41,6 +41,8 @@ type Info struct {
 	MaxPins     uint32 // out: live pins and allocations that an open file may have
 	MaxPinBytes uint64 // out: largest single pin
 	PinnedBytes uint64 // out: pinned now through this open file
+	Error       uint32 // out: why the last error event came, ErrorLink and the like; 0 by a module that does not tell
+	Errors      uint32 // out: how many error events the function has had
 }
 
 // Info.Flags.
@@ -55,6 +57,18 @@ const (
 	InfoNVP2PBuilt   // nv-p2p is compiled in
 	InfoNVP2PPresent // a provider of nv-p2p was loaded before the module
 	InfoNVP2PForeign // it was the desktop driver, whose nv-p2p is another one: refused
+)
+
+// Info.Error: why the function has lost its state or its protection. It is fenced until it was started again.
+const (
+	ErrorNone     = iota
+	ErrorLink     // its link has reported an error; its registers may still have their values
+	ErrorFatal    // the error was fatal: the bus was reset
+	ErrorReset    // somebody has reset the function
+	ErrorSuspend  // the machine was suspended
+	ErrorShutdown // the machine ends, or starts another kernel
+	ErrorExposed  // another function has joined its IOMMU group
+	ErrorUnplug   // the function has gone, or its driver was unbound
 )
 
 // Info.State.
@@ -98,7 +112,7 @@ type Pin struct {
 	NSegs      uint32 // out: how many there are; Query fetches those without room
 	Handle     uint32 // out
 	Attr       uint32 // out: AttrWB, AttrWC
-	MmapOffset uint64 // out: maps the pinned pages with the same attribute
+	MmapOffset uint64 // out: maps a driver's pages with the attribute and the rights of the caller's mapping
 }
 
 // Pin.Flags.

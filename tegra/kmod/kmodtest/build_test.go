@@ -59,7 +59,7 @@ func files(t *testing.T, dir string, list map[string]string) {
 const kbuildSays = `
 include $(src)/Kbuild
 all:
-	@printf '%s\n' $(ccflags-y) 'symbols $(strip $(KBUILD_EXTRA_SYMBOLS))'
+	@printf '%s\n' $(filter-out -I%,$(ccflags-y)) 'symbols $(strip $(KBUILD_EXTRA_SYMBOLS))'
 `
 
 // Folders of NVIDIA's packages, and what Kbuild is to make of them.

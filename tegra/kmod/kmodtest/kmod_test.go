@@ -238,10 +238,10 @@ func testWay(t *testing.T, b built, w way) {
 		}
 		return e
 	}
-	m.guest(t, "^Test(Info|DMA|CacheAttribute|EveryCall|Bad.*|Limits|Memlock|PutAgainstMunmap|Halt|"+w.tests+"UnbindStops|Fuzz)$")
+	m.guest(t, "^Test(Info|DMA|CacheAttribute|EveryCall|Bad.*|Limits|Memlock|PutAgainstMunmap|Halt|"+w.tests+"UnbindStops|Support|Fuzz)$")
 	blocked := expect(`arm-smmu-v3 .*event 0x10|DMAR: .*(fault|PTE|DRHD)`) // DMA after a revocation
 	expect(`Out of memory: Killed process .*guest.test`)
-	m.guest(t, "^Test(Revocation.*|TailMunmap|Close|ProcessEnd|PassedOn|Unbind|UnbindAgainstClose)$")
+	m.guest(t, "^Test(Revocation.*|Discard|TailMunmap|Close|ProcessEnd|PassedOn|Unbind|UnbindAgainstClose|Suspend)$")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if _, err := blocked.Wait(ctx); err != nil {
