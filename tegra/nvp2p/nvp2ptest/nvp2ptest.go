@@ -15,8 +15,8 @@ import (
 // Variable names the folder of NVIDIA's nvidia-p2p.c and nv-p2p.h, which are no part of this tree.
 const Variable = "TEGRACAST_NVP2P"
 
-// Absent says why a test does not run on NVIDIA's provider.
-const Absent = "NVIDIA's provider of nv-p2p is not here: " + Variable + " is to name the folder of its nvidia-p2p.c and nv-p2p.h"
+// Absent says, after NEEDS, why a test does not run on NVIDIA's provider.
+const Absent = "NVIDIA's provider of nv-p2p, which is not here: " + Variable + " names the folder of its nvidia-p2p.c and nv-p2p.h"
 
 // Provider is a kernel module with the symbols of nv-p2p, for one kernel.
 type Provider struct {
@@ -93,7 +93,7 @@ func Best(t testing.TB, k vjetson.Kernel, tegra, dir string) Provider {
 	if Here() {
 		p, err = NVIDIA(t.Context(), k, dir)
 	} else {
-		t.Log(Absent + "; the stand-in runs in its place")
+		t.Log("NEEDS " + Absent + "; the stand-in runs in its place")
 		p, err = StandIn(t.Context(), k, tegra, dir)
 	}
 	if err != nil {
