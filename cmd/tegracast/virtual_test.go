@@ -15,12 +15,14 @@ import (
 	"tegracast/board/vjetson"
 	"tegracast/fpga/edu"
 	"tegracast/pipeline/rtp"
+	"tegracast/tegra/nvp2p/nvp2ptest"
 )
 
-// guest is what runs in the machine: the program and its tests, the conformance suite, the kernel module, and nv-p2p.
+// guest is what runs in the machine: the program and its tests, the conformance suite, the kernel module as it is packaged,
+// nv-p2p, and the module built for that.
 type guest struct {
-	kernel                                       vjetson.Kernel
-	program, tests, suite, module, provider, cfg string
+	kernel                                                 vjetson.Kernel
+	program, tests, suite, module, provider, nvModule, cfg string
 }
 
 // cameraConfig streams the FPGA's camera to the host.
@@ -58,12 +60,13 @@ func buildGuest(t *testing.T) guest {
 	if g.kernel, err = vjetson.Fetch(t.Context(), "arm64", slog.Default()); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"nvp2p", "kmod"} { // kmod finds the header beside it
-		if err := vjetson.BuildModule(t.Context(), g.kernel, "../../tegra/"+name, in(name)); err != nil {
+	provider := nvp2ptest.Best(t, g.kernel, "../../tegra", in("provider"))
+	for name, variables := range map[string][]string{"kmod": nil, "nv": {"NVP2P=" + provider.NVP2P}} {
+		if err := vjetson.BuildModule(t.Context(), g.kernel, "../../tegra/kmod", in(name), variables...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	g.module, g.provider = in("kmod/tegra_p2p.ko"), in("nvp2p/nvp2p.ko")
+	g.module, g.nvModule, g.provider = in("kmod/tegra_p2p.ko"), in("nv/tegra_p2p.ko"), provider.Module
 	return g
 }
 
@@ -105,7 +108,7 @@ func TestVirtualJetson(t *testing.T) {
 			if out, err := m.Shell(t.Context(), "rmmod tegra_p2p"); err != nil {
 				t.Fatalf("%v %s", err, out)
 			}
-			if err := errors.Join(m.LoadModule(t.Context(), g.provider), m.LoadModule(t.Context(), g.module, "backend=nvp2p")); err != nil {
+			if err := errors.Join(m.LoadModule(t.Context(), g.provider), m.LoadModule(t.Context(), g.nvModule, "backend=nvp2p")); err != nil {
 				t.Fatal(err)
 			}
 			bind(t, m)

@@ -34,7 +34,7 @@ func (m machine) named(function string) string {
 
 // testOthers has what the module does with functions that are not edu.
 func testOthers(t *testing.T, b built) {
-	m := b.start(t, "gup", vjetson.Config{Edu: true, Devices: []string{
+	m := b.start(t, b.gup, vjetson.Config{Edu: true, Devices: []string{
 		secondPort, whole, thirdPort, "edu,bus=port2,addr=0.0,multifunction=on", "edu,bus=port2,addr=0.1",
 		fourthPort, "edu,bus=port3",
 	}})
@@ -106,6 +106,6 @@ func (m machine) shutdown(t *testing.T) {
 
 // testATS has a function whose translations the IOMMU takes from itself.
 func testATS(t *testing.T, b built) {
-	m := b.start(t, "gup", vjetson.Config{Edu: true, Devices: []string{secondPort, whole + ",ats=on"}})
+	m := b.start(t, b.gup, vjetson.Config{Edu: true, Devices: []string{secondPort, whole + ",ats=on"}})
 	m.guestOn(t, m.take("0000:02:00.0"), "^TestExposed$")
 }
