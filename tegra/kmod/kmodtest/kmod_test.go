@@ -5,6 +5,7 @@ package kmodtest_test
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,7 +75,9 @@ type machine struct {
 
 func (b built) start(t *testing.T, backend string, cfg vjetson.Config) machine {
 	t.Helper()
-	cfg.Kernel, cfg.Append, cfg.Files = b.kernel, "slub_debug=FZPU "+cfg.Append, map[string]string{"/guest.test": b.programs}
+	files := map[string]string{"/guest.test": b.programs}
+	maps.Copy(files, cfg.Files)
+	cfg.Kernel, cfg.Append, cfg.Files = b.kernel, "slub_debug=FZPU "+cfg.Append, files
 	if sanitized() {
 		cfg.Memory, cfg.BootTimeout = 1536, 5*time.Minute
 	}
