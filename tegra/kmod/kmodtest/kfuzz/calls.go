@@ -66,7 +66,7 @@ func (t *thread) ioctl(fd, nr int, arg unsafe.Pointer) unix.Errno {
 // number is a call's.
 func number(call int) int { return call - uapi.CallGetInfo }
 
-// fd is one of the device's descriptors, open or not.
+// fd is one of the device's descriptors, which may be closed.
 func (t *thread) fd() int { return firstDevice + t.IntN(devices) }
 
 func (t *thread) open() unix.Errno {
@@ -145,19 +145,19 @@ func (t *thread) pinHuge() unix.Errno {
 // pinView pins what this driver has mapped.
 func (t *thread) pinView() unix.Errno { return t.pin(t.span(t.views, 4)) }
 
-// room is where the kernel may write n segments: memory that stays, or memory that comes and goes.
-func (t *thread) room() uint64 {
+// segmentRoom is where the kernel may write n segments: memory that stays, or memory that comes and goes.
+func (t *thread) segmentRoom() uint64 {
 	if t.one(4) {
 		addr, _ := t.span(t.memory, 1)
 		return uint64(addr)
 	}
-	return uint64(t.rooms)
+	return uint64(t.room)
 }
 
 func (t *thread) pin(addr, size uintptr) unix.Errno {
 	v := uapi.Pin{
 		Argsz: sizes[2], Flags: 1 + t.Uint32N(3), VA: uint64(addr), Size: uint64(size), Cookie: uint64(addr),
-		Segs: t.room(), SegCap: t.Uint32N(5),
+		Segs: t.segmentRoom(), SegCap: t.Uint32N(5),
 	}
 	if t.one(8) {
 		v.Flags |= uapi.PinExpectWB
@@ -174,7 +174,7 @@ func (t *thread) pin(addr, size uintptr) unix.Errno {
 		return errno
 	}
 	t.keep(&held{fd, v.Handle, v.MmapOffset, v.Size, true})
-	if v.Segs == uint64(t.rooms) {
+	if v.Segs == uint64(t.room) {
 		t.segments(v)
 	}
 	return 0
@@ -183,7 +183,7 @@ func (t *thread) pin(addr, size uintptr) unix.Errno {
 // segments checks those that PIN gave. There are none when the pin was revoked before it returned.
 func (t *thread) segments(v uapi.Pin) {
 	var sum uint64
-	all := unsafe.Slice((*uapi.Segment)(unsafe.Pointer(at(t.rooms))), 8)
+	all := unsafe.Slice((*uapi.Segment)(unsafe.Pointer(at(t.room))), 8)
 	for _, s := range all[:min(v.NSegs, v.SegCap)] {
 		if s.IOVA%page != 0 || s.Len == 0 || s.Len%page != 0 {
 			t.wrong("segment %+v of %+v", s, v)
@@ -216,7 +216,7 @@ func (t *thread) handle() (h held) {
 
 func (t *thread) query() unix.Errno {
 	h := t.handle()
-	v := uapi.Query{Argsz: sizes[3], Handle: h.handle, Segs: t.room(), SegCap: t.Uint32N(5), SegFirst: t.Uint32N(3)}
+	v := uapi.Query{Argsz: sizes[3], Handle: h.handle, Segs: t.segmentRoom(), SegCap: t.Uint32N(5), SegFirst: t.Uint32N(3)}
 	errno := call(t, h.fd, number(uapi.CallQuery), &v)
 	if errno != 0 {
 		return errno
@@ -277,14 +277,14 @@ func (t *thread) event() unix.Errno {
 // halt sets a halt list of edu's liveness register.
 func (t *thread) halt() unix.Errno {
 	const liveness = 4
-	ops := unsafe.Slice((*uapi.HaltOp)(unsafe.Pointer(at(t.rooms))), uapi.HaltOps)
+	ops := unsafe.Slice((*uapi.HaltOp)(unsafe.Pointer(at(t.room))), uapi.HaltOps)
 	for i := range ops {
 		ops[i] = uapi.HaltOp{Op: uapi.HaltW32, Offset: liveness, Value: t.Uint64N(256)}
 		if t.one(4) {
 			ops[i].Op, ops[i].Mask = uapi.HaltPoll32, 0xff
 		}
 	}
-	v := uapi.Halt{Argsz: sizes[7], Ops: uint64(t.rooms), N: t.Uint32N(uapi.HaltOps + 2)}
+	v := uapi.Halt{Argsz: sizes[7], Ops: uint64(t.room), N: t.Uint32N(uapi.HaltOps + 2)}
 	return call(t, t.fd(), number(uapi.CallSetHalt), &v)
 }
 
@@ -311,7 +311,7 @@ func (t *thread) raw() unix.Errno {
 	if nr == number(uapi.CallSetHalt) {
 		nr = number(uapi.CallPin)
 	}
-	words := unsafe.Slice((*uint64)(unsafe.Pointer(at(t.rooms+8*page))), 640)
+	words := unsafe.Slice((*uint64)(unsafe.Pointer(at(t.room+8*page))), 640)
 	for i := range 16 {
 		words[i] = t.Uint64() >> t.IntN(64)
 		if t.one(2) {

@@ -19,25 +19,32 @@ type area struct {
 
 func (a area) at(slot int) uintptr { return a.base + uintptr(slot)*a.stride }
 
-// reserve finds a range of addresses.
-func reserve(size uintptr, prot int) uintptr {
-	base, errno := mmap(0, size, prot, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE, -1, 0)
-	if errno != 0 {
-		panic("no addresses are left: " + errno.Error())
+// lowest is where the areas begin. The kernel gives memory without an address from the top down, so what Go asks for never
+// lies in a hole that an unmap has left in an area.
+const lowest = 0x20_0000_0000
+
+// reserve takes a range of addresses.
+func reserve(base, size uintptr, prot int) uintptr {
+	const flags = unix.MAP_PRIVATE | unix.MAP_ANON | unix.MAP_NORESERVE | unix.MAP_FIXED_NOREPLACE
+	if _, errno := mmap(base, size, prot, flags, -1, 0); errno != 0 {
+		panic("an area's addresses are taken: " + errno.Error())
 	}
 	return base
 }
 
 // reserve makes the areas. A hole follows each slot.
 func (p *process) reserve() {
-	make := func(slots, pages int) area {
-		stride := uintptr(pages+1) * page
-		return area{reserve(uintptr(slots)*stride, unix.PROT_NONE), slots, pages, stride}
+	next := uintptr(lowest)
+	take := func(slots, pages int, stride uintptr) area {
+		a := area{reserve(next, uintptr(slots)*stride, unix.PROT_NONE), slots, pages, stride}
+		next += (uintptr(slots)*stride + hugePage) &^ (hugePage - 1)
+		return a
 	}
-	p.memory, p.driver, p.views = make(24, 64), make(6, 16), make(16, 64)
-	const slots = 3
-	base := reserve((2*slots+1)*hugePage, unix.PROT_NONE)
-	p.huge = area{(base + hugePage - 1) &^ (hugePage - 1), slots, hugePage / page, 2 * hugePage}
+	p.huge = take(3, hugePage/page, 2*hugePage)
+	p.memory = take(24, 64, 65*page)
+	p.driver = take(6, 16, 17*page)
+	p.views = take(16, 64, 65*page)
+	p.rooms = next
 }
 
 // The four below are a system call each, with whatever addresses.
@@ -268,9 +275,9 @@ func (t *thread) clearRefs() unix.Errno {
 func (t *thread) vmRead() unix.Errno {
 	from, n := t.span(t.views, 3)
 	to, _ := t.span(t.some(), 1)
-	ranges := (*[2][2]uintptr)(unsafe.Pointer(at(t.rooms)))
+	ranges := (*[2][2]uintptr)(unsafe.Pointer(at(t.room)))
 	ranges[0], ranges[1] = [2]uintptr{to, n}, [2]uintptr{from, n}
-	_, _, errno := unix.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(unix.Getpid()), t.rooms, 1, t.rooms+16, 1, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(unix.Getpid()), t.room, 1, t.room+16, 1, 0)
 	return errno
 }
 

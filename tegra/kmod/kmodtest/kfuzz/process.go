@@ -52,7 +52,7 @@ func (t *thread) fork() unix.Errno {
 // step is something that a child does. Its structures lie in the thread's own memory.
 func (t *thread) step(i int) step {
 	const getInfo, pin, put = uapi.CallGetInfo, uapi.CallPin, uapi.CallPut
-	arg := t.rooms + 4*page + uintptr(i)*128
+	arg := t.room + 4*page + uintptr(i)*128
 	ioctl := func(call uintptr) step { return step{syscall.SYS_IOCTL, [6]uintptr{uintptr(t.fd()), call, arg}} }
 	switch t.IntN(6) {
 	case 0: // writes memory, which is copied before
@@ -75,14 +75,14 @@ func (t *thread) step(i int) step {
 // exec makes a child that pins and then executes a program that ends at once.
 func (t *thread) exec() unix.Errno {
 	const name, argv = 12 * page, 12*page + 64
-	copy(unsafe.Slice((*byte)(unsafe.Pointer(at(t.rooms+name))), 64), "/bin/busybox\x00true\x00")
-	*(*[3]uintptr)(unsafe.Pointer(at(t.rooms + argv))) = [3]uintptr{t.rooms + name, t.rooms + name + 13, 0}
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(at(t.room+name))), 64), "/bin/busybox\x00true\x00")
+	*(*[3]uintptr)(unsafe.Pointer(at(t.room + argv))) = [3]uintptr{t.room + name, t.room + name + 13, 0}
 	var script [steps]step
 	for i := range script {
 		script[i] = step{trap: syscall.SYS_GETPID}
 	}
 	script[0], script[1] = t.step(0), t.step(1)
-	script[2] = step{syscall.SYS_EXECVE, [6]uintptr{t.rooms + name, t.rooms + argv, 0}}
+	script[2] = step{syscall.SYS_EXECVE, [6]uintptr{t.room + name, t.room + argv, 0}}
 	return t.child(&script)
 }
 

@@ -45,10 +45,11 @@ type operation struct {
 type process struct {
 	settings
 	tally   *tally
-	memory  area // what is pinned
-	driver  area // a driver's memory
-	huge    area // huge pages
-	views   area // mappings of the device
+	memory  area    // what is pinned
+	driver  area    // a driver's memory
+	huge    area    // huge pages
+	views   area    // mappings of the device
+	rooms   uintptr // where the threads have memory of their own
 	files   [64]atomic.Int32
 	handles [64]atomic.Pointer[held]
 	tids    [threads]atomic.Int32
@@ -67,7 +68,7 @@ type held struct {
 type thread struct {
 	*rand.Rand
 	*process
-	rooms uintptr // memory of its own, which never goes: 16 pages
+	room uintptr // memory of its own, which never goes: 16 pages
 }
 
 func runWorker(s settings) error {
@@ -104,7 +105,8 @@ func runWorker(s settings) error {
 func (p *process) thread(n int, deadline time.Time) {
 	runtime.LockOSThread()
 	debug.SetPanicOnFault(true)
-	t := &thread{rand.New(rand.NewPCG(p.seed, uint64(n+1))), p, reserve(16*page, unix.PROT_READ|unix.PROT_WRITE)}
+	room := reserve(p.rooms+uintptr(n)*hugePage, 16*page, unix.PROT_READ|unix.PROT_WRITE)
+	t := &thread{rand.New(rand.NewPCG(p.seed, uint64(n+1))), p, room}
 	p.tids[n].Store(int32(unix.Gettid()))
 	ops := operations()
 	var sum int
