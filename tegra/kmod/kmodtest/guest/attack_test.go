@@ -278,7 +278,7 @@ func TestDummy(t *testing.T) {
 	defer bind(t)
 	for at := 0; at < len(other); at += page { // some are read before, some not
 		if at%(2*page) == 0 && s.edu.read(at) != ^uint32(0) {
-			t.Fatalf("register %#x of a function that has gone reads %#x", at, s.edu.read(at))
+			t.Errorf("register %#x of a function that has gone reads %#x", at, s.edu.read(at))
 		}
 	}
 	written := []int{0, 0x2000, len(other) - page}
@@ -288,7 +288,8 @@ func TestDummy(t *testing.T) {
 	coherent[page] = 0x12
 	for at := 0; at < len(other); at += page {
 		if v := s.edu.read(at); v != ^uint32(0) && !slices.Contains(written, at) {
-			t.Fatalf("register %#x reads %#x after others were written", at, v)
+			t.Errorf("register %#x reads %#x after others were written", at, v)
+			break
 		}
 	}
 	if v := *(*uint32)(unsafe.Pointer(&coherent[0])); v != ^uint32(0) {

@@ -92,8 +92,11 @@ func quiet() map[string]func(t *testing.T, b []byte) {
 		}
 	}
 	return map[string]func(t *testing.T, b []byte){
-		"nothing":      func(*testing.T, []byte) {},
-		"compaction":   tell("/proc/sys/vm/compact_memory", "1"),
+		"nothing": func(*testing.T, []byte) {},
+		"compaction": func(t *testing.T, b []byte) {
+			holes(t)
+			tell("/proc/sys/vm/compact_memory", "1")(t, b)
+		},
 		"drop_caches":  tell("/proc/sys/vm/drop_caches", "3"),
 		"clear_refs":   tell("/proc/self/clear_refs", "4"),
 		"clear_refs 1": tell("/proc/self/clear_refs", "1"),
@@ -107,8 +110,7 @@ func TestQuiet(t *testing.T) {
 	if s.nv {
 		return
 	}
-	const size = 1 << 20
-	holes(t)
+	const size = 16 << 20
 	acts := quiet()
 	for name, memory := range map[string]func(t *testing.T) []byte{
 		"anonymous": func(t *testing.T) []byte { return anonymous(t, size) },
@@ -132,8 +134,10 @@ func TestQuiet(t *testing.T) {
 // quiet checks that an act leaves pins of both directions, and what they show, as they are.
 func (s *scene) quiet(t *testing.T, b []byte, act func(t *testing.T, b []byte)) {
 	t.Helper()
-	for i := range b {
-		b[i] = pattern(i)
+	for at := 0; at < len(b); at += page {
+		for i := range eduTransfer {
+			b[at+i] = pattern(at + i)
+		}
 	}
 	half := len(b) / 2
 	reads, iova := s.pinToDevice(t, b[:half])
@@ -148,10 +152,13 @@ func (s *scene) quiet(t *testing.T, b []byte, act func(t *testing.T, b []byte)) 
 	s.put(t, writes.Handle)
 }
 
-// holes leaves memory in which every other page is free: there is something to compact.
+// holes leaves memory of which every other page is free: there is something to compact.
 func holes(t *testing.T) {
 	t.Helper()
 	b := anonymous(t, 64<<20)
+	if err := unix.Madvise(b, unix.MADV_NOHUGEPAGE); err != nil {
+		t.Fatal(err)
+	}
 	for at := 0; at < len(b); at += 2 * page {
 		if err := unix.Madvise(b[at:at+page], unix.MADV_DONTNEED); err != nil {
 			t.Fatal(err)
