@@ -142,6 +142,8 @@ func (m machine) guestOn(t *testing.T, env, pattern string) {
 			r, err := m.Run(ctx, "sh", "-c", env+"exec /guest.test -test.v -test.run '^"+name+"$'")
 			if err != nil || r.Status != 0 {
 				t.Errorf("%v, status %d:\n%s%s", err, r.Status, r.Stdout, r.Stderr)
+			} else if testing.Verbose() {
+				t.Logf("%s", r.Stdout)
 			}
 		})
 	}

@@ -69,6 +69,7 @@ type racer struct {
 	at    atomic.Uintptr // 0 ends it
 	round atomic.Uint32
 	done  atomic.Uint32
+	delay atomic.Int64 // of munmap, in turns of a loop; below 0 it is PIN's
 }
 
 const racePages = 5 // one before the pin, for nv-p2p
@@ -76,19 +77,23 @@ const racePages = 5 // one before the pin, for nv-p2p
 func (r *racer) unmap() {
 	must(onCPU(1))
 	for seen := uint32(0); ; {
-		for r.round.Load() == seen {
-			runtime.Gosched()
+		for r.round.Load() == seen { // on a processor of its own
 		}
 		seen = r.round.Load()
 		at := r.at.Load()
 		if at == 0 {
 			return
 		}
-		for range rand.IntN(40_000) {
-			r.done.Load()
-		}
+		r.wait(r.delay.Load())
 		_, _, _ = unix.Syscall(unix.SYS_MUNMAP, at, racePages*page, 0)
 		r.done.Store(seen)
+	}
+}
+
+// wait does a few turns of a loop.
+func (r *racer) wait(turns int64) {
+	for ; turns > 0; turns-- {
+		r.at.Load()
 	}
 }
 
@@ -99,25 +104,28 @@ func raceChild() {
 	both.Add(1)
 	go func() { defer both.Done(); r.unmap() }()
 	must(onCPU(0))
-	done, lost := 0, 0
+	done, lost, middle := 0, 0, int64(0)
 	for range 300 {
+		r.delay.Store(middle + rand.Int64N(20_000) - 10_000)
 		resume(d.fd)
 		at, errno := freshPages(racePages)
 		must(errnoOf(errno))
 		r.at.Store(at)
 		round := r.round.Add(1)
+		r.wait(-r.delay.Load())
 		p := uapi.Pin{Flags: bothWays, VA: uint64(at) + page, Size: (racePages - 1) * page}
 		switch err := uapi.DoPin(d.fd, &p, nil); {
 		case err == nil:
 			done++
+			middle -= 800 // a PUT takes a grace period, a PIN that comes too late nothing
 			must(uapi.DoPut(d.fd, p.Handle))
 		case strings.Contains("EFAULT EAGAIN ESTALE EBUSY", unix.ErrnoName(errnoIn(err))):
 			lost++
+			middle += 100
 		default:
 			must(err)
 		}
 		for r.done.Load() != round {
-			runtime.Gosched()
 		}
 	}
 	r.at.Store(0)
