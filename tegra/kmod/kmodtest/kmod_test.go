@@ -197,7 +197,7 @@ func testBackend(t *testing.T, b built, backend string) {
 		}
 		return e
 	}
-	m.guest(t, "^Test(Info|DMA|CacheAttribute|EveryCall|Bad.*|Limits|Memlock|PutAgainstMunmap|Halt|Habits|UnbindStops|Support|Fuzz)$")
+	m.guest(t, "^Test(Info|DMA|CacheAttribute|EveryCall|Bad.*|Limits|Memlock|PutAgainstMunmap|Halt|Habits|UnbindStops|Support)$")
 	blocked := expect(`arm-smmu-v3 .*event 0x10|DMAR: .*(fault|PTE|DRHD)`) // DMA after a revocation
 	expect(`Out of memory: Killed process .*guest.test`)
 	m.guest(t, "^Test(Revocation.*|Discard|TailMunmap|Close|ProcessEnd|PassedOn|Unbind|UnbindAgainstClose|Suspend)$")

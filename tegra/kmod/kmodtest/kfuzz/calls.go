@@ -305,6 +305,25 @@ func (t *thread) resume() unix.Errno {
 func (t *thread) fence() unix.Errno { return t.control(t.fd(), uapi.ControlFence, 0) }
 func (t *thread) reset() unix.Errno { return t.control(t.fd(), uapi.ControlReset, 0) }
 
+// interesting are numbers that checks go wrong with.
+var interesting = [...]uint64{
+	0, 1, 3, 4, 7, page - 1, page, page + 1, 1 << 20, 1 << 30, 1<<30 + page, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 40, 1 << 63,
+	^uint64(0) - page + 1, ^uint64(0),
+}
+
+func (t *thread) number() uint64 {
+	switch t.IntN(4) {
+	case 0:
+		return interesting[t.IntN(len(interesting))]
+	case 1:
+		return t.Uint64N(100)
+	case 2:
+		addr, _ := t.span(t.memory, 1)
+		return uint64(addr)
+	}
+	return t.Uint64() >> t.IntN(64)
+}
+
 // raw does a call at random. Random halt lists would write random registers.
 func (t *thread) raw() unix.Errno {
 	nr := t.IntN(len(sizes) + 1)
@@ -313,10 +332,7 @@ func (t *thread) raw() unix.Errno {
 	}
 	words := unsafe.Slice((*uint64)(unsafe.Pointer(at(t.room+8*page))), 640)
 	for i := range 16 {
-		words[i] = t.Uint64() >> t.IntN(64)
-		if t.one(2) {
-			words[i] = t.Uint64N(100)
-		}
+		words[i] = t.number()
 	}
 	argsz := uint64(t.Uint32N(5000))
 	if !t.one(8) {
