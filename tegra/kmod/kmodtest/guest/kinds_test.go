@@ -70,14 +70,14 @@ func kinds() []kind {
 		readOnly("read-only file", ofFile(unix.PROT_READ, unix.MAP_SHARED)),
 		readOnly("private read-only file", ofFile(unix.PROT_READ, unix.MAP_PRIVATE)),
 		{name: "private file", make: ofFile(readWrite, unix.MAP_PRIVATE)},
-		readOnly("vDSO", func(t *testing.T) []byte { return vdso(t) }),
+		readOnly("vDSO", vdso),
 		{name: "merged", make: merged},
 		{name: "transparent huge page", make: transparent},
 		refused("userfaultfd", func(t *testing.T) []byte { return userfault(t, 1) }),
 		refused("secretmem", secret),
 		driver(kind{name: "driver's", make: ofDriver(readWrite)}),
 		driver(readOnly("driver's for reading", ofDriver(unix.PROT_READ))),
-		{name: "hugetlb", make: huge},
+		{name: "hugetlb", make: func(t *testing.T) []byte { return hugetlb(t)[:kindSize] }},
 	}
 }
 
@@ -188,7 +188,7 @@ func sealed(t *testing.T) []byte {
 }
 
 // vdso is the first page of code that the kernel gives every process.
-func vdso(t testing.TB) []byte {
+func vdso(t *testing.T) []byte {
 	const sysinfo = 33 // AT_SYSINFO_EHDR
 	b, err := os.ReadFile("/proc/self/auxv")
 	if err != nil {
@@ -242,10 +242,6 @@ func transparent(t *testing.T) []byte {
 		t.Errorf("no huge page: %v", err)
 	}
 	return b[page:][:kindSize]
-}
-
-func huge(t *testing.T) []byte {
-	return mapping(t, memfd(t, hugePage, unix.MFD_HUGETLB), hugePage, readWrite, unix.MAP_SHARED)[page:][:kindSize]
 }
 
 // secret is memory that the kernel itself does not see.

@@ -56,15 +56,28 @@ func asRoot(t *testing.T, name, text string) {
 	}
 }
 
-// mapping maps memory, whose pages are not there yet. The test's end unmaps what is left of it.
+// mapping maps memory, whose pages are not there yet, behind a page that nobody uses: nv-p2p takes a change that ends where
+// a pin begins for one of the pin. The test's end unmaps what is left of it.
 func mapping(t testing.TB, fd, size, prot, flags int) []byte {
 	t.Helper()
-	b, errno := tryMapping(fd, 0, size, prot, flags)
+	all, errno := tryMapping(-1, 0, page+size, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if errno != 0 {
 		t.Fatalf("mmap: %v", errno)
 	}
+	t.Cleanup(func() { unmap(t, all, 0) })
+	call(t, "mmap", unix.SYS_MMAP, uintptr(address(all)+page), uintptr(size), uintptr(prot), uintptr(flags|unix.MAP_FIXED), uintptr(fd))
+	return all[page:]
+}
+
+// hugetlb maps a huge page of hugetlb's, without its first small page: the one before a pin.
+func hugetlb(t testing.TB) []byte {
+	t.Helper()
+	b, errno := tryMapping(memfd(t, hugePage, unix.MFD_HUGETLB), 0, hugePage, readWrite, unix.MAP_SHARED)
+	if errno != 0 {
+		t.Fatalf("mmap of a huge page: %v", errno)
+	}
 	t.Cleanup(func() { unmap(t, b, 0) })
-	return b
+	return b[page:]
 }
 
 func tryMapping(fd int, offset uint64, size, prot, flags int) ([]byte, unix.Errno) {

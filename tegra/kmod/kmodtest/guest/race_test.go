@@ -105,7 +105,7 @@ func raceChild() {
 	go func() { defer both.Done(); r.unmap() }()
 	must(onCPU(0))
 	done, lost, middle := 0, 0, int64(0)
-	for range 300 {
+	for range 100 {
 		r.delay.Store(middle + rand.Int64N(20_000) - 10_000)
 		resume(d.fd)
 		at, errno := freshPages(racePages)
@@ -117,11 +117,11 @@ func raceChild() {
 		switch err := uapi.DoPin(d.fd, &p, nil); {
 		case err == nil:
 			done++
-			middle -= 800 // a PUT takes a grace period, a PIN that comes too late nothing
+			middle -= 4000 // a PUT takes a grace period, a PIN that comes too late nothing
 			must(uapi.DoPut(d.fd, p.Handle))
 		case strings.Contains("EFAULT EAGAIN ESTALE EBUSY", unix.ErrnoName(errnoIn(err))):
 			lost++
-			middle += 100
+			middle += 500
 		default:
 			must(err)
 		}
