@@ -5,6 +5,7 @@ package kmodtest_test
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -112,7 +113,9 @@ func (b built) start(t *testing.T, w way, cfg vjetson.Config) machine {
 // boot starts a machine without modules.
 func (b built) boot(t *testing.T, cfg vjetson.Config) machine {
 	t.Helper()
-	cfg.Kernel, cfg.Append, cfg.Files = b.kernel, "slub_debug=FZPU "+cfg.Append, map[string]string{"/guest.test": b.programs}
+	files := map[string]string{"/guest.test": b.programs}
+	maps.Copy(files, cfg.Files)
+	cfg.Kernel, cfg.Append, cfg.Files = b.kernel, "slub_debug=FZPU "+cfg.Append, files
 	if sanitized() {
 		cfg.Memory, cfg.BootTimeout = 1536, 5*time.Minute
 	}
@@ -170,6 +173,8 @@ func (m machine) guestOn(t *testing.T, env, pattern string) {
 			r, err := m.Run(ctx, "sh", "-c", env+"exec /guest.test -test.v -test.run '^"+name+"$'")
 			if err != nil || r.Status != 0 {
 				t.Errorf("%v, status %d:\n%s%s", err, r.Status, r.Stdout, r.Stderr)
+			} else if testing.Verbose() {
+				t.Logf("%s", r.Stdout)
 			}
 		})
 	}
@@ -238,7 +243,7 @@ func testWay(t *testing.T, b built, w way) {
 		}
 		return e
 	}
-	m.guest(t, "^Test(Info|DMA|CacheAttribute|EveryCall|Bad.*|Limits|Memlock|PutAgainstMunmap|Halt|"+w.tests+"UnbindStops|Support|Fuzz)$")
+	m.guest(t, "^Test(Info|DMA|CacheAttribute|EveryCall|Bad.*|Limits|Memlock|PutAgainstMunmap|Halt|"+w.tests+"UnbindStops|Support)$")
 	blocked := expect(`arm-smmu-v3 .*event 0x10|DMAR: .*(fault|PTE|DRHD)`) // DMA after a revocation
 	expect(`Out of memory: Killed process .*guest.test`)
 	m.guest(t, "^Test(Revocation.*|Discard|TailMunmap|Close|ProcessEnd|PassedOn|Unbind|UnbindAgainstClose|Suspend)$")

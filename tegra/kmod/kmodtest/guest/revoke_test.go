@@ -107,7 +107,7 @@ func (s *scene) usable(t *testing.T) {
 	s.put(t, p.Handle)
 }
 
-func call(t *testing.T, name string, trap uintptr, args ...uintptr) uintptr {
+func call(t testing.TB, name string, trap uintptr, args ...uintptr) uintptr {
 	t.Helper()
 	var a [6]uintptr
 	copy(a[:], args)

@@ -21,10 +21,11 @@ var roles = map[string]func(){
 	"hold":   func() { hold(); time.Sleep(time.Hour) },
 	"exec":   func() { hold(); must(syscall.Exec("/guest.test", os.Args[:1], []string{"GUEST_ROLE=sleep"})) },
 	"sleep":  func() { time.Sleep(time.Hour) },
-	"fuzz":   fuzzChild,
 	"open":   openOnly,
 	"limit":  overLimit,
 	"resume": resumeOnly,
+	"race":   raceChild,
+	"vdso":   printVDSO,
 }
 
 func must(err error) {
