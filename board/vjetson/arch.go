@@ -62,8 +62,8 @@ func (a *arch) compiler() (program, pkg string) {
 	return a.gcc, a.gccPackage
 }
 
-// makeArguments are those of the kernel's build.
+// makeArguments are those of the kernel's build. The compiler is this host's, whatever the kernel's package names.
 func (a *arch) makeArguments() []string {
 	program, _ := a.compiler()
-	return []string{"ARCH=" + a.makeArch, "CROSS_COMPILE=" + strings.TrimSuffix(program, "gcc")}
+	return []string{"ARCH=" + a.makeArch, "CROSS_COMPILE=" + strings.TrimSuffix(program, "gcc"), "CC=" + program}
 }
