@@ -45,6 +45,12 @@ func build(t *testing.T, arch string) built {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return buildFor(t, k)
+}
+
+// buildFor builds the modules and the guest's tests for a kernel.
+func buildFor(t *testing.T, k vjetson.Kernel) built {
+	t.Helper()
 	dir := t.TempDir()
 	for name, src := range map[string]string{"hostmem": "testdata/hostmem", "nvp2p": "../../nvp2p"} {
 		if err := vjetson.BuildModule(t.Context(), k, src, filepath.Join(dir, name)); err != nil {
@@ -56,7 +62,7 @@ func build(t *testing.T, arch string) built {
 	}
 	guest := filepath.Join(dir, "guest.test")
 	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", guest, "./guest")
-	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=")
+	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+k.Arch, "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("building the guest's tests: %v: %s", err, out)
 	}
@@ -150,7 +156,7 @@ func TestModule(t *testing.T) {
 	for _, backend := range []string{"gup", "nvp2p"} {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
-			testBackend(t, b, backend)
+			testBackend(t, b, backend, "")
 		})
 	}
 	if !sanitized() {
@@ -162,7 +168,7 @@ func TestModule(t *testing.T) {
 		for _, backend := range []string{"gup", "nvp2p"} {
 			t.Run("amd64 "+backend, func(t *testing.T) {
 				t.Parallel()
-				testBackend(t, x, backend)
+				testBackend(t, x, backend, "")
 			})
 		}
 	}
@@ -182,8 +188,9 @@ func TestModule(t *testing.T) {
 	})
 }
 
-func testBackend(t *testing.T, b built, backend string) {
-	m := b.start(t, backend, vjetson.Config{Edu: true})
+// testBackend is everything that is done with edu; more is for the kernel's command line.
+func testBackend(t *testing.T, b built, backend, more string) {
+	m := b.start(t, backend, vjetson.Config{Edu: true, Append: more})
 	expect := func(pattern string) *vjetson.Expectation {
 		t.Helper()
 		e, err := m.Expect(pattern)
