@@ -100,44 +100,6 @@ func FuzzCPIO(f *testing.F) {
 	})
 }
 
-func TestFaults(t *testing.T) {
-	for line, fault := range map[string]bool{
-		"[ 1.0] Unable to handle kernel NULL pointer dereference at virtual address 0":     true,
-		"[ 1.0] Internal error: Oops: 0000000096000044 [#1] SMP":                           true,
-		"[ 1.0] WARNING: CPU: 1 PID: 12 at mm/slub.c:100 f+0x1/0x2":                        true,
-		"[ 1.0] BUG kmalloc-64 (Tainted: G    B      ): Poison overwritten":                true,
-		"[ 1.0] BUG: KASAN: slab-out-of-bounds":                                            true,
-		"[ 1.0] kernel BUG at mm/slub.c:1!":                                                true,
-		"[ 1.0] arm-smmu-v3 9050000.smmuv3: event 0x10 received:":                          true,
-		"[ 1.0] DMAR: [DMA Write NO_PASID] Request device [01:00.0] fault addr 0xffff":     true,
-		"[ 1.0] Kernel panic - not syncing: Attempted to kill init!":                       true,
-		"[ 1.0] INFO: task insmod:12 blocked for more than 120 seconds.":                   true,
-		"[ 1.0] vjetson_probe: loading out-of-tree module taints kernel.":                  false,
-		"[ 1.0] arm-smmu-v3 9050000.smmuv3: allocated 65536 entries for evtq":              false,
-		"[ 1.0] ledtrig-cpu: registered to indicate activity on CPUs, DEBUG: warning":      false,
-		"[ 1.0] DMAR: IOMMU enabled":                                                       false,
-		"[ 1.0] Spectre-v4: mitigation disabled: BUGS: none":                               false,
-		"[ 1.0] pci 0000:00:01.0: BAR 4 [mem 0x8000000000-0x8000003fff 64bit pref]: bogus": false,
-	} {
-		l := newKernelLog(nil)
-		_, _ = l.Write([]byte(line + "\r\n"))
-		if got := l.found(); (len(got) == 1) != fault || fault && got[0] != line {
-			t.Errorf("%q: faults %q", line, got)
-		}
-		e, err := l.expect(`\[ 1\.0\]`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = l.Write([]byte(line + "\n"))
-		if got := l.found(); len(got) > 1 {
-			t.Errorf("%q was expected and is a fault", line)
-		}
-		if first, err := e.Wait(t.Context()); err != nil || first != line {
-			t.Errorf("expectation: %q %v", first, err)
-		}
-	}
-}
-
 func TestKernelLogIsBounded(t *testing.T) {
 	l := newKernelLog(nil)
 	_, _ = l.Write(bytes.Repeat([]byte{'x'}, 10*maxLine))
