@@ -85,6 +85,9 @@ func (b built) start(t *testing.T, backend string, cfg vjetson.Config) machine {
 		cfg.Memory, cfg.BootTimeout = 1536, 5*time.Minute
 	}
 	m := machine{vjetson.StartTest(t, cfg), t}
+	if sanitized() {
+		m.watchLeaks()
+	}
 	if backend == "nvp2p" {
 		m.load(b.provider)
 	}
