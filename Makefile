@@ -1,14 +1,14 @@
 # tegracast: `make run` streams on any Linux machine, `make test` checks everything. Both install what they miss.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz test-sanitized vjetson
+.PHONY: help setup run test test-long check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz test-sanitized vjetson
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
 COMMIT := $(shell git describe --always --dirty 2>/dev/null)
 # Peers of the tests, what the race detector links with, and the virtual Jetson.
 PACKAGES := ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
-	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu make iproute2 e2fsprogs kmod ethtool groff-base curl
+	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu make iproute2 e2fsprogs kmod ethtool groff-base curl xz-utils
 # What of $(1) is missing is installed.
 install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
@@ -19,6 +19,9 @@ install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/
 # NVIDIA's own provider of nv-p2p, where it is beside this tree: the kernel module is tested on it.
 export TEGRACAST_NVP2P ?= $(realpath ../shared/peers/nvidia-p2p)
 FUZZTIME ?= 30s
+# The tests that make test-long runs, in LONG_IN: they count in thousands, repeat, or last a minute.
+LONG := TestKernels|TestConvertedSRCU|TestKfuzz
+LONG_IN := ./tegra/kmod/kmodtest
 SOAK ?= 1h
 SOAK_GUEST ?= 20m
 HAS_GPU = [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/nvgpu ]
@@ -57,9 +60,12 @@ lint: ## gofumpt, vet, staticcheck, tidy modules
 	go -C systemd/deb vet .
 	go mod tidy -diff
 
+test-long: setup ## what make test leaves out because it takes long: the kernel module on Debian's other kernels, and its fuzzer
+	TEGRACAST_LONG=1 go test -count=1 -timeout 180m -v -run '^($(LONG))$$' $(LONG_IN)
+
 test-sanitized: setup ## the kernel module's tests on an instrumented kernel, which is built once (half an hour)
 	@$(call install,flex bison bc libssl-dev xz-utils)
-	TEGRACAST_SANITIZED=1 go test -count=1 -timeout 150m -run TestModule -v ./tegra/kmod/kmodtest
+	TEGRACAST_SANITIZED=1 go test -count=1 -timeout 180m -run 'TestModule|TestInjection' -v ./tegra/kmod/kmodtest
 
 vjetson: setup ## boot the virtual Jetson and log in; CMD='…' runs one command, ARGS='--help' tells more
 	@mkdir -p bin

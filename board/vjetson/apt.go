@@ -3,6 +3,7 @@ package vjetson
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,19 +12,32 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
 
+// suite is the one that everything comes from but kernels of an older series.
+const suite = "bookworm"
+
+// olderSuites have the series that suite does not have.
+var olderSuites = map[string]string{"5.10": "bullseye"}
+
 // apt is the ordinary client with a state of its own.
 type apt struct {
 	state, arch string
+	suites      []string
 	log         *slog.Logger
 }
 
-// newApt makes the client for an architecture, with its state in the cache and fresh lists.
-func newApt(ctx context.Context, cache, arch string, log *slog.Logger) (apt, error) {
-	a := apt{state: filepath.Join(cache, "apt-"+arch), arch: arch, log: log}
+// newApt makes the client for an architecture and a kernel's series, with its state in the cache and fresh lists.
+func newApt(ctx context.Context, cache, arch, series string, log *slog.Logger) (apt, error) {
+	a := apt{state: filepath.Join(cache, "apt-"+arch), arch: arch, suites: []string{suite}, log: log}
+	if older, ok := olderSuites[series]; ok {
+		a.state = filepath.Join(cache, "apt-"+older+"-"+arch)
+		a.suites = append(a.suites, older)
+	}
 	if err := a.prepare(); err != nil {
 		return a, err
 	}
@@ -36,10 +50,20 @@ func (a apt) prepare() error {
 			return fmt.Errorf("vjetson: cache: %w", err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(a.state, "sources.list"), []byte(sources), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(a.state, "sources.list"), []byte(a.sources()), 0o644); err != nil {
 		return fmt.Errorf("vjetson: cache: %w", err)
 	}
 	return nil
+}
+
+// sources are Debian's archives, which apt verifies by the keyring.
+func (a apt) sources() string {
+	var list strings.Builder
+	for _, s := range a.suites {
+		fmt.Fprintf(&list, "deb [signed-by=%[2]s] http://deb.debian.org/debian %[1]s main\n"+
+			"deb [signed-by=%[2]s] http://deb.debian.org/debian-security %[1]s-security main\n", s, keyring)
+	}
+	return list.String()
 }
 
 func (a apt) options() []string {
@@ -91,23 +115,99 @@ func (a apt) get(ctx context.Context, dir string, args ...string) error {
 	return nil
 }
 
-// release finds what linux-image-ARCH stands for now.
-func (a apt) release(ctx context.Context) (release, series string, err error) {
-	name := "linux-image-" + a.arch
-	out, err := exec.CommandContext(ctx, "apt-cache", append(a.options(), "show", "--no-all-versions", name)...).Output()
+// A release is a kernel in apt's lists.
+type release struct{ name, version string } // 6.1.0-56-arm64, 6.1.192-2
+
+// releases finds what linux-image-ARCH and linux-image-SERIES-ARCH stand for in all of the suites.
+func (a apt) releases(ctx context.Context, series string) ([]release, error) {
+	out, err := a.show(ctx, "linux-image-"+a.arch, "linux-image-"+series+"-"+a.arch)
 	if err != nil {
-		return "", "", fmt.Errorf("vjetson: apt-cache show %s: %w", name, err)
+		return nil, err
 	}
-	return parseRelease(string(out))
+	return parseReleases(out, series)
 }
 
-var dependsOnImage = regexp.MustCompile(`(?m)^Depends: linux-image-((\d+\.\d+)\.[0-9A-Za-z.+-]*)\b`)
-
-// parseRelease reads the release and its series from the record of a linux-image package that depends on the real one.
-func parseRelease(record string) (release, series string, err error) {
-	m := dependsOnImage.FindStringSubmatch(record)
-	if m == nil {
-		return "", "", fmt.Errorf("vjetson: no kernel release in apt's record %.200q", record)
+// show returns the records of packages, in all versions; packages that are not there have none.
+func (a apt) show(ctx context.Context, names ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, "apt-cache", slices.Concat(a.options(), []string{"show"}, names)...).Output()
+	if err != nil {
+		return "", fmt.Errorf("vjetson: apt-cache show %s: %w", strings.Join(names, " "), err)
 	}
-	return m[1], m[2], nil
+	return string(out), nil
+}
+
+var dependsOnImage = regexp.MustCompile(`(?m)^Depends: linux-image-((\d+\.\d+)\.[0-9A-Za-z.+-]*) \(= ([^)]+)\)`)
+
+// parseReleases reads the releases of a series, the newest one first, from the records of linux-image packages that depend
+// on the real ones.
+func parseReleases(records, series string) ([]release, error) {
+	var found []release
+	for _, m := range dependsOnImage.FindAllStringSubmatch(records, -1) {
+		if r := (release{m[1], m[3]}); m[2] == series && !slices.Contains(found, r) {
+			found = append(found, r)
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("vjetson: no kernel %s in apt's records %.200q", series, records)
+	}
+	slices.SortStableFunc(found, func(a, b release) int { return compareReleases(b.name, a.name) })
+	return found, nil
+}
+
+var digits = regexp.MustCompile(`\d+`)
+
+// compareReleases compares the numbers in two names.
+func compareReleases(a, b string) int {
+	numbers := func(s string) (list []int) {
+		for _, d := range digits.FindAllString(s, -1) {
+			n, _ := strconv.Atoi(d)
+			list = append(list, n)
+		}
+		return list
+	}
+	return slices.Compare(numbers(a), numbers(b))
+}
+
+// kbuildPackage is in the dependencies of a kernel's headers: linux-kbuild-6.1, linux-kbuild-6.12.117+deb12.
+var kbuildPackage = regexp.MustCompile(`\blinux-kbuild-[0-9A-Za-z.+-]+`)
+
+// download fetches the packages of the newest release that the archive has into work: it may list some that it no longer
+// has.
+func (a apt) download(ctx context.Context, work string, releases []release) (string, error) {
+	var failed error
+	for _, r := range releases {
+		headers, err := a.show(ctx, "linux-headers-"+r.name)
+		if err != nil {
+			return "", err
+		}
+		kbuild := kbuildPackage.FindString(headers)
+		if kbuild == "" {
+			return "", fmt.Errorf("vjetson: no linux-kbuild in apt's record %.200q", headers)
+		}
+		err = a.get(ctx, work, "download", "linux-image-"+r.name, "linux-headers-"+r.name,
+			"linux-headers-"+strings.TrimSuffix(r.name, a.arch)+"common", kbuild+":"+runtime.GOARCH+"="+r.version,
+			"busybox-static", "libc6")
+		if err == nil {
+			return r.name, nil
+		}
+		failed = errors.Join(failed, err)
+		if ctx.Err() != nil {
+			break
+		}
+		a.log.Warn("the archive lists a kernel that cannot be had", "release", r.name)
+		if err := removeDebs(work); err != nil {
+			return "", err
+		}
+	}
+	return "", failed
+}
+
+func removeDebs(dir string) error {
+	debs, _ := filepath.Glob(filepath.Join(dir, "*.deb"))
+	for _, deb := range debs {
+		if err := os.Remove(deb); err != nil {
+			return fmt.Errorf("vjetson: cache: %w", err)
+		}
+	}
+	return nil
 }

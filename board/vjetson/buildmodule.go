@@ -32,7 +32,8 @@ func BuildModule(ctx context.Context, k Kernel, src, dst string, variables ...st
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, buildTimeout, fmt.Errorf("not within %v", buildTimeout))
 	defer cancel()
-	args := append(a.makeArguments(), "-C", filepath.Join(k.Dir, "usr/src/linux-headers-"+k.Release), "M="+dst, "KCFLAGS=-Werror", "-j2", "modules")
+	args := append(a.makeArguments(), "-C", filepath.Join(k.Dir, "usr/src/linux-headers-"+k.Release), "M="+dst, "KCFLAGS=-Werror",
+		"CONFIG_DEBUG_INFO_BTF_MODULES=", "-j2", "modules") // BTF would need pahole
 	c := exec.CommandContext(ctx, "make", append(args, variables...)...)
 	c.WaitDelay = time.Second
 	out, err := c.CombinedOutput()

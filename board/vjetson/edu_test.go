@@ -14,7 +14,31 @@ func TestProbe(t *testing.T) {
 }
 
 func testProbe(t *testing.T, arch string) {
-	k, err := Fetch(t.Context(), arch, slog.Default())
+	k, probe := buildProbe(t, arch, defaultSeries)
+	t.Run("edu", func(t *testing.T) { testEdu(t, k, probe) })
+	t.Run("card", func(t *testing.T) { testCard(t, k, probe) })
+}
+
+// TestSeries shows that the other series of kernels boot, have the modules that are asked for, and reach edu.
+func TestSeries(t *testing.T) {
+	for _, a := range arches {
+		for _, series := range Series {
+			if series == defaultSeries {
+				continue // TestProbe has it
+			}
+			t.Run(series+" "+a.name, func(t *testing.T) {
+				t.Parallel()
+				k, probe := buildProbe(t, a.name, series)
+				testEdu(t, k, probe)
+			})
+		}
+	}
+}
+
+// buildProbe builds the module of testdata for a kernel.
+func buildProbe(t *testing.T, arch, series string) (Kernel, string) {
+	t.Helper()
+	k, err := FetchSeries(t.Context(), arch, series, slog.Default())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,9 +46,7 @@ func testProbe(t *testing.T, arch string) {
 	if err := BuildModule(t.Context(), k, "testdata/probe", dir); err != nil {
 		t.Fatal(err)
 	}
-	probe := filepath.Join(dir, "vjetson_probe.ko")
-	t.Run("edu", func(t *testing.T) { testEdu(t, k, probe) })
-	t.Run("card", func(t *testing.T) { testCard(t, k, probe) })
+	return k, filepath.Join(dir, "vjetson_probe.ko")
 }
 
 const eduPath = "/sys/bus/pci/drivers/vjetson_probe_edu/0000:01:00.0/"

@@ -9,8 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"runtime"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -19,16 +18,16 @@ import (
 )
 
 const (
-	suite        = "bookworm"
 	keyring      = "/usr/share/keyrings/debian-archive-keyring.gpg"
 	fetchTimeout = 10 * time.Minute
 	completeMark = "complete" // a file beside the unpacked packages, made last
 )
 
-// sources are Debian's archives, which apt verifies by the keyring.
-var sources = fmt.Sprintf(`deb [signed-by=%[2]s] http://deb.debian.org/debian %[1]s main
-deb [signed-by=%[2]s] http://deb.debian.org/debian-security %[1]s-security main
-`, suite, keyring)
+// defaultSeries is Debian 12's own.
+const defaultSeries = "6.1"
+
+// Series are the kernels that a machine can run: Debian 11's, Debian 12's, and the newer one that Debian 12 has beside it.
+var Series = []string{"5.10", defaultSeries, "6.12"}
 
 // Kernel is Debian's kernel with its modules, headers and the programs of a small root, unpacked in the cache.
 type Kernel struct {
@@ -49,15 +48,23 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "tegracast", "vjetson"), nil
 }
 
-// Fetch returns the newest kernel in the cache and, when there is none, fetches Debian's with apt-get, which checks
-// every package by Debian's keyring. It keeps apt's state of its own and touches no package of this machine. Progress
-// goes to log; several processes may call it at once.
+// Fetch returns the newest kernel of Debian 12's series, 6.1; it is FetchSeries of that.
 func Fetch(ctx context.Context, arch string, log *slog.Logger) (Kernel, error) {
+	return FetchSeries(ctx, arch, defaultSeries, log)
+}
+
+// FetchSeries returns the newest kernel of a series in the cache and, when there is none, fetches Debian's with apt-get,
+// which checks every package by Debian's keyring. It keeps apt's state of its own and touches no package of this machine.
+// Progress goes to log; several processes may call it at once.
+func FetchSeries(ctx context.Context, arch, series string, log *slog.Logger) (Kernel, error) {
+	if !slices.Contains(Series, series) {
+		return Kernel{}, fmt.Errorf("vjetson: kernel series %q, want one of %s", series, strings.Join(Series, ", "))
+	}
 	dir, err := CacheDir()
 	if err != nil {
 		return Kernel{}, err
 	}
-	if k, ok := cached(dir, arch); ok {
+	if k, ok := cached(dir, arch, series); ok {
 		return k, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -68,41 +75,30 @@ func Fetch(ctx context.Context, arch string, log *slog.Logger) (Kernel, error) {
 		return Kernel{}, err
 	}
 	defer unlock()
-	if k, ok := cached(dir, arch); ok {
+	if k, ok := cached(dir, arch, series); ok {
 		return k, nil // another process was quicker
 	}
 	if err := needTools(map[string]string{
-		"apt-get": "apt", "apt-cache": "apt", "dpkg": "dpkg", keyring: "debian-archive-keyring",
+		"apt-get": "apt", "apt-cache": "apt", "dpkg": "dpkg", "xz": "xz-utils", keyring: "debian-archive-keyring",
 	}); err != nil {
 		return Kernel{}, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, fmt.Errorf("fetching took more than %v", fetchTimeout))
 	defer cancel()
-	return fetch(ctx, dir, arch, log)
+	return fetch(ctx, dir, arch, series, log)
 }
 
-// cached finds the newest complete kernel.
-func cached(dir, arch string) (Kernel, bool) {
-	marks, _ := filepath.Glob(filepath.Join(dir, "*-"+arch, completeMark))
-	sort.Slice(marks, func(i, j int) bool { return olderRelease(marks[i], marks[j]) })
+// cached finds the newest complete kernel of a series.
+func cached(dir, arch, series string) (Kernel, bool) {
+	marks, _ := filepath.Glob(filepath.Join(dir, series+".*-"+arch, completeMark))
 	if len(marks) == 0 {
 		return Kernel{}, false
 	}
-	root := filepath.Dir(marks[len(marks)-1])
+	newest := slices.MaxFunc(marks, func(a, b string) int {
+		return compareReleases(filepath.Base(filepath.Dir(a)), filepath.Base(filepath.Dir(b)))
+	})
+	root := filepath.Dir(newest)
 	return Kernel{Arch: arch, Release: filepath.Base(root), Dir: root}, true
-}
-
-var digits = regexp.MustCompile(`\d+`)
-
-// olderRelease compares the numbers in two names.
-func olderRelease(a, b string) bool {
-	x, y := digits.FindAllString(filepath.Base(filepath.Dir(a)), -1), digits.FindAllString(filepath.Base(filepath.Dir(b)), -1)
-	for i := range min(len(x), len(y)) {
-		if x[i] != y[i] {
-			return len(x[i]) < len(y[i]) || len(x[i]) == len(y[i]) && x[i] < y[i]
-		}
-	}
-	return len(x) < len(y)
 }
 
 // lock waits for the cache's lock.
@@ -129,13 +125,13 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-func fetch(ctx context.Context, dir, arch string, log *slog.Logger) (Kernel, error) {
-	log.Info("fetching Debian's kernel for the virtual Jetson, once", "arch", arch, "cache", dir)
-	a, err := newApt(ctx, dir, arch, log)
+func fetch(ctx context.Context, dir, arch, series string, log *slog.Logger) (Kernel, error) {
+	log.Info("fetching Debian's kernel for the virtual Jetson, once", "arch", arch, "series", series, "cache", dir)
+	a, err := newApt(ctx, dir, arch, series, log)
 	if err != nil {
 		return Kernel{}, err
 	}
-	release, series, err := a.release(ctx)
+	releases, err := a.releases(ctx, series)
 	if err != nil {
 		return Kernel{}, err
 	}
@@ -144,22 +140,21 @@ func fetch(ctx context.Context, dir, arch string, log *slog.Logger) (Kernel, err
 		return Kernel{}, fmt.Errorf("vjetson: cache: %w", err)
 	}
 	defer os.RemoveAll(work)
-	if err := a.get(ctx, work, "download", "linux-image-"+release, "linux-headers-"+release,
-		"linux-headers-"+strings.TrimSuffix(release, arch)+"common", "linux-kbuild-"+series+":"+runtime.GOARCH,
-		"busybox-static", "libc6"); err != nil {
+	got, err := a.download(ctx, work, releases)
+	if err != nil {
 		return Kernel{}, err
 	}
 	if err := unpack(ctx, work, log); err != nil {
 		return Kernel{}, err
 	}
-	root := filepath.Join(dir, release)
-	if err := finish(filepath.Join(work, "root"), root, release, arch); err != nil {
+	root := filepath.Join(dir, got)
+	if err := finish(filepath.Join(work, "root"), root, got, arch); err != nil {
 		return Kernel{}, fmt.Errorf("vjetson: cache: %w", err)
 	}
-	return Kernel{Arch: arch, Release: release, Dir: root}, nil
+	return Kernel{Arch: arch, Release: got, Dir: root}, nil
 }
 
-// unpack unpacks every package in work to work/root.
+// unpack unpacks every package in work to work/root, and the modules that are compressed there.
 func unpack(ctx context.Context, work string, log *slog.Logger) error {
 	debs, _ := filepath.Glob(filepath.Join(work, "*.deb"))
 	for _, deb := range debs {
@@ -169,7 +164,7 @@ func unpack(ctx context.Context, work string, log *slog.Logger) error {
 			return fmt.Errorf("vjetson: dpkg -x %s: %w: %s", filepath.Base(deb), err, bytes.TrimSpace(out))
 		}
 	}
-	return nil
+	return command(ctx, "sh", "-c", `find "$1/lib/modules" -name '*.ko.xz' -print0 | xargs -0r xz -d`, "unpack", filepath.Join(work, "root"))
 }
 
 // finish makes the headers find their common part where they lie now, marks the folder and puts it into its place.

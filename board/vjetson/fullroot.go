@@ -93,7 +93,7 @@ func makeFull(ctx context.Context, k Kernel, image string, log *slog.Logger) err
 		return fmt.Errorf("vjetson: cache: %w", err)
 	}
 	defer os.RemoveAll(work)
-	a, err := newApt(ctx, dir, k.Arch, log)
+	a, err := newApt(ctx, dir, k.Arch, defaultSeries, log)
 	if err != nil {
 		return err
 	}

@@ -18,12 +18,22 @@ const (
 	leadIn   = 3       // of them before a panic's own
 )
 
-// faults are the reports of a kernel that is in trouble (Linux 6.1): oopses, WARN and BUG, slub's checks, SMMU events.
+// faults are the reports of a kernel that is in trouble (Linux 5.10 to 6.12). Lockdep, KASAN, slub, soft lockups and sleeping
+// in the wrong place say BUG or WARNING.
 var faults = regexp.MustCompile(strings.Join([]string{
 	`Kernel panic - not syncing`, `Unable to handle kernel`, `Internal error: `, `\bOops\b`, `general protection fault`,
-	`\bBUG[: ]`, `\bWARNING: `, `kernel BUG at`, `Object already free`, `Object padding`, `refcount_t: `, `list_(add|del) corruption`,
-	`Bad page state`, `arm-smmu-v3 .*\bevent 0x`, `DMAR: .*fault`, `AMD-Vi: Event logged`, `INFO: task .* blocked for more`,
-	`(EXT4-fs|Buffer I/O) error`, `Out of memory: `,
+	`\bBUG[: ]`, `\bWARNING: `, `kernel BUG at`, `UBSAN: `, `refcount_t: `, `list_(add|del) corruption`,
+	// memory
+	`Object already free`, `Object padding`, `Poison overwritten`, `Slab cache still has objects`, `Bad (page|rss-counter|swap) `,
+	`: bad p[4gmu]d `, `page allocation failure`, `vmalloc error: `, `Out of memory: `, `x86/PAT: .*(freeing invalid|expected mapping|conflicting)`,
+	`kmemleak: (\d+ new suspected|Cannot|Memory pool empty|Kernel memory leak detector disabled)`,
+	// locks, and what waits too long
+	`INFO: trying to register non-static key`, `rcu: INFO: .*stall`, `INFO: task .* blocked for more`, `cleanup_srcu_struct: Active`,
+	`destroy_workqueue: .* busy`, `workqueue \S+: \w+\(\) isn't complete`, `unregister_netdevice: waiting for`,
+	// devices
+	`arm-smmu-v3 .*(\bevent 0x|CMDQ error|unexpected global error)`, `DMAR: .*fault`, `AMD-Vi: Event logged`,
+	`DMA-API: .*(device driver|out of memory|ENOMEM|exceeded|overlapping)`, `irq \d+: nobody cared`, `cannot create duplicate filename`,
+	`(EXT4-fs|Buffer I/O) error`,
 }, "|"))
 
 var panicLine = regexp.MustCompile(`Kernel panic - not syncing`)

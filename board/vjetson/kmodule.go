@@ -5,17 +5,26 @@ import (
 	"debug/elf"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 )
 
-// modules are the kernel's loadable modules by name.
+// modules are the kernel's modules by name: their files, "" for those that are built in.
 type modules map[string]string
 
 // modules lists the files of the kernel's package. Names have underscores, as modinfo and lsmod print them.
 func (k Kernel) modules() (modules, error) {
 	m := make(modules)
-	err := filepath.WalkDir(filepath.Join(k.Dir, "lib/modules", k.Release, "kernel"), func(path string, e fs.DirEntry, err error) error {
+	dir := filepath.Join(k.Dir, "lib/modules", k.Release)
+	builtin, err := os.ReadFile(filepath.Join(dir, "modules.builtin"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: list of the modules that are built in: %w", ErrMissing, err)
+	}
+	for line := range strings.Lines(string(builtin)) {
+		m[moduleName(strings.TrimSpace(line))] = ""
+	}
+	err = filepath.WalkDir(filepath.Join(dir, "kernel"), func(path string, e fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".ko") {
 			m[moduleName(path)] = path
 		}
@@ -44,6 +53,9 @@ func (m modules) order(names ...string) ([]string, error) {
 		path, ok := m[name]
 		if !ok {
 			return fmt.Errorf("vjetson: the kernel has no module %s", name)
+		}
+		if path == "" {
+			return nil
 		}
 		deps, err := dependencies(path)
 		if err != nil {

@@ -99,7 +99,7 @@ func buildSanitized(ctx context.Context, stock Kernel, root string, log *slog.Lo
 
 // fetchSource unpacks Debian's linux-source into root.
 func fetchSource(ctx context.Context, stock Kernel, root string, log *slog.Logger) (string, error) {
-	a, err := newApt(ctx, filepath.Dir(stock.Dir), stock.Arch, log)
+	a, err := newApt(ctx, filepath.Dir(stock.Dir), stock.Arch, defaultSeries, log)
 	if err != nil {
 		return "", err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -99,44 +100,6 @@ func FuzzCPIO(f *testing.F) {
 	})
 }
 
-func TestFaults(t *testing.T) {
-	for line, fault := range map[string]bool{
-		"[ 1.0] Unable to handle kernel NULL pointer dereference at virtual address 0":     true,
-		"[ 1.0] Internal error: Oops: 0000000096000044 [#1] SMP":                           true,
-		"[ 1.0] WARNING: CPU: 1 PID: 12 at mm/slub.c:100 f+0x1/0x2":                        true,
-		"[ 1.0] BUG kmalloc-64 (Tainted: G    B      ): Poison overwritten":                true,
-		"[ 1.0] BUG: KASAN: slab-out-of-bounds":                                            true,
-		"[ 1.0] kernel BUG at mm/slub.c:1!":                                                true,
-		"[ 1.0] arm-smmu-v3 9050000.smmuv3: event 0x10 received:":                          true,
-		"[ 1.0] DMAR: [DMA Write NO_PASID] Request device [01:00.0] fault addr 0xffff":     true,
-		"[ 1.0] Kernel panic - not syncing: Attempted to kill init!":                       true,
-		"[ 1.0] INFO: task insmod:12 blocked for more than 120 seconds.":                   true,
-		"[ 1.0] vjetson_probe: loading out-of-tree module taints kernel.":                  false,
-		"[ 1.0] arm-smmu-v3 9050000.smmuv3: allocated 65536 entries for evtq":              false,
-		"[ 1.0] ledtrig-cpu: registered to indicate activity on CPUs, DEBUG: warning":      false,
-		"[ 1.0] DMAR: IOMMU enabled":                                                       false,
-		"[ 1.0] Spectre-v4: mitigation disabled: BUGS: none":                               false,
-		"[ 1.0] pci 0000:00:01.0: BAR 4 [mem 0x8000000000-0x8000003fff 64bit pref]: bogus": false,
-	} {
-		l := newKernelLog(nil)
-		_, _ = l.Write([]byte(line + "\r\n"))
-		if got := l.found(); (len(got) == 1) != fault || fault && got[0] != line {
-			t.Errorf("%q: faults %q", line, got)
-		}
-		e, err := l.expect(`\[ 1\.0\]`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = l.Write([]byte(line + "\n"))
-		if got := l.found(); len(got) > 1 {
-			t.Errorf("%q was expected and is a fault", line)
-		}
-		if first, err := e.Wait(t.Context()); err != nil || first != line {
-			t.Errorf("expectation: %q %v", first, err)
-		}
-	}
-}
-
 func TestKernelLogIsBounded(t *testing.T) {
 	l := newKernelLog(nil)
 	_, _ = l.Write(bytes.Repeat([]byte{'x'}, 10*maxLine))
@@ -188,19 +151,80 @@ func FuzzKernelLog(f *testing.F) {
 	})
 }
 
-func TestParseRelease(t *testing.T) {
-	record := "Package: linux-image-arm64\nVersion: 6.1.192-2\nDepends: linux-image-6.1.0-56-arm64 (= 6.1.192-2)\nSize: 1\n"
-	if r, s, err := parseRelease(record); err != nil || r != "6.1.0-56-arm64" || s != "6.1" {
-		t.Errorf("%q %q %v", r, s, err)
+func TestParseReleases(t *testing.T) {
+	records := `Package: linux-image-arm64
+Version: 6.1.192-2
+Depends: linux-image-6.1.0-56-arm64 (= 6.1.192-2)
+
+Package: linux-image-arm64
+Version: 5.10.223-1
+Depends: linux-image-5.10.0-9-arm64 (= 5.10.223-1)
+
+Package: linux-image-arm64
+Version: 5.10.262-1
+Depends: linux-image-5.10.0-46-arm64 (= 5.10.262-1)
+
+Package: linux-image-6.12-arm64
+Depends: linux-image-6.12.117+deb12-arm64 (= 6.12.117-1~deb12u1)
+
+Package: linux-image-6.12-arm64
+Depends: linux-image-6.12.117+deb12-arm64 (= 6.12.117-1~deb12u1)
+`
+	for series, want := range map[string][]release{
+		"5.10": {{"5.10.0-46-arm64", "5.10.262-1"}, {"5.10.0-9-arm64", "5.10.223-1"}},
+		"6.1":  {{"6.1.0-56-arm64", "6.1.192-2"}},
+		"6.12": {{"6.12.117+deb12-arm64", "6.12.117-1~deb12u1"}},
+		"6.2":  nil,
+	} {
+		if got, err := parseReleases(records, series); !slices.Equal(got, want) || (err == nil) != (want != nil) {
+			t.Errorf("%s: %v %v, want %v", series, got, err, want)
+		}
 	}
-	if _, _, err := parseRelease("Package: x\nDepends: libc6\n"); err == nil {
-		t.Error("a record without a kernel was taken")
+	for record, want := range map[string]string{
+		"Depends: linux-headers-5.10.0-46-common (= 5.10.262-1), linux-kbuild-5.10 (>= 5.10.262-1), gcc-10":                    "linux-kbuild-5.10",
+		"Depends: linux-base (>= 4.12~), linux-headers-6.12.95+deb12-common (= 6.12.95-1), linux-kbuild-6.12.95+deb12, gcc-12": "linux-kbuild-6.12.95+deb12",
+	} {
+		if got := kbuildPackage.FindString(record); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestBuiltInModules(t *testing.T) {
+	dir := t.TempDir()
+	at := filepath.Join(dir, "lib/modules/1-arm64")
+	if err := os.MkdirAll(filepath.Join(at, "kernel/drivers"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (Kernel{Dir: dir, Release: "1-arm64"}).modules(); !errors.Is(err, ErrMissing) {
+		t.Errorf("without a list: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(at, "modules.builtin"), []byte("kernel/drivers/virtio/virtio-pci.ko\nkernel/lib/a.ko\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := (Kernel{Dir: dir, Release: "1-arm64"}).modules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if order, err := m.order("virtio_pci", "a"); err != nil || len(order) != 0 {
+		t.Errorf("%q %v", order, err)
+	}
+	if _, err := m.order("b"); err == nil {
+		t.Error("a module that there is not was found")
+	}
+}
+
+func TestAptSources(t *testing.T) {
+	if got := (apt{suites: []string{"bookworm", "bullseye"}}).sources(); strings.Count(got, keyring) != 4 || !strings.Contains(got, "/debian-security bullseye-security main\n") {
+		t.Errorf("%s", got)
 	}
 }
 
 func TestCachedIsTheNewest(t *testing.T) {
 	dir := t.TempDir()
-	for _, r := range []string{"6.1.0-9-arm64", "6.1.0-56-arm64", "6.1.0-56-amd64", "5.10.0-99-arm64"} {
+	for _, r := range []string{
+		"6.1.0-9-arm64", "6.1.0-56-arm64", "6.1.0-56-amd64", "5.10.0-99-arm64", "6.12.99+deb12-arm64", "6.12.117+deb12-arm64", "sanitized-00000000",
+	} {
 		if err := os.MkdirAll(filepath.Join(dir, r), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -211,11 +235,16 @@ func TestCachedIsTheNewest(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "6.1.0-57-arm64"), 0o755); err != nil { // not complete
 		t.Fatal(err)
 	}
-	if k, ok := cached(dir, "arm64"); !ok || k.Release != "6.1.0-56-arm64" {
-		t.Errorf("%+v %v", k, ok)
+	for series, want := range map[string]string{"5.10": "5.10.0-99-arm64", "6.1": "6.1.0-56-arm64", "6.12": "6.12.117+deb12-arm64"} {
+		if k, ok := cached(dir, "arm64", series); !ok || k.Release != want || k.Dir != filepath.Join(dir, want) {
+			t.Errorf("%s: %+v %v", series, k, ok)
+		}
 	}
-	if _, ok := cached(t.TempDir(), "arm64"); ok {
-		t.Error("found a kernel in an empty cache")
+	if _, ok := cached(dir, "amd64", "6.12"); ok {
+		t.Error("found a kernel of another architecture")
+	}
+	if _, err := FetchSeries(t.Context(), "arm64", "4.9", slog.Default()); err == nil || !strings.Contains(err.Error(), "5.10, 6.1, 6.12") {
+		t.Errorf("a series that there is not: %v", err)
 	}
 }
 

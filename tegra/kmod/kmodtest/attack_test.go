@@ -10,10 +10,10 @@ import (
 // kernel's, and a machine that ends.
 func TestAttack(t *testing.T) {
 	b := build(t, "arm64")
-	for _, backend := range []string{"gup", "nvp2p"} {
-		t.Run(backend, func(t *testing.T) {
+	for name, w := range b.ways() {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := b.start(t, backend, vjetson.Config{Edu: true, Memory: 640, Append: "secretmem.enable=1", Devices: []string{secondPort, whole}})
+			m := b.start(t, w, vjetson.Config{Edu: true, Memory: 640, Append: "secretmem.enable=1", Devices: []string{secondPort, whole}})
 			m.guest(t, "^Test(ReadOnlyDescriptor|Forked|Duplicated|Passed|Userfaultfd|Untouched|Quiet|Taken|Dummy|ManyPins)$")
 			m.guest(t, "^Test(ReadOnlyFile|Sealed|ZeroPage|VDSO)$")
 			m.guestOn(t, m.take("0000:02:00.0"), "^TestHaltMSIX$")

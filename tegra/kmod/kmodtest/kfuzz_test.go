@@ -30,14 +30,17 @@ const callbacksPerCPU = "srcutree.convert_to_big=1"
 func TestKfuzz(t *testing.T) {
 	b := build(t, "arm64")
 	kfuzz := buildProgram(t, "./kfuzz")
-	for name, c := range map[string]struct{ backend, parameters string }{
-		"gup":                       {"gup", ""},
-		"nvp2p":                     {"nvp2p", ""},
-		"nvp2p, callbacks of a CPU": {"nvp2p", callbacksPerCPU},
+	for name, c := range map[string]struct {
+		way        way
+		parameters string
+	}{
+		"gup":                       {b.gup, ""},
+		"nvp2p":                     {b.nvp2p, ""},
+		"nvp2p, callbacks of a CPU": {b.nvp2p, callbacksPerCPU},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := b.start(t, c.backend, vjetson.Config{Edu: true, Memory: 768, Append: c.parameters, Files: map[string]string{"/kfuzz": kfuzz}})
+			m := b.start(t, c.way, vjetson.Config{Edu: true, Memory: 768, Append: c.parameters, Files: map[string]string{"/kfuzz": kfuzz}})
 			if c.parameters != "" {
 				m.guest(t, "^TestSRCU$")
 			}

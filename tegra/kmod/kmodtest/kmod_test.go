@@ -54,6 +54,12 @@ func build(t *testing.T, arch string) built {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return buildFor(t, k)
+}
+
+// buildFor builds the modules and the guest's tests for a kernel.
+func buildFor(t *testing.T, k vjetson.Kernel) built {
+	t.Helper()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	guest := in("guest.test")
@@ -76,12 +82,15 @@ func build(t *testing.T, arch string) built {
 		b.nvp2p = way{b.kmod(t, in("kmod-nvidia"), "NVP2P="+p.NVP2P), p.Module, ""}
 	}
 	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", guest, "./guest")
-	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=")
+	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+k.Arch, "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("building the guest's tests: %v: %s", err, out)
 	}
 	return b
 }
+
+// ways are both ways to pin.
+func (b built) ways() map[string]way { return map[string]way{"gup": b.gup, "nvp2p": b.nvp2p} }
 
 // kmod builds tegra_p2p in a folder.
 func (b built) kmod(t *testing.T, dir string, variables ...string) (module string) {
@@ -119,7 +128,11 @@ func (b built) boot(t *testing.T, cfg vjetson.Config) machine {
 	if sanitized() {
 		cfg.Memory, cfg.BootTimeout = 1536, 5*time.Minute
 	}
-	return machine{vjetson.StartTest(t, cfg), t}
+	m := machine{vjetson.StartTest(t, cfg), t}
+	if sanitized() {
+		m.watchLeaks()
+	}
+	return m
 }
 
 func (m machine) load(file string, parameters ...string) {
@@ -214,10 +227,10 @@ func TestModule(t *testing.T) {
 
 // testWays runs the guest's tests with each way to pin. Beside NVIDIA's provider the stand-in shows its habits alone.
 func testWays(t *testing.T, b built, prefix string) {
-	for name, w := range map[string]way{"gup": b.gup, "nvp2p": b.nvp2p} {
+	for name, w := range b.ways() {
 		t.Run(prefix+name, func(t *testing.T) {
 			t.Parallel()
-			testWay(t, b, w)
+			testWay(t, b, w, "")
 		})
 	}
 	if !nvp2ptest.Here() {
@@ -233,8 +246,9 @@ func testWays(t *testing.T, b built, prefix string) {
 	})
 }
 
-func testWay(t *testing.T, b built, w way) {
-	m := b.start(t, w, vjetson.Config{Edu: true})
+// testWay is everything that is done with edu; more is for the kernel's command line.
+func testWay(t *testing.T, b built, w way, more string) {
+	m := b.start(t, w, vjetson.Config{Edu: true, Append: more})
 	expect := func(pattern string) *vjetson.Expectation {
 		t.Helper()
 		e, err := m.Expect(pattern)

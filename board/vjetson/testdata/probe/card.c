@@ -295,5 +295,5 @@ struct pci_driver card_driver = {
 	.id_table = card_ids,
 	.probe = card_probe,
 	.remove = card_remove,
-	.dev_groups = card_groups,
+	ATTRIBUTES(card_groups),
 };

@@ -179,5 +179,5 @@ struct pci_driver edu_driver = {
 	.id_table = edu_ids,
 	.probe = edu_probe,
 	.remove = edu_remove,
-	.dev_groups = edu_groups,
+	ATTRIBUTES(edu_groups),
 };

@@ -4,6 +4,14 @@
 
 #include <linux/mutex.h>
 #include <linux/pci.h>
+#include <linux/version.h>
+
+/* A pci_driver has attributes of its own since 5.14. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 14, 0)
+#define ATTRIBUTES(groups) .dev_groups = groups
+#else
+#define ATTRIBUTES(groups) .driver = { .dev_groups = groups }
+#endif
 
 extern struct pci_driver edu_driver, card_driver;
 

@@ -1,0 +1,85 @@
+package kmodtest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"tegracast/board/vjetson"
+)
+
+// long asks for what counts in thousands, repeats, or lasts a minute (make test-long).
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("TEGRACAST_LONG") == "" {
+		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
+	}
+}
+
+// TestKernels runs what TestModule runs on 6.1, and the program, on the other kernels.
+func TestKernels(t *testing.T) {
+	long(t)
+	for _, arch := range []string{"arm64", "amd64"} {
+		for _, series := range []string{"5.10", "6.12"} {
+			t.Run(series+" "+arch, func(t *testing.T) {
+				k, err := vjetson.FetchSeries(t.Context(), arch, series, slog.Default())
+				if err != nil {
+					t.Fatal(err)
+				}
+				b := buildFor(t, k)
+				for name, w := range b.ways() {
+					t.Run(name, func(t *testing.T) {
+						t.Parallel()
+						testWay(t, b, w, "")
+					})
+				}
+				t.Run("loopback", func(t *testing.T) {
+					t.Parallel()
+					testLoopback(t, b)
+				})
+			})
+		}
+	}
+}
+
+// TestConvertedSRCU runs the matrix of nv-p2p with callbacks of SRCU that wait on the processor that queued them, as those
+// of 5.10 do, and newer kernels' with many processors or under contention.
+func TestConvertedSRCU(t *testing.T) {
+	long(t)
+	b := build(t, "arm64")
+	testWay(t, b, b.nvp2p, callbacksPerCPU)
+}
+
+// testLoopback has the program copy through edu's memory with both ways to pin.
+func testLoopback(t *testing.T, b built) {
+	program := filepath.Join(t.TempDir(), "tegracast")
+	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "tegracast/cmd/tegracast")
+	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+b.kernel.Arch, "CGO_ENABLED=0", "GOFLAGS=")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("building the program: %v: %s", err, out)
+	}
+	for name, w := range b.ways() {
+		t.Run(name, func(t *testing.T) {
+			m := b.start(t, w, vjetson.Config{Edu: true})
+			if err := m.CopyIn(t.Context(), program, "/tmp/tegracast"); err != nil {
+				t.Fatal(err)
+			}
+			const size = 64 << 10
+			out := m.shell(fmt.Sprintf("/tmp/tegracast loopback --device /dev/tegra_p2p0 --size %d --count 1 --json", size))
+			var result struct {
+				Copies, Wrong uint64
+				Directions    []struct{ Bytes uint64 }
+			}
+			if err := json.Unmarshal([]byte(out), &result); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if result.Copies != 1 || result.Wrong != 0 || len(result.Directions) != 2 || result.Directions[0].Bytes != size || result.Directions[1].Bytes != size {
+				t.Errorf("%s", out)
+			}
+		})
+	}
+}
