@@ -248,8 +248,8 @@ static int __init tp_choose_backend(void)
 		return -EOPNOTSUPP;
 	}
 	tp_backend = present && strcmp(backend, "gup") ? &tp_backend_nvp2p : &tp_backend_gup;
-	pr_info("pins go through %s; nv-p2p: built with %s, %s\n", tp_backend->name, TEGRA_P2P_NVP2P_SOURCE,
-		present ? "provider loaded" : "no provider loaded");
+	pr_info("pins go through %s; declarations of nv-p2p: %s; provider: %s\n", tp_backend->name, TEGRA_P2P_NVP2P_SOURCE,
+		present ? "loaded" : "none");
 	return 0;
 }
 
@@ -289,6 +289,7 @@ module_exit(tp_exit);
 MODULE_LICENSE("GPL");
 MODULE_DESCRIPTION("GPUDirect RDMA on Tegra for PCI functions driven from user space");
 MODULE_SOFTDEP("pre: nvidia-p2p");
+MODULE_INFO(nvp2p, TEGRA_P2P_NVP2P_SOURCE); /* where its declarations come from */
 #ifdef TP_IMPORT_DMA_BUF
 TP_IMPORT_DMA_BUF;
 #endif
