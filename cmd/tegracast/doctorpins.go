@@ -10,7 +10,7 @@ import (
 )
 
 func deviceInfo(path string) (uapi.Info, error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	f, err := os.Open(path) // for reading: the last close of a writer resets the function
 	if err != nil {
 		return uapi.Info{}, err
 	}
@@ -32,6 +32,13 @@ func (p patient) pinning() []finding {
 }
 
 func (p patient) pins(device string, flags uint32) finding {
+	if flags&uapi.InfoNVP2P != 0 && p.library(cudaLibrary) == "" {
+		return finding{
+			"pinning", isWarning, device + " pins through nv-p2p, but without CUDA frames are in the program's own memory: " +
+				"the kernel moves it now and then, which stops the stream for a moment each time; pin_user_pages keeps it where it is",
+			"modprobe -r tegra_p2p; modprobe tegra_p2p backend=gup",
+		}
+	}
 	if flags&uapi.InfoNVP2P != 0 {
 		return finding{"pinning", isGood, device + " pins through nv-p2p", ""}
 	}

@@ -17,10 +17,12 @@ func TestDoctorPins(t *testing.T) {
 		xavier = "tegra194-p2972-0000"
 		thor   = "tegra264-p3971-0089+p3834-0008"
 		debian = "no Jetson"
+		bare   = "Orin without CUDA"
 		built  = uapi.InfoNVP2PBuilt
 	)
 	all := boards()
 	all[orin39] = map[string]string{"etc/nv_tegra_release": "# R39 (release), REVISION: 0.0, GCID: 1, BOARD: generic, EABI: aarch64\n"}
+	all[bare] = map[string]string{"usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1": "-"}
 	all[debian] = map[string]string{"proc/device-tree/model": "-", "proc/device-tree/compatible": "-", "etc/nv_tegra_release": "-"}
 	for _, tt := range []struct {
 		board   string
@@ -37,6 +39,7 @@ func TestDoctorPins(t *testing.T) {
 		{xavier, built, isWarning, "no provider", "modprobe nvidia-p2p"},
 		{orin39, built, isGood, "pins through pin_user_pages; nv-p2p is compiled in, and no provider was loaded before the module", ""},
 		{orin39, usesNVP2P, isGood, "pins through nv-p2p", ""},
+		{bare, usesNVP2P, isWarning, "frames are in the program's own memory", "backend=gup"},
 		{thor, built, isGood, "no provider", ""},
 		{thor, built | uapi.InfoNVP2PForeign, isNote, "the desktop driver's", ""},
 		{debian, 0, isGood, "nv-p2p is not compiled into the module", ""},
