@@ -204,8 +204,8 @@ func ended(t *testing.T, m *vjetson.Machine, log string) string {
 	return out
 }
 
-// guestServe streams the camera of the FPGA to this host: a hundred frames; more, after all memory was taken from the FPGA
-// under the stream; and more, after the FPGA was replaced by another one.
+// guestServe streams the camera of the FPGA to this host: a hundred frames; more, after the machine was suspended under the
+// stream; and more, after the FPGA was replaced by another one. What looks at all mappings, as a debugger does, takes nothing.
 func guestServe(t *testing.T, m *vjetson.Machine) {
 	ctx := t.Context()
 	if out, err := m.Shell(ctx, "mkdir -p /run/sdp && (tegracast serve --config /etc/tegracast.yaml --sdp-dir /run/sdp >/run/serve.log 2>&1; echo $? > /run/status) & "+
@@ -224,13 +224,15 @@ func guestServe(t *testing.T, m *vjetson.Machine) {
 		t.Errorf("%d frames came", frames)
 	}
 	for range 3 {
-		// A change of all mappings, as a debugger makes it: the notifier takes every pin.
 		recovers(t, m, func() error {
-			_, err := m.Shell(ctx, "echo 4 > /proc/$(pidof tegracast)/clear_refs")
+			_, err := m.Shell(ctx, "echo devices > /sys/power/pm_test && echo freeze > /sys/power/state")
 			return err
 		})
 	}
 	hostProbe(t, m, sdp, 3*time.Second)
+	if out, err := m.Shell(ctx, "echo 4 > /proc/$(pidof tegracast)/clear_refs; sleep 1; grep -c 'source streaming' /run/serve.log"); err != nil || out != "4\n" {
+		t.Errorf("%v: the stream has begun %q times, want 4: once, and after each suspend", err, out)
+	}
 	recovers(t, m, func() error { return errors.Join(m.KillCard(), m.StartCard(ctx)) })
 	hostProbe(t, m, sdp, 3*time.Second)
 	refuses(t, m, "another process has opened the device")

@@ -112,7 +112,7 @@ static void tp_find_msix_table(struct tp_dev *dev)
 	dev->msix_bar = table & PCI_MSIX_TABLE_BIR;
 	table &= PCI_MSIX_TABLE_OFFSET;
 	dev->msix_first = table & PAGE_MASK;
-	dev->msix_last = table + ((flags & PCI_MSIX_FLAGS_QSIZE) + 1) * PCI_MSIX_ENTRY_SIZE - 1;
+	dev->msix_last = (table + ((flags & PCI_MSIX_FLAGS_QSIZE) + 1) * PCI_MSIX_ENTRY_SIZE - 1) | ~PAGE_MASK;
 }
 
 static int tp_name(struct tp_dev *dev)
@@ -263,7 +263,7 @@ static int __init tp_init(void)
 	if (!tp_pin_cache)
 		return -ENOMEM;
 	tp_debug_init();
-	tp_wq = alloc_workqueue("tegra_p2p", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	tp_wq = alloc_workqueue("tegra_p2p", WQ_UNBOUND | WQ_MEM_RECLAIM, WQ_MAX_ACTIVE);
 	err = tp_wq ? pci_register_driver(&tp_driver) : -ENOMEM;
 	if (!err)
 		return 0;

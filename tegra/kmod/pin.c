@@ -3,6 +3,7 @@
 #include <linux/overflow.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
+#include <linux/userfaultfd_k.h>
 
 #include "p2p.h"
 #include "trace.h"
@@ -20,6 +21,8 @@ int tp_check_vma(struct tp_pin *pin)
 		return -EFAULT;
 	pin->writable = vma->vm_flags & VM_WRITE;
 	if (vma->vm_flags & (VM_IO | VM_PFNMAP) || !(vma->vm_flags & VM_READ))
+		return -EFAULT;
+	if (userfaultfd_armed(vma)) /* nv-p2p's provider would wait for whoever fills it in */
 		return -EFAULT;
 	if (pin->direction != DMA_TO_DEVICE && !pin->writable)
 		return -EFAULT;
