@@ -26,6 +26,8 @@ type kind struct {
 	make func(t *testing.T) []byte
 	to   unix.Errno // PIN for the device to read
 	from unix.Errno // PIN for the device to write
+	// private says that a write would make a copy of the caller's own: nv-p2p makes it, whoever may write.
+	private bool
 	// driver says that the pages are a driver's: such pins are mapped.
 	driver bool
 }
@@ -58,22 +60,23 @@ func kinds() []kind {
 		return func(t *testing.T) []byte { return mapping(t, hostmem(t), kindSize, prot, unix.MAP_SHARED) }
 	}
 	driver := func(k kind) kind { k.driver = true; return k }
+	alone := func(k kind) kind { k.private = true; return k }
 	return []kind{
 		{name: "anonymous", make: func(t *testing.T) []byte { return anonymous(t, kindSize) }},
 		{name: "untouched", make: ofMemory(readWrite, private)},
-		readOnly("zero page", ofMemory(unix.PROT_READ, private)),
+		alone(readOnly("zero page", ofMemory(unix.PROT_READ, private))),
 		{name: "shared anonymous", make: ofMemory(readWrite, shared)},
 		{name: "memfd", make: ofMemfd(readWrite, unix.MAP_SHARED)},
 		{name: "private memfd", make: ofMemfd(readWrite, unix.MAP_PRIVATE)},
 		readOnly("memfd for reading", ofMemfd(unix.PROT_READ, unix.MAP_SHARED)),
-		readOnly("sealed memfd", sealed),
+		alone(readOnly("sealed memfd", sealed)),
 		readOnly("read-only file", ofFile(unix.PROT_READ, unix.MAP_SHARED)),
-		readOnly("private read-only file", ofFile(unix.PROT_READ, unix.MAP_PRIVATE)),
+		alone(readOnly("private read-only file", ofFile(unix.PROT_READ, unix.MAP_PRIVATE))),
 		{name: "private file", make: ofFile(readWrite, unix.MAP_PRIVATE)},
-		readOnly("vDSO", vdso),
+		alone(readOnly("vDSO", vdso)),
 		{name: "merged", make: merged},
 		{name: "transparent huge page", make: transparent},
-		refused("userfaultfd", func(t *testing.T) []byte { return userfault(t, 1) }),
+		refused("userfaultfd", func(t *testing.T) []byte { b, _ := userfault(t, 1); return b }),
 		refused("secretmem", secret),
 		driver(kind{name: "driver's", make: ofDriver(readWrite)}),
 		driver(readOnly("driver's for reading", ofDriver(unix.PROT_READ))),
@@ -103,10 +106,10 @@ func TestKinds(t *testing.T) {
 	asRoot(t, "/proc/sys/vm/nr_hugepages", "0")
 }
 
-// pinKind pins and maps memory of a kind. nv-p2p knows no direction: what cannot be written cannot be pinned.
+// pinKind pins and maps memory of a kind. nv-p2p's get_pages knows no direction, and writes.
 func (d *device) pinKind(t *testing.T, k kind, b []byte, flags uint32, want unix.Errno) {
 	t.Helper()
-	if nvp2p(t, d) {
+	if nvp2p(t, d) && !k.private {
 		want = k.from
 	}
 	p, _, err := d.live(t).pin(b, flags)
@@ -257,32 +260,62 @@ func secret(t *testing.T) []byte {
 	return mapping(t, int(fd), kindSize, readWrite, unix.MAP_SHARED)
 }
 
-// userfault is memory whose pages somebody else is to fill in, and nobody does.
-func userfault(t *testing.T, flags uintptr) []byte {
+// userfault is memory whose pages somebody else is to fill in, and nobody does. Flag 1 is for faults of the program alone;
+// without it the kernel's wait, too, until the descriptor is closed.
+func userfault(t *testing.T, flags uintptr) (b []byte, filler *os.File) {
 	const (
 		api      = 0xc018aa3f
 		register = 0xc020aa00
 		missing  = 1
 	)
-	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK|flags, 0, 0)
+	n, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK|flags, 0, 0)
 	if errno != 0 {
 		t.Fatalf("userfaultfd: %v", errno)
 	}
-	t.Cleanup(func() { unix.Close(int(fd)) })
-	b := mapping(t, -1, kindSize, readWrite, unix.MAP_PRIVATE|unix.MAP_ANON)
+	ufd := os.NewFile(n, "userfaultfd")
+	t.Cleanup(func() { ufd.Close() })
+	b = mapping(t, -1, kindSize, readWrite, unix.MAP_PRIVATE|unix.MAP_ANON)
 	ask := [3]uint64{0xaa}
-	call(t, "UFFDIO_API", unix.SYS_IOCTL, fd, api, uintptr(unsafe.Pointer(&ask)))
+	call(t, "UFFDIO_API", unix.SYS_IOCTL, n, api, uintptr(unsafe.Pointer(&ask)))
 	reg := [4]uint64{address(b), kindSize, missing}
-	call(t, "UFFDIO_REGISTER", unix.SYS_IOCTL, fd, register, uintptr(unsafe.Pointer(&reg)))
-	return b
+	call(t, "UFFDIO_REGISTER", unix.SYS_IOCTL, n, register, uintptr(unsafe.Pointer(&reg)))
+	return b, ufd
 }
 
-// TestUserfaultfd pins memory that nobody fills in, with root's right to wait in the kernel: PIN does not wait.
+// TestUserfaultfd pins memory that nobody fills in, with root's right to have the kernel wait. pin_user_pages does not
+// wait; nv-p2p does, and holds nobody up: the function goes meanwhile.
 func TestUserfaultfd(t *testing.T) {
 	noLeak(t)
 	d := open(t).live(t)
-	_, _, err := d.pin(userfault(t, 0), bothWays)
-	wantErrno(t, "PIN", err, unix.EFAULT)
-	_, _, err = d.pin(userfault(t, 0), uapi.PinToDevice)
-	wantErrno(t, "PIN to read", err, unix.EFAULT)
+	nv := nvp2p(t, d)
+	for _, flags := range []uint32{bothWays, uapi.PinToDevice} {
+		b, filler := userfault(t, 0)
+		pinned := make(chan error, 1)
+		go func() {
+			_, _, err := d.pin(b, flags)
+			pinned <- err
+		}()
+		want := unix.Errno(unix.EFAULT)
+		if nv {
+			select {
+			case err := <-pinned:
+				t.Fatalf("PIN did not wait: %v", err)
+			case <-time.After(200 * time.Millisecond):
+			}
+			unbind(t)
+			want = unix.ENODEV
+			filler.Close()
+		}
+		select {
+		case err := <-pinned:
+			wantErrno(t, "PIN", err, want)
+		case <-time.After(patience):
+			t.Fatal("PIN still waits")
+		}
+		if nv {
+			bind(t)
+			d.close()
+			d = open(t).live(t)
+		}
+	}
 }

@@ -38,100 +38,95 @@ func freshPages(n int) (uintptr, unix.Errno) {
 }
 
 // TestPinAgainstMunmap has PIN meet munmap of the same memory on another processor, in address spaces that end soon: a
-// reference of one that is dropped once too often shows there.
+// reference of one that is dropped once too often shows there. With nv-p2p either waits for grace periods, so several
+// processes do it at once.
 func TestPinAgainstMunmap(t *testing.T) {
 	noLeak(t)
-	d := open(t).live(t)
-	spaces, done, lost := 0, 0, 0
-	for end := time.Now().Add(raceTime); time.Now().Before(end); spaces++ {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		c := exec.CommandContext(ctx, "/guest.test")
-		c.Env = []string{"GUEST_ROLE=race"}
-		c.ExtraFiles = []*os.File{os.Stdin, file(t, d.fd)}
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		out, err := c.CombinedOutput()
-		c.ExtraFiles[1].Close()
-		cancel()
-		var a, b int
-		if _, scan := fmt.Sscan(string(out), &a, &b); err != nil || scan != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		done, lost = done+a, lost+b
+	device := file(t, open(t).live(t).fd)
+	defer device.Close()
+	var spaces, done, lost atomic.Int64
+	var all sync.WaitGroup
+	end := time.Now().Add(raceTime)
+	for range 6 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for time.Now().Before(end) && !t.Failed() {
+				a, b := raceOnce(t, device)
+				spaces.Add(1)
+				done.Add(a)
+				lost.Add(b)
+			}
+		}()
 	}
-	t.Logf("%d address spaces: %d pins, %d lost to munmap", spaces, done, lost)
-	if !slow && (done == 0 || lost == 0) {
-		t.Errorf("%d pins, %d lost to munmap: the two did not meet", done, lost)
+	all.Wait()
+	t.Logf("%d address spaces: %d pins, %d lost to munmap", spaces.Load(), done.Load(), lost.Load())
+	if !slow && (done.Load() == 0 || lost.Load() == 0) {
+		t.Errorf("%d pins, %d lost to munmap: the two did not meet", done.Load(), lost.Load())
 	}
 }
 
-// racer is a process whose one thread pins what the other unmaps.
-type racer struct {
-	at    atomic.Uintptr // 0 ends it
-	round atomic.Uint32
-	done  atomic.Uint32
-	delay atomic.Int64 // of munmap, in turns of a loop; below 0 it is PIN's
+// raceOnce runs a process of nobody's. It returns how many pins it had, and how many munmap was quicker than.
+func raceOnce(t *testing.T, device *os.File) (done, lost int64) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c := exec.CommandContext(ctx, "/guest.test")
+	c.Env = []string{"GUEST_ROLE=race"}
+	c.ExtraFiles = []*os.File{os.Stdin, device}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := c.CombinedOutput()
+	if _, scan := fmt.Sscan(string(out), &done, &lost); err != nil || scan != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	return done, lost
 }
 
 const racePages = 5 // one before the pin, for nv-p2p
 
-func (r *racer) unmap() {
-	must(onCPU(1))
-	for seen := uint32(0); ; {
-		for r.round.Load() == seen { // on a processor of its own
-		}
-		seen = r.round.Load()
-		at := r.at.Load()
-		if at == 0 {
-			return
-		}
-		r.wait(r.delay.Load())
-		_, _, _ = unix.Syscall(unix.SYS_MUNMAP, at, racePages*page, 0)
-		r.done.Store(seen)
-	}
-}
-
-// wait does a few turns of a loop.
-func (r *racer) wait(turns int64) {
-	for ; turns > 0; turns-- {
-		r.at.Load()
-	}
-}
-
+// raceChild has one thread pin what another unmaps, which a channel wakes at the same time.
 func raceChild() {
 	debug.SetGCPercent(-1)
-	d, r := &device{4}, &racer{}
-	var both sync.WaitGroup
-	both.Add(1)
-	go func() { defer both.Done(); r.unmap() }()
+	d, start, over := &device{4}, make(chan [2]int64), make(chan struct{})
+	go func() {
+		must(onCPU(1))
+		for at := range start {
+			spin(at[1])
+			_, _, _ = unix.Syscall(unix.SYS_MUNMAP, uintptr(at[0]), racePages*page, 0)
+			over <- struct{}{}
+		}
+	}()
 	must(onCPU(0))
-	done, lost, middle := 0, 0, int64(0)
-	for range 100 {
-		r.delay.Store(middle + rand.Int64N(20_000) - 10_000)
-		resume(d.fd)
+	done, lost, delay := 0, 0, int64(0) // of munmap, in turns of a loop; below 0 it is PIN's
+	for range 40 {
 		at, errno := freshPages(racePages)
 		must(errnoOf(errno))
-		r.at.Store(at)
-		round := r.round.Add(1)
-		r.wait(-r.delay.Load())
+		turns := delay + rand.Int64N(20_000) - 10_000
+		resume(d.fd)
+		start <- [2]int64{int64(at), turns}
+		spin(-turns)
 		p := uapi.Pin{Flags: bothWays, VA: uint64(at) + page, Size: (racePages - 1) * page}
 		switch err := uapi.DoPin(d.fd, &p, nil); {
 		case err == nil:
 			done++
-			middle -= 4000 // a PUT takes a grace period, a PIN that comes too late nothing
+			delay -= 4000
 			must(uapi.DoPut(d.fd, p.Handle))
 		case strings.Contains("EFAULT EAGAIN ESTALE EBUSY", unix.ErrnoName(errnoIn(err))):
 			lost++
-			middle += 500
+			delay += 4000
 		default:
 			must(err)
 		}
-		for r.done.Load() != round {
-		}
+		<-over
 	}
-	r.at.Store(0)
-	r.round.Add(1)
-	both.Wait()
 	fmt.Println(done, lost)
+}
+
+// spin does a few turns of a loop.
+func spin(turns int64) {
+	var turn atomic.Int64
+	for turn.Load() < turns {
+		turn.Add(1)
+	}
 }
 
 func errnoIn(err error) unix.Errno {
