@@ -263,7 +263,7 @@ static int __init tp_init(void)
 	if (!tp_pin_cache)
 		return -ENOMEM;
 	tp_debug_init();
-	tp_wq = alloc_workqueue("tegra_p2p", WQ_UNBOUND | WQ_MEM_RECLAIM, WQ_MAX_ACTIVE);
+	tp_wq = alloc_workqueue("tegra_p2p", WQ_UNBOUND | WQ_MEM_RECLAIM, TP_WORKERS);
 	err = tp_wq ? pci_register_driver(&tp_driver) : -ENOMEM;
 	if (!err)
 		return 0;

@@ -40,6 +40,7 @@
 #define TP_MMAP_SHIFT	40			/* mmap offset: a BAR's index or 8 + a handle, and the byte in it */
 #define TP_FIRST_HANDLE_SLOT 8
 #define TP_FENCES	16			/* that debugfs shows */
+#define TP_WORKERS	128			/* that wait for the same grace period of SRCU; more take longer to start than they save */
 
 struct tp_file;
 struct tp_pin;
