@@ -16,6 +16,8 @@ install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/
 		if [ $$(id -u) != 0 ]; then echo "setup: run as root: apt-get install" $$missing >&2; exit 1; fi; \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
+# NVIDIA's own provider of nv-p2p, where it is beside this tree: the kernel module is tested on it.
+export TEGRACAST_NVP2P ?= $(realpath ../shared/peers/nvidia-p2p)
 FUZZTIME ?= 30s
 # The tests that make test-long runs, in LONG_IN: they count in thousands, repeat, or last a minute.
 LONG := TestKernels|TestConvertedSRCU|TestKfuzz

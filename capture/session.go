@@ -21,6 +21,7 @@ type session struct {
 	ring    *xdma.Ring
 	pins    []*tegra.Pin
 	revoked chan struct{} // closed when a pin was taken away
+	why     tegra.Reason  // then
 	once    sync.Once     // closes it
 	failed  chan error    // credits could not be given
 	started bool          // the camera takes frames
@@ -95,6 +96,7 @@ func (s *session) pinEnded(why tegra.Reason) {
 	}
 	s.once.Do(func() {
 		s.owner.cfg.Card.revoked(s)
+		s.why = why
 		close(s.revoked)
 	})
 }

@@ -210,7 +210,7 @@ func (s *supervisor) watch(ctx context.Context, session *session) error {
 		case <-ctx.Done():
 			return nil
 		case <-session.revoked:
-			return fmt.Errorf("frame slot: %w", tegra.ErrRevoked)
+			return fmt.Errorf("frame slot (%v): %w", session.why, tegra.ErrRevoked)
 		case err := <-session.failed:
 			return err
 		case <-tick.C:

@@ -29,6 +29,9 @@ type Device struct {
 	// the module knows already and the table does not.
 	pinning sync.RWMutex
 
+	revoking sync.Mutex // one revocation of many pins at a time
+	errors   uint32     // error events of the function whose pins have been revoked; under revoking
+
 	mu       sync.Mutex
 	closed   bool
 	goneOnce sync.Once
@@ -71,6 +74,7 @@ func (d *Device) open() error {
 	case d.what.PinAlign != PageSize:
 		return fmt.Errorf("%w: %s pins multiples of %d bytes, this program of %d: boot a kernel with 4 KiB pages", ErrVersion, d.path, d.what.PinAlign, PageSize)
 	}
+	d.errors = d.what.Errors
 	if err := d.mapBARs(); err != nil {
 		return err
 	}
@@ -89,8 +93,9 @@ func (d *Device) Fenced() (generation uint64, fenced bool) {
 	return info.FenceGen, info.State != uapi.StateLive
 }
 
-// Resume implements Fencer.
+// Resume implements Fencer. A function that has lost its state and does not answer yet is EIO.
 func (d *Device) Resume(generation uint64) error {
+	d.endRevoked() // what was lost before is told before; what is pinned afterwards stays
 	_, err := d.drv.control(uapi.ControlResume, generation)
 	return d.wrap(err, "resume generation %d", generation)
 }
@@ -104,7 +109,12 @@ func (d *Device) Fence() error {
 // Reset resets the function (function level reset), which is fenced then; its registers are in their reset state. The
 // error wraps EOPNOTSUPP where the function has no such reset.
 func (d *Device) Reset() error {
+	d.revoking.Lock()
+	defer d.revoking.Unlock()
 	_, err := d.drv.control(uapi.ControlReset, 0)
+	if info, infoErr := d.drv.info(); err == nil && infoErr == nil {
+		d.errors = info.Errors // who asks for a reset keeps its pins
+	}
 	return d.wrap(err, "reset")
 }
 

@@ -209,6 +209,49 @@ func TestUnplug(t *testing.T) {
 	}
 }
 
+// TestLostState: all pins end when the function loses its state, and what is pinned after Resume stays.
+func TestLostState(t *testing.T) {
+	d, m := newTestDevice(t)
+	for why, want := range map[uint32]Reason{
+		uapi.ErrorLink: ReasonLink, uapi.ErrorFatal: ReasonFatal, uapi.ErrorReset: ReasonReset,
+		uapi.ErrorSuspend: ReasonSuspend, uapi.ErrorExposed: ReasonExposed,
+	} {
+		p, err := d.Pin(pages(t, 1), PageSize, FromDevice, WriteBack)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := make(chan Reason, 1)
+		p.OnFree(func(r Reason) { said <- r })
+		m.lose(why)
+		select {
+		case got := <-said:
+			if got != want {
+				t.Errorf("callback said %v, want %v", got, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the pin lives on")
+		}
+		generation, fenced := d.Fenced()
+		if err := d.Resume(generation); !fenced || err != nil {
+			t.Fatal(fenced, err)
+		}
+		if err := p.Unpin(); !errors.Is(err, ErrRevoked) {
+			t.Error(err)
+		}
+		next, err := d.Pin(pages(t, 1), PageSize, FromDevice, WriteBack)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.endRevoked() // as for an event that comes late
+		if err := next.Unpin(); err != nil {
+			t.Errorf("a pin that was made after Resume: %v", err)
+		}
+	}
+	if len(m.pins) != 0 {
+		t.Errorf("the module still has %d pins", len(m.pins))
+	}
+}
+
 func TestHaltAndReset(t *testing.T) {
 	d, m := newTestDevice(t)
 	if err := d.SetHalt([]uapi.HaltOp{{Op: uapi.HaltW32, BAR: 1, Offset: 8, Value: 1}}); err != nil || len(m.halt) != 1 {

@@ -98,14 +98,25 @@ func (d *Device) Raised() (n uint64) {
 	return n
 }
 
-// endRevoked ends the pins that the module has revoked: all of them when the function has gone.
+// endRevoked ends the pins that the module has revoked: all of them when the function has gone or has lost its state.
 func (d *Device) endRevoked() {
-	if info, err := d.drv.info(); hasGone(err) || err == nil && info.State == uapi.StateGone {
+	d.revoking.Lock()
+	defer d.revoking.Unlock()
+	info, err := d.drv.info()
+	gone := hasGone(err) || err == nil && info.State == uapi.StateGone
+	if gone {
 		d.goneOnce.Do(func() { close(d.gone) })
 	}
 	d.pinning.Lock() // what is being pinned is in the table afterwards
 	pins := d.livePins()
 	d.pinning.Unlock()
+	if err == nil && !gone && info.Errors != d.errors {
+		d.errors = info.Errors
+		for _, p := range pins {
+			p.revoke(lostBy(info.Error))
+		}
+		return
+	}
 	for _, p := range pins {
 		q := uapi.Query{Handle: p.handle}
 		switch err := d.drv.query(&q, nil); {
@@ -125,6 +136,21 @@ func reasonOf(reason uint32) Reason {
 		return ReasonUnplug
 	}
 	return ReasonInvalidate
+}
+
+// lostBy is the reason of an error event.
+func lostBy(why uint32) Reason {
+	switch why {
+	case uapi.ErrorFatal:
+		return ReasonFatal
+	case uapi.ErrorReset:
+		return ReasonReset
+	case uapi.ErrorSuspend, uapi.ErrorShutdown:
+		return ReasonSuspend
+	case uapi.ErrorExposed:
+		return ReasonExposed
+	}
+	return ReasonLink
 }
 
 // hasGone says whether a call failed because the function, or the open file, is no more.

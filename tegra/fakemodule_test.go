@@ -292,3 +292,13 @@ func (m *fakeModule) unplug() {
 	m.what.State, m.what.FenceGen = uapi.StateGone, math.MaxUint64
 	m.signal(uapi.EventError, 0)
 }
+
+// lose has the function lose its state, as a suspend does.
+func (m *fakeModule) lose(why uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fence()
+	m.what.Error = why
+	m.what.Errors++
+	m.signal(uapi.EventError, 0)
+}

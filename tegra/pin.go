@@ -14,6 +14,13 @@ const (
 	ReasonInvalidate                   // the memory was freed, remapped or protected
 	ReasonExit                         // the process that owned the memory has ended
 	ReasonUnplug                       // the device has gone or was closed
+
+	// The function has lost its state or its protection, and was stopped. It is started again as after any revocation.
+	ReasonLink    // its link has reported an error
+	ReasonFatal   // the error was fatal: the bus was reset
+	ReasonReset   // somebody has reset it
+	ReasonSuspend // the machine was suspended
+	ReasonExposed // another function has joined its IOMMU group
 )
 
 func (r Reason) String() string {
@@ -26,6 +33,16 @@ func (r Reason) String() string {
 		return "process ended"
 	case ReasonUnplug:
 		return "device gone"
+	case ReasonLink:
+		return "link error"
+	case ReasonFatal:
+		return "fatal link error"
+	case ReasonReset:
+		return "function reset"
+	case ReasonSuspend:
+		return "machine suspended"
+	case ReasonExposed:
+		return "another function joined its IOMMU group"
 	}
 	return fmt.Sprintf("Reason(%d)", int(r))
 }

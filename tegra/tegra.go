@@ -61,7 +61,7 @@ var (
 	ErrRange      = errors.New("address range wraps or is not mapped")
 	ErrDirection  = errors.New("unknown direction")
 	ErrOverlap    = errors.New("range is pinned already")
-	ErrRevoked    = errors.New("pin was revoked: its memory has been freed")
+	ErrRevoked    = errors.New("pin was revoked: the device cannot reach its memory any more")
 	ErrUnpinned   = errors.New("pin was unpinned already")
 	ErrCacheAttr  = errors.New("cache attribute differs from the allocation's")
 	ErrFenced     = errors.New("device is fenced: reset its engine and resume")

@@ -13,8 +13,9 @@ import (
 const buildTimeout = 5 * time.Minute
 
 // BuildModule builds the out-of-tree kernel module whose sources and Kbuild lie in src for kernel k with the cross
-// compiler, in a copy of src at dst: the tree stays clean. The .ko files are in dst then.
-func BuildModule(ctx context.Context, k Kernel, src, dst string) error {
+// compiler, in a copy of src at dst: the tree stays clean. The .ko files are in dst then. More variables for make are of the
+// form NAME=value.
+func BuildModule(ctx context.Context, k Kernel, src, dst string, variables ...string) error {
 	a, err := archOf(k.Arch)
 	if err != nil {
 		return err
@@ -31,9 +32,9 @@ func BuildModule(ctx context.Context, k Kernel, src, dst string) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, buildTimeout, fmt.Errorf("not within %v", buildTimeout))
 	defer cancel()
-	c := exec.CommandContext(ctx, "make", append(a.makeArguments(), "-C",
-		filepath.Join(k.Dir, "usr/src/linux-headers-"+k.Release), "M="+dst, "KCFLAGS=-Werror", "CONFIG_DEBUG_INFO_BTF_MODULES=",
-		"-j2", "modules")...) // BTF would need pahole
+	args := append(a.makeArguments(), "-C", filepath.Join(k.Dir, "usr/src/linux-headers-"+k.Release), "M="+dst, "KCFLAGS=-Werror",
+		"CONFIG_DEBUG_INFO_BTF_MODULES=", "-j2", "modules") // BTF would need pahole
+	c := exec.CommandContext(ctx, "make", append(args, variables...)...)
 	c.WaitDelay = time.Second
 	out, err := c.CombinedOutput()
 	if ctx.Err() != nil {

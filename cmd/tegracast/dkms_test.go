@@ -1,19 +1,25 @@
 package main
 
 import (
+	"debug/elf"
+	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"tegracast/board/vjetson"
+	"tegracast/fpga/edu"
+	"tegracast/tegra/nvp2p/nvp2ptest"
 )
 
 // dkmsModule does what dkms does with a package: it takes the sources that the package installs, and only those, copies them
 // to its own tree, and builds the module there by the MAKE line of their dkms.conf, against the headers of the kernel's package.
-func dkmsModule(t *testing.T, kernel vjetson.Kernel, deb string) (module string) {
+// More of the environment says what else is on the machine.
+func dkmsModule(t *testing.T, kernel vjetson.Kernel, deb string, env ...string) (module string) {
 	t.Helper()
 	dir := t.TempDir()
 	if out, err := exec.CommandContext(t.Context(), "dpkg-deb", "-x", deb, dir).CombinedOutput(); err != nil {
@@ -35,6 +41,7 @@ func dkmsModule(t *testing.T, kernel vjetson.Kernel, deb string) (module string)
 		c.Dir = build
 		c.Env = append(os.Environ(), "kernelver="+kernel.Release, "kernel_source_dir="+filepath.Join(kernel.Dir, "usr/src/linux-headers-"+kernel.Release),
 			"dkms_tree="+filepath.Join(dir, "dkms"), "ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-", "KCFLAGS=-Werror")
+		c.Env = append(c.Env, env...)
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", step, err, out)
 		}
@@ -52,7 +59,8 @@ func dkmsModule(t *testing.T, kernel vjetson.Kernel, deb string) (module string)
 	return module
 }
 
-// TestDKMS compiles the module from the package alone. That it works is TestService's to say, which loads it.
+// TestDKMS compiles the module from the package alone. That it works is TestService's to say, which loads it. On a Jetson it has
+// nv-p2p: with declarations of its own, or with Jetson Linux's header and the versions of its symbols.
 func TestDKMS(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NEEDS a kernel's headers, which -short does not fetch")
@@ -63,9 +71,66 @@ func TestDKMS(t *testing.T) {
 	}
 	dir := t.TempDir()
 	packages(t, dir, "1.0.0", "arm64")
-	module := dkmsModule(t, kernel, filepath.Join(dir, "tegracast-dkms_1.0.0_all.deb"))
-	out, err := exec.CommandContext(t.Context(), "modinfo", "-F", "vermagic", module).Output()
-	if err != nil || !strings.HasPrefix(string(out), kernel.Release+" ") {
-		t.Errorf("vermagic %q, want that of %s; %v", out, kernel.Release, err)
+	deb := filepath.Join(dir, "tegracast-dkms_1.0.0_all.deb")
+	t.Run("package alone", func(t *testing.T) {
+		module := dkmsModule(t, kernel, deb, "NVP2P_PACKAGES="+t.TempDir())
+		out, err := exec.CommandContext(t.Context(), "modinfo", "-F", "vermagic", module).Output()
+		if err != nil || !strings.HasPrefix(string(out), kernel.Release+" ") {
+			t.Errorf("vermagic %q, want that of %s; %v", out, kernel.Release, err)
+		}
+		if got := weak(t, module); !slices.Equal(got, nvp2pCalls) {
+			t.Errorf("the module asks for %q if they are there, want %q", got, nvp2pCalls)
+		}
+	})
+	t.Run("Jetson Linux 36", func(t *testing.T) {
+		if !nvp2ptest.Here() {
+			t.Skip("NEEDS " + nvp2ptest.Absent)
+		}
+		packaged := t.TempDir()
+		provider, err := nvp2ptest.NVIDIA(t.Context(), kernel, filepath.Join(packaged, "nvidia/nvidia-oot"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		module := dkmsModule(t, kernel, deb, "NVP2P_PACKAGES="+packaged)
+		program := filepath.Join(dir, "program")
+		if out, err := exec.CommandContext(t.Context(), "dpkg-deb", "-x", filepath.Join(dir, "tegracast_1.0.0_arm64.deb"), program).CombinedOutput(); err != nil {
+			t.Fatalf("%v %s", err, out)
+		}
+		m := vjetson.StartTest(t, vjetson.Config{Kernel: kernel, Edu: true, Files: map[string]string{"/bin/tegracast": filepath.Join(program, "usr/bin/tegracast")}})
+		if err := errors.Join(m.LoadModule(t.Context(), provider.Module), m.LoadModule(t.Context(), module)); err != nil {
+			t.Fatal(err)
+		}
+		bind(t, m)
+		out, err := m.Shell(t.Context(), "tegracast doctor | grep ' pinning '")
+		if err != nil || !strings.Contains(out, "/dev/tegra_p2p0 pins through nv-p2p") {
+			t.Errorf("doctor says %q %v", out, err)
+		}
+		guestLoopback(t, m, 4096, edu.BufferSize)
+	})
+}
+
+// nvp2pCalls are the calls of Tegra's nv-p2p, in order.
+var nvp2pCalls = []string{
+	"nvidia_p2p_dma_map_pages", "nvidia_p2p_dma_unmap_pages", "nvidia_p2p_free_dma_mapping", "nvidia_p2p_free_page_table", "nvidia_p2p_get_pages", "nvidia_p2p_put_pages",
+}
+
+// weak are the symbols of nv-p2p that a module takes where they are, in order, without the one that only a desktop driver has.
+func weak(t *testing.T, module string) (names []string) {
+	t.Helper()
+	f, err := elf.Open(module)
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer f.Close()
+	symbols, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		if s.Section == elf.SHN_UNDEF && elf.ST_BIND(s.Info) == elf.STB_WEAK && strings.HasPrefix(s.Name, "nvidia_p2p_") && s.Name != "nvidia_p2p_get_pages_persistent" {
+			names = append(names, s.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"tegracast/tegra/uapi"
 )
 
 const doctorUsage = `Usage: tegracast doctor [--json]
@@ -39,8 +41,9 @@ type finding struct {
 // patient is the machine that is looked at: its files, and what files do not tell.
 type patient struct {
 	root         fs.FS
-	synchronised func() bool             // the clock is
-	open         func(path string) error // opens a device of the kernel module
+	synchronised func() bool                          // the clock is
+	open         func(path string) error              // opens a device of the kernel module
+	info         func(path string) (uapi.Info, error) // asks the module what a device of its is
 }
 
 func doctor(_ context.Context, e env, args []string) error {
@@ -49,7 +52,7 @@ func doctor(_ context.Context, e env, args []string) error {
 	if err := parse(f, args); err != nil {
 		return err
 	}
-	p := patient{root: os.DirFS("/"), synchronised: clockSynchronised, open: func(path string) error {
+	p := patient{root: os.DirFS("/"), synchronised: clockSynchronised, info: deviceInfo, open: func(path string) error {
 		board, err := openBoard(env{out: e.out, err: e.err, log: slog.New(slog.DiscardHandler)}, path, "host")
 		if err != nil {
 			return err

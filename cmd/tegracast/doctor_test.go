@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"tegracast/tegra/uapi"
 )
 
 // orin is a Jetson Orin with everything: its files as Linux and Jetson Linux have them (board/board_test.go cites whence).
@@ -25,8 +27,8 @@ func orin() fstest.MapFS {
 		function + "current_link_width": "8\n", function + "max_link_width": "8\n",
 		function + "current_link_speed": "16.0 GT/s PCIe\n", function + "max_link_speed": "16.0 GT/s PCIe\n",
 		function + "iommu_group/type":                  "DMA\n",
-		"sys/module/tegra_p2p/parameters/allow_unsafe": "N\n", "sys/module/nvidia_p2p/refcnt": "1\n",
-		"dev/tegra_p2p0": "", "dev/gpiochip0": "",
+		"sys/module/tegra_p2p/parameters/allow_unsafe": "N\n",
+		"dev/tegra_p2p0":                               "", "dev/gpiochip0": "",
 		"usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1": "", "usr/local/cuda/lib64/libnvrtc.so.12": "", "usr/local/cuda/lib64/libnvjpeg.so.12": "",
 		"proc/self/limits":           "Limit                     Soft Limit           Hard Limit           Units     \nMax locked memory         unlimited            unlimited            bytes     \n",
 		"proc/sys/net/core/wmem_max": "8388608\n", "proc/sys/net/core/rmem_max": "8388608\n",
@@ -36,6 +38,17 @@ func orin() fstest.MapFS {
 		root[name] = &fstest.MapFile{Data: []byte(text)}
 	}
 	return root
+}
+
+// usesNVP2P are the flags of a device that pins through nv-p2p.
+const usesNVP2P = uapi.InfoNVP2P | uapi.InfoNVP2PBuilt | uapi.InfoNVP2PPresent
+
+// ofPatient is a machine with these files, and devices with these flags.
+func ofPatient(root fs.FS, flags uint32) patient {
+	return patient{
+		root: root, synchronised: func() bool { return true }, open: func(string) error { return nil },
+		info: func(string) (uapi.Info, error) { return uapi.Info{Flags: flags}, nil },
+	}
 }
 
 // TestDoctor takes one thing after the other away from a machine that has everything.
@@ -75,8 +88,7 @@ func TestDoctor(t *testing.T) {
 			} else if tt.file != "" {
 				root[tt.file].Data = []byte(tt.text)
 			}
-			p := patient{root: root, synchronised: func() bool { return true }, open: func(string) error { return nil }}
-			list := p.examine()
+			list := ofPatient(root, usesNVP2P).examine()
 			for _, x := range list {
 				if x.Command != "" {
 					commands[x.Command] = true
@@ -93,7 +105,8 @@ func TestDoctor(t *testing.T) {
 			}
 		})
 	}
-	empty := patient{root: fstest.MapFS{}, synchronised: func() bool { return false }, open: func(string) error { return nil }}
+	empty := ofPatient(fstest.MapFS{}, 0)
+	empty.synchronised = func() bool { return false }
 	for _, x := range empty.examine() {
 		commands[x.Command] = true
 	}

@@ -16,6 +16,7 @@ func (p patient) examine() []finding {
 	list = append(list, p.module())
 	list = append(list, p.functions()...)
 	list = append(list, p.devices())
+	list = append(list, p.pinning()...)
 	list = append(list, p.libraries()...)
 	list = append(list, p.memlock(), p.buffers(), p.gpio(), p.clock())
 	return append(list, p.power()...)
@@ -52,18 +53,24 @@ var libraryFolders = []string{
 	"usr/local/cuda/lib64", "usr/local/cuda*/targets/*/lib",
 }
 
+// library finds a library by the pattern of its file's name; "" for none.
+func (p patient) library(pattern string) string {
+	for _, dir := range libraryFolders {
+		if files, _ := fs.Glob(p.root, dir+"/"+pattern); len(files) > 0 {
+			return files[0]
+		}
+	}
+	return ""
+}
+
+const cudaLibrary = "libcuda.so.1"
+
 func (p patient) libraries() []finding {
 	var list []finding
 	for _, l := range []struct{ name, file, pack string }{
-		{"libcuda", "libcuda.so.1", "nvidia-l4t-cuda"}, {"libnvrtc", "libnvrtc.so.*", "nvidia-jetpack"}, {"nvjpeg", "libnvjpeg.so.1[0-9]*", "nvidia-jetpack"},
+		{"libcuda", cudaLibrary, "nvidia-l4t-cuda"}, {"libnvrtc", "libnvrtc.so.*", "nvidia-jetpack"}, {"nvjpeg", "libnvjpeg.so.1[0-9]*", "nvidia-jetpack"},
 	} {
-		found := ""
-		for _, dir := range libraryFolders {
-			if files, _ := fs.Glob(p.root, dir+"/"+l.file); len(files) > 0 {
-				found = files[0]
-				break
-			}
-		}
+		found := p.library(l.file)
 		absent := l.file + " is not there: frames are in host memory, and the CPU does the work"
 		switch {
 		case found != "":

@@ -12,14 +12,10 @@ import (
 
 func (p patient) module() finding {
 	if p.exists("sys/module/tegra_p2p") {
-		pins := "pins through pin_user_pages"
-		if p.exists("sys/module/nvidia_p2p") || p.exists("sys/module/nvidia") {
-			pins = "nv-p2p is there"
-		}
 		if p.text("sys/module/tegra_p2p/parameters/allow_unsafe") == "Y" {
-			return finding{"module", isWarning, "tegra_p2p is loaded with allow_unsafe=1: an FPGA without an IOMMU reaches all memory; " + pins, "rm -f /etc/modprobe.d/tegra_p2p-development.conf; modprobe -r tegra_p2p; modprobe tegra_p2p"}
+			return finding{"module", isWarning, "tegra_p2p is loaded with allow_unsafe=1: an FPGA without an IOMMU reaches all memory", "rm -f /etc/modprobe.d/tegra_p2p-development.conf; modprobe -r tegra_p2p; modprobe tegra_p2p"}
 		}
-		return finding{"module", isGood, "tegra_p2p is loaded; " + pins, ""}
+		return finding{"module", isGood, "tegra_p2p is loaded", ""}
 	}
 	for _, where := range []string{"lib/modules/*/updates/tegra_p2p.ko*", "lib/modules/*/updates/dkms/tegra_p2p.ko*"} {
 		if found, _ := fs.Glob(p.root, where); len(found) > 0 {

@@ -15,12 +15,14 @@ import (
 	"tegracast/board/vjetson"
 	"tegracast/fpga/edu"
 	"tegracast/pipeline/rtp"
+	"tegracast/tegra/nvp2p/nvp2ptest"
 )
 
-// guest is what runs in the machine: the program and its tests, the conformance suite, the kernel module, and nv-p2p.
+// guest is what runs in the machine: the program and its tests, the conformance suite, the kernel module as it is packaged,
+// nv-p2p, and the module built for that.
 type guest struct {
-	kernel                                       vjetson.Kernel
-	program, tests, suite, module, provider, cfg string
+	kernel                                                 vjetson.Kernel
+	program, tests, suite, module, provider, nvModule, cfg string
 }
 
 // cameraConfig streams the FPGA's camera to the host.
@@ -58,12 +60,13 @@ func buildGuest(t *testing.T) guest {
 	if g.kernel, err = vjetson.Fetch(t.Context(), "arm64", slog.Default()); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"nvp2p", "kmod"} { // kmod finds the header beside it
-		if err := vjetson.BuildModule(t.Context(), g.kernel, "../../tegra/"+name, in(name)); err != nil {
+	provider := nvp2ptest.Best(t, g.kernel, "../../tegra", in("provider"))
+	for name, variables := range map[string][]string{"kmod": nil, "nv": {"NVP2P=" + provider.NVP2P}} {
+		if err := vjetson.BuildModule(t.Context(), g.kernel, "../../tegra/kmod", in(name), variables...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	g.module, g.provider = in("kmod/tegra_p2p.ko"), in("nvp2p/nvp2p.ko")
+	g.module, g.nvModule, g.provider = in("kmod/tegra_p2p.ko"), in("nv/tegra_p2p.ko"), provider.Module
 	return g
 }
 
@@ -105,7 +108,7 @@ func TestVirtualJetson(t *testing.T) {
 			if out, err := m.Shell(t.Context(), "rmmod tegra_p2p"); err != nil {
 				t.Fatalf("%v %s", err, out)
 			}
-			if err := errors.Join(m.LoadModule(t.Context(), g.provider), m.LoadModule(t.Context(), g.module, "backend=nvp2p")); err != nil {
+			if err := errors.Join(m.LoadModule(t.Context(), g.provider), m.LoadModule(t.Context(), g.nvModule, "backend=nvp2p")); err != nil {
 				t.Fatal(err)
 			}
 			bind(t, m)
@@ -201,8 +204,8 @@ func ended(t *testing.T, m *vjetson.Machine, log string) string {
 	return out
 }
 
-// guestServe streams the camera of the FPGA to this host: a hundred frames; more, after all memory was taken from the FPGA
-// under the stream; and more, after the FPGA was replaced by another one.
+// guestServe streams the camera of the FPGA to this host: a hundred frames; more, after the machine was suspended under the
+// stream; and more, after the FPGA was replaced by another one. What looks at all mappings, as a debugger does, takes nothing.
 func guestServe(t *testing.T, m *vjetson.Machine) {
 	ctx := t.Context()
 	if out, err := m.Shell(ctx, "mkdir -p /run/sdp && (tegracast serve --config /etc/tegracast.yaml --sdp-dir /run/sdp >/run/serve.log 2>&1; echo $? > /run/status) & "+
@@ -221,13 +224,15 @@ func guestServe(t *testing.T, m *vjetson.Machine) {
 		t.Errorf("%d frames came", frames)
 	}
 	for range 3 {
-		// A change of all mappings, as a debugger makes it: the notifier takes every pin.
 		recovers(t, m, func() error {
-			_, err := m.Shell(ctx, "echo 4 > /proc/$(pidof tegracast)/clear_refs")
+			_, err := m.Shell(ctx, "echo devices > /sys/power/pm_test && echo freeze > /sys/power/state")
 			return err
 		})
 	}
 	hostProbe(t, m, sdp, 3*time.Second)
+	if out, err := m.Shell(ctx, "echo 4 > /proc/$(pidof tegracast)/clear_refs; sleep 1; grep -c 'source streaming' /run/serve.log"); err != nil || out != "4\n" {
+		t.Errorf("%v: the stream has begun %q times, want 4: once, and after each suspend", err, out)
+	}
 	recovers(t, m, func() error { return errors.Join(m.KillCard(), m.StartCard(ctx)) })
 	hostProbe(t, m, sdp, 3*time.Second)
 	refuses(t, m, "another process has opened the device")

@@ -2,6 +2,10 @@
 /*
  * Pins through pin_user_pages: memory of any kind that the kernel lets be pinned for long. The pages stay where they
  * are until the pin is given back, so an invalidation tells user space only that its mapping is no longer theirs.
+ *
+ * Many invalidations change nothing for pages that are pinned: compaction and reclaim unmap a page and map it again when
+ * they find that it cannot go, writeback protects it for a moment. After such a one a worker looks whether the mapping
+ * still leads to the same pages, and revokes the pin if not.
  */
 #include <linux/dma-mapping.h>
 #include <linux/sched/mm.h>
@@ -10,39 +14,120 @@
 #include "p2p.h"
 
 #define ATTEMPTS 8 /* breaking copy-on-write while pinning is an invalidation of its own */
+#define CHECKS 12 /* a page that is on its way is looked for again after 1, 2, 4 ... ticks */
 
-/* The OOM reaper may not be kept waiting: it leaves such a mapping to the end of the process. */
-static bool gup_nonblocking(struct tp_pin *pin, unsigned long seq)
+/* Whether an invalidation ends the pin at once. What else comes may leave the pages where they are. */
+static bool gup_ends(enum mmu_notifier_event event)
 {
-	bool over;
+	return event == MMU_NOTIFY_UNMAP || event == MMU_NOTIFY_PROTECTION_VMA || event == MMU_NOTIFY_RELEASE;
+}
 
-	if (!mutex_trylock(&pin->lock))
-		return false;
-	over = pin->state == TP_REVOKED || pin->state == TP_ENDED;
-	if (over)
-		mmu_interval_set_seq(&pin->gup.notifier, seq);
-	mutex_unlock(&pin->lock);
-	return over;
+/* With pin->lock held: the pages of the range are to be looked at again. */
+static void gup_look_again(struct tp_pin *pin, const struct mmu_notifier_range *range)
+{
+	u64 first = max_t(u64, range->start, pin->va) - pin->va;
+	u64 last = min_t(u64, range->end, pin->va + pin->obj.size) - 1 - pin->va;
+
+	if (pin->state != TP_LIVE)
+		return;
+	pin->gup.check_first = min_t(unsigned long, pin->gup.check_first, first >> PAGE_SHIFT);
+	pin->gup.check_last = max_t(unsigned long, pin->gup.check_last, last >> PAGE_SHIFT);
+	pin->gup.checks = 0;
+	mod_delayed_work(tp_wq, &pin->gup.check, 1);
 }
 
 static bool gup_invalidate(struct mmu_interval_notifier *notifier, const struct mmu_notifier_range *range,
 			   unsigned long seq)
 {
 	struct tp_pin *pin = container_of(notifier, struct tp_pin, gup.notifier);
-	bool exit = range->event == MMU_NOTIFY_RELEASE;
+	bool ends = gup_ends(range->event);
 
-	if (!mmu_notifier_range_blockable(range))
-		return gup_nonblocking(pin, seq);
-	mutex_lock(&pin->lock);
+	/* The OOM reaper may not be kept waiting: it leaves what it cannot have to the end of the process. */
+	if (mmu_notifier_range_blockable(range))
+		mutex_lock(&pin->lock);
+	else if (!mutex_trylock(&pin->lock))
+		return false;
+	if (ends && !mmu_notifier_range_blockable(range) && pin->state != TP_REVOKED && pin->state != TP_ENDED) {
+		mutex_unlock(&pin->lock);
+		return false;
+	}
 	mmu_interval_set_seq(notifier, seq);
+	if (!ends)
+		gup_look_again(pin, range);
 	mutex_unlock(&pin->lock);
-	tp_pin_revoke(pin, exit ? TEGRA_P2P_REASON_MM_EXIT : TEGRA_P2P_REASON_INVALIDATE, true);
+	if (ends)
+		tp_pin_revoke(pin, range->event == MMU_NOTIFY_RELEASE ? TEGRA_P2P_REASON_MM_EXIT :
+									TEGRA_P2P_REASON_INVALIDATE, true);
 	return true;
 }
 
 static const struct mmu_interval_notifier_ops gup_ops = {
 	.invalidate = gup_invalidate,
 };
+
+static bool gup_in_file(struct page *page)
+{
+	return !PageAnon(page) && READ_ONCE(compound_head(page)->mapping);
+}
+
+/*
+ * Whether the mapping still leads to page i: 0, or -EBUSY when that cannot be told yet. A page that is still in its file
+ * is the one that the next touch finds. It is not faulted in for that: this would fill holes that are punched.
+ */
+static int gup_same_page(struct tp_pin *pin, unsigned long i)
+{
+	struct page *page = pin->gup.pages[i], *now;
+	long n;
+
+	if (pin->gup.files && !PageAnon(page) && !is_zero_pfn(page_to_pfn(page)))
+		return gup_in_file(page) ? 0 : -EFAULT;
+	n = tp_get_page_of(pin->obj.mm, pin->va + (i << PAGE_SHIFT), FOLL_NOWAIT, &now);
+	if (n != 1)
+		return !n || n == -EBUSY || n == -EAGAIN ? -EBUSY : -EFAULT;
+	put_page(now);
+	return now == page ? 0 : -EFAULT;
+}
+
+/* Looks at the pages from first to last. Returns which one made it stop. */
+static unsigned long gup_check_range(struct tp_pin *pin, unsigned long first, unsigned long last, int *err)
+{
+	struct mm_struct *mm = pin->obj.mm;
+
+	if (!mmget_not_zero(mm)) /* the address space ends, which is an event of its own */
+		return last + 1;
+	mmap_read_lock(mm);
+	for (; first <= last && !*err; first += !*err)
+		*err = gup_same_page(pin, first);
+	mmap_read_unlock(mm);
+	mmput(mm);
+	return first;
+}
+
+static void gup_check(struct work_struct *work)
+{
+	struct tp_pin *pin = container_of(to_delayed_work(work), struct tp_pin, gup.check);
+	unsigned long first, last;
+	int err = 0;
+
+	mutex_lock(&pin->lock);
+	first = pin->gup.check_first;
+	last = pin->gup.check_last;
+	pin->gup.check_first = ULONG_MAX;
+	pin->gup.check_last = 0;
+	mutex_unlock(&pin->lock);
+	if (first > last)
+		return;
+	first = gup_check_range(pin, first, last, &err);
+	if (err == -EBUSY && ++pin->gup.checks < CHECKS) {
+		mutex_lock(&pin->lock);
+		pin->gup.check_first = min(pin->gup.check_first, first);
+		pin->gup.check_last = max(pin->gup.check_last, last);
+		mod_delayed_work(tp_wq, &pin->gup.check, 1UL << pin->gup.checks);
+		mutex_unlock(&pin->lock);
+	} else if (err) {
+		tp_pin_revoke(pin, TEGRA_P2P_REASON_INVALIDATE, false);
+	}
+}
 
 static void gup_unpin(struct tp_pin *pin, bool dirty)
 {
@@ -53,13 +138,15 @@ static void gup_unpin(struct tp_pin *pin, bool dirty)
 /* All pages of the range, or none. */
 static int gup_pages(struct tp_pin *pin)
 {
-	unsigned int flags = FOLL_LONGTERM | (pin->direction != DMA_TO_DEVICE ? FOLL_WRITE : 0);
 	unsigned long want = pin->obj.size >> PAGE_SHIFT;
+	unsigned int flags;
 	long n;
 	int err;
 
 	mmap_read_lock(current->mm);
 	err = tp_check_vma(pin);
+	/* Also for a function that only reads: else the caller's first write would leave the pinned page behind. */
+	flags = FOLL_LONGTERM | (pin->writable ? FOLL_WRITE : 0);
 	while (!err && pin->gup.n < want) {
 		n = tp_pin_user_pages(pin->va + (pin->gup.n << PAGE_SHIFT), want - pin->gup.n, flags,
 				      pin->gup.pages + pin->gup.n);
@@ -91,10 +178,29 @@ static int gup_stable_pages(struct tp_pin *pin)
 	return -EAGAIN;
 }
 
+static int gup_tables(struct tp_pin *pin)
+{
+	unsigned long i, n = pin->obj.size >> PAGE_SHIFT;
+	int err;
+
+	for (i = 0; i < n && !pin->gup.files; i++)
+		pin->gup.files = gup_in_file(pin->gup.pages[i]);
+	err = sg_alloc_table_from_pages(&pin->gup.sgt, pin->gup.pages, n, 0, pin->obj.size, GFP_KERNEL_ACCOUNT);
+	if (err)
+		return err;
+	err = tp_pin_segments(pin, pin->gup.sgt.orig_nents);
+	if (err)
+		sg_free_table(&pin->gup.sgt);
+	return err;
+}
+
 static int gup_get(struct tp_pin *pin)
 {
 	unsigned long n = pin->obj.size >> PAGE_SHIFT;
 	int err;
+
+	INIT_DELAYED_WORK(&pin->gup.check, gup_check);
+	pin->gup.check_first = ULONG_MAX;
 
 	pin->gup.pages = kvmalloc_array(n, sizeof(*pin->gup.pages), GFP_KERNEL_ACCOUNT);
 	if (!pin->gup.pages)
@@ -106,7 +212,7 @@ static int gup_get(struct tp_pin *pin)
 	err = gup_stable_pages(pin);
 	if (err)
 		goto remove;
-	err = sg_alloc_table_from_pages(&pin->gup.sgt, pin->gup.pages, n, 0, pin->obj.size, GFP_KERNEL_ACCOUNT);
+	err = gup_tables(pin);
 	if (!err)
 		return 0;
 	gup_unpin(pin, false);
@@ -125,25 +231,20 @@ static bool gup_valid(struct tp_pin *pin)
 static int gup_map(struct tp_pin *pin, struct device *dev)
 {
 	struct scatterlist *sg;
-	int i, err = 0;
+	int i;
 
+	/* Allocates atomically: no reclaim, and not the last of the reserves. */
 	if (dma_map_sgtable(dev, &pin->gup.sgt, pin->direction, DMA_ATTR_NO_WARN))
 		return -EIO;
 	pin->gup.mapped = true;
-	err = tp_pin_segments(pin, pin->gup.sgt.nents);
-	if (err)
-		goto unmap;
 	for_each_sgtable_dma_sg(&pin->gup.sgt, sg, i) {
 		if (tp_bounced(dev, sg_dma_address(sg))) {
-			err = -EIO;
-			goto unmap;
+			tp_backend_gup.unmap(pin, false);
+			return -EIO;
 		}
 		tp_pin_segment(pin, sg_dma_address(sg), sg_dma_len(sg));
 	}
 	return 0;
-unmap:
-	tp_backend_gup.unmap(pin, false);
-	return err;
 }
 
 static void gup_unmap(struct tp_pin *pin, bool in_callback)
@@ -154,13 +255,13 @@ static void gup_unmap(struct tp_pin *pin, bool in_callback)
 }
 
 /* Here and not in the callback, since marking a page dirty takes its lock, which an invalidation may hold. */
-static bool gup_put(struct tp_pin *pin)
+static void gup_put(struct tp_pin *pin)
 {
 	mmu_interval_notifier_remove(&pin->gup.notifier);
+	cancel_delayed_work_sync(&pin->gup.check);
 	gup_unpin(pin, pin->direction != DMA_TO_DEVICE);
 	sg_free_table(&pin->gup.sgt);
 	kvfree(pin->gup.pages);
-	return true;
 }
 
 static struct page **gup_page_array(struct tp_pin *pin)

@@ -8,7 +8,11 @@
  *   exit           hashed; put_pages is still to be called, once, outside the callback, or the mm leaks
  *
  * An invalidation that comes while put_pages runs drops the provider's reference of the mm twice, so ours stays.
+ *
+ * The table is the notifier. After an invalidation SRCU has a callback of its own queued in it, which no grace period
+ * waits for: the table is ours to free when SRCU has called free_notifier, which is the last that it does with it.
  */
+#include <linux/cpu.h>
 #include <linux/dma-mapping.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -25,6 +29,15 @@ static bool nv_present(void)
 const struct tp_backend tp_backend_nvp2p = {
 	.present = nv_present,
 };
+
+bool tp_nvp2p_foreign(void)
+{
+	return false;
+}
+
+void tp_nvp2p_exit(void)
+{
+}
 
 #else
 
@@ -64,14 +77,27 @@ static const struct nv_calls nv_linked = {
 
 static struct nv_calls nv;
 
+/* The desktop driver exports the six names for calls with other arguments, and this one, which Tegra's has not. */
+extern int nvidia_p2p_get_pages_persistent(void) __weak;
+
+static int (*const nv_desktop)(void) = nvidia_p2p_get_pages_persistent;
+
+bool tp_nvp2p_foreign(void)
+{
+	int (*const *desktop)(void) = &nv_desktop;
+
+	OPTIMIZER_HIDE_VAR(desktop);
+	return *desktop;
+}
+
 static bool nv_present(void)
 {
 	const struct nv_calls *linked = &nv_linked;
 
 	OPTIMIZER_HIDE_VAR(linked);
 	nv = *linked;
-	return nv.get_pages && nv.put_pages && nv.free_page_table && nv.dma_map_pages && nv.dma_unmap_pages &&
-	       nv.free_dma_mapping;
+	return !tp_nvp2p_foreign() && nv.get_pages && nv.put_pages && nv.free_page_table && nv.dma_map_pages &&
+	       nv.dma_unmap_pages && nv.free_dma_mapping;
 }
 
 /* Under pin->lock. */
@@ -80,6 +106,43 @@ static void nv_free_pages(struct tp_pin *pin)
 	if (!pin->nv.freed)
 		nv.free_page_table(pin->nv.table);
 	pin->nv.freed = true;
+}
+
+/* SRCU has done with the notifier. */
+static void nv_released(struct mmu_notifier *notifier)
+{
+	struct nvidia_p2p_page_table *table = container_of(notifier, struct nvidia_p2p_page_table, mn);
+	struct tp_pin *pin = table->data;
+
+	complete(&pin->nv.released);
+}
+
+static long nv_synchronize(void *unused)
+{
+	mmu_notifier_synchronize();
+	return 0;
+}
+
+/* SRCU runs the callbacks of a processor one after the other: when each has run one of ours, nv_released has returned. */
+void tp_nvp2p_exit(void)
+{
+	unsigned int cpu;
+
+	cpus_read_lock();
+	for_each_online_cpu(cpu)
+		work_on_cpu(cpu, nv_synchronize, NULL);
+	cpus_read_unlock();
+}
+
+/* In the notifier, whose read section keeps SRCU from freeing it, with pin->lock held. */
+static void nv_await_release(struct tp_pin *pin, struct nvidia_p2p_page_table *table)
+{
+	if (pin->nv.queued)
+		return;
+	pin->nv.queued = true;
+	pin->nv.ops = *table->mn.ops;
+	pin->nv.ops.free_notifier = nv_released;
+	WRITE_ONCE(table->mn.ops, &pin->nv.ops);
 }
 
 /* In the notifier, or in put_pages, which nv_put calls without a lock. */
@@ -96,8 +159,10 @@ static void nv_callback(void *data)
 		return;
 	}
 	if (unhashed) {
+		nv_await_release(pin, table);
 		pin->nv.unhashed = true;
-		pin->nv.twice = pin->nv.putting;
+		if (pin->nv.putting)
+			pin->mm_dropped = true;
 	}
 	mutex_unlock(&pin->lock);
 	tp_pin_revoke(pin, unhashed ? TEGRA_P2P_REASON_INVALIDATE : TEGRA_P2P_REASON_MM_EXIT, true);
@@ -113,9 +178,9 @@ static int nv_check_vma(struct tp_pin *pin)
 	return err;
 }
 
-static bool nv_put(struct tp_pin *pin)
+static void nv_put(struct tp_pin *pin)
 {
-	bool call;
+	bool call, queued;
 
 	mutex_lock(&pin->lock);
 	call = !pin->nv.unhashed;
@@ -124,12 +189,15 @@ static bool nv_put(struct tp_pin *pin)
 	mutex_unlock(&pin->lock);
 	if (call)
 		nv.put_pages(pin->nv.table);
+	else
+		mmu_notifier_synchronize(); /* put_pages does so as well: no callback of ours is on its way any more */
 	mutex_lock(&pin->lock);
 	nv_free_pages(pin);
+	queued = pin->nv.queued;
 	mutex_unlock(&pin->lock);
-	mmu_notifier_synchronize(); /* the table is the notifier, and callbacks may still be on their way out */
+	if (queued)
+		wait_for_completion(&pin->nv.released);
 	kfree(pin->nv.table);
-	return !pin->nv.twice;
 }
 
 /*
@@ -156,6 +224,7 @@ static int nv_get(struct tp_pin *pin)
 	err = nv_check_vma(pin);
 	if (err)
 		return err;
+	init_completion(&pin->nv.released);
 	/* The callback may come before this returns: it finds the table where the provider puts it. */
 	err = nv.get_pages(pin->va, pin->obj.size, &pin->nv.table, nv_callback, pin);
 	if (err)
@@ -163,8 +232,8 @@ static int nv_get(struct tp_pin *pin)
 	table = pin->nv.table;
 	if (nv_unregistered(pin)) {
 		err = -EINTR;
-	} else if (!NVIDIA_P2P_PAGE_TABLE_VERSION_COMPATIBLE(table) || table->page_size != PAGE_SIZE) {
-		pr_err_once("nv-p2p: page table of version %#x with pages of %u bytes is not understood\n",
+	} else if (!NVIDIA_P2P_PAGE_TABLE_VERSION_COMPATIBLE(table) || table->page_size != NVIDIA_P2P_PAGE_SIZE_4KB) {
+		pr_err_once("nv-p2p: page table of version %#x with pages of kind %u is not understood\n",
 			    table->version, table->page_size);
 		err = -EOPNOTSUPP;
 	} else {
@@ -205,13 +274,21 @@ static int nv_segments(struct tp_pin *pin, struct device *dev)
 
 static int nv_map(struct tp_pin *pin, struct device *dev)
 {
+	unsigned int noreclaim;
 	int err;
 
+	/*
+	 * The provider allocates its tables here, where reclaim must not be entered. They come from the reserves, if need
+	 * be: 48 bytes for a page of memory that is in small pieces.
+	 */
+	noreclaim = memalloc_noreclaim_save();
 	/* Success with nothing mapped has been seen: only the pointer tells. */
 	if (nv.dma_map_pages(dev, pin->nv.table, &pin->nv.mapping, pin->direction) || !pin->nv.mapping)
-		return -EIO;
-	err = nv_segments(pin, dev);
-	if (err) {
+		err = -EIO;
+	else
+		err = nv_segments(pin, dev);
+	memalloc_noreclaim_restore(noreclaim);
+	if (err && pin->nv.mapping) {
 		nv.dma_unmap_pages(pin->nv.mapping);
 		pin->nv.mapping = NULL;
 	}

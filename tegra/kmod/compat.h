@@ -4,11 +4,15 @@
 #define TEGRA_P2P_COMPAT_H
 
 #include <linux/aer.h>
+#include <linux/dma-buf.h>
+#include <linux/dma-resv.h>
 #include <linux/dma-map-ops.h>
 #include <linux/dma-mapping.h>
 #include <linux/eventfd.h>
 #include <linux/iommu.h>
 #include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/msi.h>
 #include <linux/pci.h>
 #include <linux/version.h>
 
@@ -32,6 +36,15 @@ static inline void tp_vm_flags_set(struct vm_area_struct *vma, unsigned long fla
 #endif
 }
 
+static inline void tp_vm_flags_clear(struct vm_area_struct *vma, unsigned long flags)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	vm_flags_clear(vma, flags);
+#else
+	vma->vm_flags &= ~flags;
+#endif
+}
+
 /* eventfd_signal counts by one since 6.8. */
 static inline void tp_eventfd_signal(struct eventfd_ctx *ctx)
 {
@@ -52,6 +65,16 @@ static inline long tp_pin_user_pages(unsigned long va, unsigned long n, unsigned
 #endif
 }
 
+/* One page of another address space, without a pin; its mmap_lock is held. get_user_pages_remote returns no VMAs since 6.5. */
+static inline long tp_get_page_of(struct mm_struct *mm, unsigned long va, unsigned int flags, struct page **page)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
+	return get_user_pages_remote(mm, va, 1, flags, page, NULL);
+#else
+	return get_user_pages_remote(mm, va, 1, flags, page, NULL, NULL);
+#endif
+}
+
 /* Whether a domain of the DMA API forgets a mapping before dma_unmap returns; in doubt it does not. */
 static inline bool tp_domain_strict(struct iommu_domain *domain)
 {
@@ -68,6 +91,23 @@ static inline bool tp_domain_strict(struct iommu_domain *domain)
 #endif
 }
 
+/*
+ * Whether the function's interrupts, which are writes, reach only what the kernel gives them. On x86 a write to 0xfee00000
+ * is any interrupt of any processor unless the IOMMU remaps it; elsewhere the address is behind the IOMMU as all others are.
+ */
+static inline bool tp_interrupts_held(struct device *dev)
+{
+#ifndef CONFIG_X86
+	return true;
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	return msi_device_has_isolated_msi(dev);
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 0, 0)
+	return device_iommu_capable(dev, IOMMU_CAP_INTR_REMAP);
+#else
+	return iommu_capable(dev->bus, IOMMU_CAP_INTR_REMAP);
+#endif
+}
+
 /* The core has functions report errors of their links by itself since 6.2. */
 static inline void tp_report_errors(struct pci_dev *pdev)
 {
@@ -75,6 +115,42 @@ static inline void tp_report_errors(struct pci_dev *pdev)
 	pci_enable_pcie_error_reporting(pdev);
 #endif
 }
+
+/* A tracepoint's string is named once since 6.10. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
+#define tp_assign_str(field, from) __assign_str(field)
+#else
+#define tp_assign_str(field, from) __assign_str(field, from)
+#endif
+
+#if IS_ENABLED(CONFIG_DMA_SHARED_BUFFER)
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+#define TP_IMPORT_DMA_BUF MODULE_IMPORT_NS("DMA_BUF")
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(5, 16, 0)
+#define TP_IMPORT_DMA_BUF MODULE_IMPORT_NS(DMA_BUF)
+#endif
+
+/* Whether mapping an attachment wants the buffer's reservation lock: all do since 6.2, before only those that follow it. */
+static inline bool tp_dma_buf_locks(bool follows)
+{
+	return follows || LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0);
+}
+
+/* Waits until the exporter has done with the buffer, whose reservation lock is held. */
+static inline int tp_dma_buf_wait(struct dma_buf *buf)
+{
+	long left;
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 19, 0)
+	left = dma_resv_wait_timeout(buf->resv, DMA_RESV_USAGE_KERNEL, true, 10 * HZ);
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(5, 14, 0)
+	left = dma_resv_wait_timeout(buf->resv, false, true, 10 * HZ);
+#else
+	left = dma_resv_wait_timeout_rcu(buf->resv, false, true, 10 * HZ);
+#endif
+	return left > 0 ? 0 : left < 0 ? -EINTR : -EIO;
+}
+#endif
 
 enum tp_cache { TP_CACHE_WB, TP_CACHE_WC, TP_CACHE_OTHER };
 

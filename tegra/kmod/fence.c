@@ -9,6 +9,7 @@
 #include <linux/slab.h>
 
 #include "p2p.h"
+#include "trace.h"
 
 #define HALT_BUDGET_US	2000
 
@@ -18,7 +19,7 @@ static void halt_run(struct tp_dev *dev)
 	ktime_t deadline = ktime_add_us(ktime_get(), HALT_BUDGET_US);
 	u32 i;
 
-	if (!dev->halt || !pci_device_is_present(dev->pdev))
+	if (!dev->halt || dev->away || pci_channel_offline(dev->pdev) || !pci_device_is_present(dev->pdev))
 		return;
 	for (i = 0; i < dev->halt->n; i++) {
 		const struct tp_halt_op *op = &dev->halt->ops[i];
@@ -36,6 +37,7 @@ static void halt_run(struct tp_dev *dev)
 			break;
 		}
 	}
+	trace_tegra_p2p_halt(dev->name, dev->halt->n, !ktime_before(ktime_get(), deadline));
 }
 
 /* Both with fence_lock held. */
@@ -49,7 +51,7 @@ void tp_master_off(struct tp_dev *dev)
 	u16 command;
 
 	pci_clear_master(dev->pdev);
-	if (!pci_device_is_present(dev->pdev)) /* it would be waited for in vain */
+	if (pci_channel_offline(dev->pdev) || !pci_device_is_present(dev->pdev)) /* it would be waited for in vain */
 		return;
 	pci_wait_for_pending_transaction(dev->pdev);
 	pci_read_config_word(dev->pdev, PCI_COMMAND, &command); /* the write has arrived */
@@ -57,9 +59,18 @@ void tp_master_off(struct tp_dev *dev)
 		dev_err(&dev->pdev->dev, "bus mastering cannot be ended\n");
 }
 
-/* Stops the function as well as it goes and forbids PIN. Returns the generation. */
-u64 tp_fence(struct tp_dev *dev)
+static void record(struct tp_dev *dev, u32 why, u32 halt_us)
 {
+	dev->fences[dev->fence_gen % TP_FENCES] = (struct tp_fence_record){
+		.gen = dev->fence_gen, .why = why, .halt_us = halt_us, .when = ktime_get_real(),
+	};
+	trace_tegra_p2p_fence(dev->name, dev->fence_gen, why, halt_us);
+}
+
+/* Stops the function as well as it goes and forbids PIN. Returns the generation. */
+u64 tp_fence(struct tp_dev *dev, u32 why)
+{
+	ktime_t begin = ktime_get();
 	u64 gen;
 
 	mutex_lock(&dev->fence_lock);
@@ -68,28 +79,43 @@ u64 tp_fence(struct tp_dev *dev)
 	if (!dev->halted)
 		halt_run(dev);
 	dev->halted = true;
+	record(dev, why, ktime_us_delta(ktime_get(), begin));
 	if (!tp_protected(dev))
 		tp_master_off(dev);
 	mutex_unlock(&dev->fence_lock);
 	return gen;
 }
 
-/* For good: the function goes, or its driver does. What was mapped for it may be taken away after this. */
-void tp_stop(struct tp_dev *dev)
+/* The same without bus mastering. What was mapped for the function may be taken away after this. */
+void tp_stop(struct tp_dev *dev, u32 why)
 {
-	tp_fence(dev);
+	tp_fence(dev, why);
 	mutex_lock(&dev->fence_lock);
 	tp_master_off(dev);
 	mutex_unlock(&dev->fence_lock);
 }
 
-static long resume(struct tp_dev *dev, u64 gen)
+/* Whether the function answers as a function does whose memory may be touched. */
+static bool answers(struct tp_dev *dev)
 {
-	long err = 0;
+	u16 command;
 
+	return !dev->away && pci_device_is_present(dev->pdev) &&
+	       !pci_read_config_word(dev->pdev, PCI_COMMAND, &command) && command & PCI_COMMAND_MEMORY;
+}
+
+static long resume(struct tp_file *file, u64 gen)
+{
+	struct tp_dev *dev = file->dev;
+	long err = tp_may_use(dev, file->unsafe);
+
+	if (err)
+		return err;
 	mutex_lock(&dev->fence_lock);
 	if (gen != dev->fence_gen) {
 		err = -EAGAIN;
+	} else if (!answers(dev)) {
+		err = -EIO;
 	} else if (dev->state == TEGRA_P2P_STATE_FENCED) {
 		dev->state = TEGRA_P2P_STATE_LIVE;
 		dev->halted = false;
@@ -97,25 +123,6 @@ static long resume(struct tp_dev *dev, u64 gen)
 	}
 	mutex_unlock(&dev->fence_lock);
 	return err;
-}
-
-/* User space must not see a BAR that does not answer. */
-static long reset(struct tp_dev *dev)
-{
-	long err;
-
-	if (!tp_has_flr(dev))
-		return -EOPNOTSUPP;
-	tp_fence(dev);
-	mutex_lock(&dev->files_lock);
-	mutex_lock(&dev->bar_lock);
-	tp_zap_bars(dev);
-	err = pci_try_reset_function(dev->pdev);
-	mutex_unlock(&dev->bar_lock);
-	mutex_unlock(&dev->files_lock);
-	if (!err)
-		return 0;
-	return err == -EAGAIN ? -EBUSY : -EIO; /* EAGAIN: the driver is being unbound */
 }
 
 long tp_control(struct tp_file *file, void *arg)
@@ -129,16 +136,17 @@ long tp_control(struct tp_file *file, void *arg)
 	mutex_lock(&dev->control_lock);
 	switch (a->op) {
 	case TEGRA_P2P_RESUME:
-		err = resume(dev, a->fence_gen);
+		err = resume(file, a->fence_gen);
 		break;
 	case TEGRA_P2P_FENCE:
 		mutex_lock(&dev->fence_lock);
 		dev->state = TEGRA_P2P_STATE_FENCED;
 		dev->fence_gen++;
+		record(dev, TP_FENCE_ASKED, 0);
 		mutex_unlock(&dev->fence_lock);
 		break;
 	case TEGRA_P2P_RESET:
-		err = reset(dev);
+		err = tp_reset(file);
 		break;
 	default:
 		err = -EINVAL;
@@ -173,6 +181,8 @@ static int halt_op(struct tp_dev *dev, struct tp_halt_op *op, const struct tegra
 	size = pci_resource_len(dev->pdev, u->bar);
 	if (u->offset % width || size < width || u->offset > size - width)
 		return -EINVAL;
+	if (tp_hidden(dev, u->bar, u->offset))
+		return -EACCES;
 	if (width == 4 && u->value > U32_MAX)
 		return -EINVAL;
 	if (poll ? !u->mask || u->mask > U32_MAX || u->value & ~u->mask : u->mask)

@@ -7,17 +7,6 @@
 
 #include "p2p.h"
 
-bool tp_has_flr(struct tp_dev *dev)
-{
-	u32 cap;
-	u8 af;
-	int pos = pci_find_capability(dev->pdev, PCI_CAP_ID_AF);
-
-	if (!pcie_capability_read_dword(dev->pdev, PCI_EXP_DEVCAP, &cap) && cap & PCI_EXP_DEVCAP_FLR)
-		return true;
-	return pos && !pci_read_config_byte(dev->pdev, pos + PCI_AF_CAP, &af) && af & PCI_AF_CAP_FLR;
-}
-
 static long tp_get_info(struct tp_file *file, void *arg)
 {
 	struct tegra_p2p_info *a = arg;
@@ -40,32 +29,41 @@ static long tp_get_info(struct tp_file *file, void *arg)
 	mutex_lock(&dev->fence_lock);
 	a->state = dev->state;
 	a->fence_gen = dev->fence_gen;
+	a->error = dev->error;
+	a->errors = dev->errors;
 	mutex_unlock(&dev->fence_lock);
-	a->flags = tp_backend->info;
+	a->flags = tp_backend->info | tp_nvp2p_info;
 	idx = srcu_read_lock(&dev->srcu);
 	if (READ_ONCE(dev->gone))
 		a->state = TEGRA_P2P_STATE_GONE;
 	else
-		a->flags |= tp_protection(dev) | (tp_has_flr(dev) ? TEGRA_P2P_INFO_FLR : 0);
+		a->flags |= tp_protection(dev) | (dev->flr ? TEGRA_P2P_INFO_FLR : 0);
 	srcu_read_unlock(&dev->srcu, idx);
 	return 0;
 }
 
-/* What a call takes. present: only while the function is there, which it then stays until the call has ended. */
+#define SIZE(name, last) sizeof(struct tegra_p2p_##name), offsetofend(struct tegra_p2p_##name, last)
+
+/*
+ * What a call takes: its structure's size now and in version 1. present: only while the function is there, which it then
+ * stays until the call has ended. writes: not by a descriptor that was opened for reading.
+ */
 static const struct tp_call {
-	u32 size;
-	bool present;
+	u32 size, first;
+	bool present, writes;
 	long (*call)(struct tp_file *file, void *arg);
 } tp_calls[] = {
-	[_IOC_NR(TEGRA_P2P_GET_INFO)] = { sizeof(struct tegra_p2p_info), false, tp_get_info },
-	[_IOC_NR(TEGRA_P2P_GET_REGION)] = { sizeof(struct tegra_p2p_region), true, tp_get_region },
-	[_IOC_NR(TEGRA_P2P_PIN)] = { sizeof(struct tegra_p2p_pin), false, tp_pin },
-	[_IOC_NR(TEGRA_P2P_QUERY)] = { sizeof(struct tegra_p2p_query), false, tp_query },
-	[_IOC_NR(TEGRA_P2P_PUT)] = { sizeof(struct tegra_p2p_put), true, tp_put },
-	[_IOC_NR(TEGRA_P2P_ALLOC)] = { sizeof(struct tegra_p2p_alloc), true, tp_alloc },
-	[_IOC_NR(TEGRA_P2P_SET_EVENT)] = { sizeof(struct tegra_p2p_event), true, tp_set_event },
-	[_IOC_NR(TEGRA_P2P_SET_HALT)] = { sizeof(struct tegra_p2p_halt), false, tp_set_halt },
-	[_IOC_NR(TEGRA_P2P_CONTROL)] = { sizeof(struct tegra_p2p_control), true, tp_control },
+	[_IOC_NR(TEGRA_P2P_GET_INFO)] = { SIZE(info, pinned_bytes), false, false, tp_get_info },
+	[_IOC_NR(TEGRA_P2P_GET_REGION)] = { SIZE(region, mmap_offset), true, false, tp_get_region },
+	[_IOC_NR(TEGRA_P2P_PIN)] = { SIZE(pin, mmap_offset), false, true, tp_pin },
+	[_IOC_NR(TEGRA_P2P_QUERY)] = { SIZE(query, fence_gen), false, false, tp_query },
+	[_IOC_NR(TEGRA_P2P_PUT)] = { SIZE(put, pad), false, true, tp_put },
+	[_IOC_NR(TEGRA_P2P_ALLOC)] = { SIZE(alloc, pad), true, true, tp_alloc },
+	[_IOC_NR(TEGRA_P2P_SET_EVENT)] = { SIZE(event, pad), true, true, tp_set_event },
+	[_IOC_NR(TEGRA_P2P_SET_HALT)] = { SIZE(halt, pad), false, true, tp_set_halt },
+	[_IOC_NR(TEGRA_P2P_CONTROL)] = { SIZE(control, fence_gen), true, true, tp_control },
+	[_IOC_NR(TEGRA_P2P_EXPORT)] = { SIZE(export, fd), false, true, tp_export },
+	[_IOC_NR(TEGRA_P2P_IMPORT)] = { SIZE(import, size), false, true, tp_import },
 };
 
 static long tp_call(struct tp_file *file, const struct tp_call *call, void *arg)
@@ -95,6 +93,8 @@ static long tp_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 		struct tegra_p2p_event event;
 		struct tegra_p2p_halt halt;
 		struct tegra_p2p_control control;
+		struct tegra_p2p_export export;
+		struct tegra_p2p_import import;
 	} u;
 	void __user *user = (void __user *)arg;
 	const struct tp_call *call;
@@ -106,7 +106,9 @@ static long tp_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 	call = &tp_calls[array_index_nospec(_IOC_NR(cmd), ARRAY_SIZE(tp_calls))];
 	if (get_user(argsz, (u32 __user *)user))
 		return -EFAULT;
-	if (argsz < call->size)
+	if (call->writes && !(filp->f_mode & FMODE_WRITE))
+		return -EACCES;
+	if (argsz < call->first)
 		return -EINVAL;
 	if (argsz > PAGE_SIZE)
 		return -E2BIG;
@@ -119,7 +121,7 @@ static long tp_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 	/* A refused RESUME tells the generation. */
 	if (err && !(err == -EAGAIN && cmd == TEGRA_P2P_CONTROL))
 		return err;
-	return copy_to_user(user, &u, call->size) ? -EFAULT : err;
+	return copy_to_user(user, &u, min(argsz, call->size)) ? -EFAULT : err;
 }
 
 static int tp_open(struct inode *inode, struct file *filp)
@@ -135,15 +137,11 @@ static int tp_open(struct inode *inode, struct file *filp)
 	file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
 	if (!file)
 		return -ENOMEM;
-	file->dummy = alloc_page(GFP_KERNEL_ACCOUNT);
-	if (!file->dummy) {
-		kfree(file);
-		return -ENOMEM;
-	}
-	memset(page_address(file->dummy), 0xff, PAGE_SIZE);
 	kref_get(&dev->ref);
 	file->dev = dev;
 	file->unsafe = !tp_protected(dev);
+	file->writer = filp->f_mode & FMODE_WRITE;
+	INIT_LIST_HEAD(&file->ones);
 	file->mapping = filp->f_mapping;
 	mutex_init(&file->lock);
 	spin_lock_init(&file->event_lock);
@@ -152,7 +150,7 @@ static int tp_open(struct inode *inode, struct file *filp)
 	list_add(&file->entry, &dev->files);
 	mutex_unlock(&dev->files_lock);
 	mutex_lock(&dev->fence_lock);
-	if (!dev->opens++ && (dev->state == TEGRA_P2P_STATE_LIVE || tp_protected(dev)))
+	if (file->writer && !dev->opens++ && (dev->state == TEGRA_P2P_STATE_LIVE || tp_protected(dev)))
 		tp_master_on(dev);
 	mutex_unlock(&dev->fence_lock);
 	filp->private_data = file;
@@ -164,16 +162,20 @@ static void tp_file_leave(struct tp_file *file)
 {
 	struct tp_dev *dev = file->dev;
 	int idx = srcu_read_lock(&dev->srcu);
+	bool last = false;
 
 	tp_file_end(file);
-	if (!READ_ONCE(dev->gone)) {
+	if (!READ_ONCE(dev->gone) && file->writer) {
 		tp_halt_release(dev, file);
 		mutex_lock(&dev->fence_lock);
-		if (!--dev->opens)
+		last = !--dev->opens;
+		if (last)
 			tp_master_off(dev);
 		mutex_unlock(&dev->fence_lock);
 	}
 	srcu_read_unlock(&dev->srcu, idx);
+	if (last && dev->flr)
+		tp_reset_for_next(dev);
 	mutex_lock(&dev->files_lock);
 	list_del(&file->entry);
 	mutex_unlock(&dev->files_lock);
@@ -187,7 +189,7 @@ static int tp_release(struct inode *inode, struct file *filp)
 	tp_file_finish(file);
 	tp_vectors_release(file);
 	tp_events_release(file);
-	__free_page(file->dummy);
+	tp_free_ones(file);
 	tp_dev_put(file->dev);
 	mutex_destroy(&file->lock);
 	kfree(file);

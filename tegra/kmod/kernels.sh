@@ -69,7 +69,7 @@ for release in $releases; do
 	result=ok
 	for module in nvp2p kmod; do
 		# shellcheck disable=SC2086
-		make -s -C "$headers" M="$work/$module" $cross KCFLAGS=-Werror W=1 \
+		make -s -C "$headers" M="$work/$module" NVP2P="$work/kmod/nvp2p" $cross KCFLAGS=-Werror W=1 \
 			CONFIG_DEBUG_INFO_BTF_MODULES= CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT= modules > "$work/log" 2>&1 || {
 			result=FAILED
 			failed=1

@@ -26,7 +26,7 @@ for module in nvp2p kmod; do
 done
 
 # A module outside the kernel asks for versions and calls symbols that may be missing; UAPI headers cannot use BIT.
-for file in "$here"/*.[ch] "$here"/../nvp2p/*.[ch] "$here"/kmodtest/testdata/*/*.c; do
+for file in "$here"/*.[ch] "$here"/nvp2p/*.h "$here"/../nvp2p/*.[ch] "$here"/kmodtest/testdata/*/*.c; do
 	perl "$scripts/checkpatch.pl" --no-tree --strict --max-line-length=120 --terse --no-summary \
 		--ignore LINUX_VERSION_CODE,CONSTANT_COMPARISON,BIT_MACRO,AVOID_EXTERNS -f "$file" || failed=1
 done

@@ -9,11 +9,18 @@
  *
  * docs/kernel-abi.md describes the interface, docs/security.md what protects whom.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/idr.h>
 #include <linux/module.h>
+#include <linux/pci.h>
 #include <linux/slab.h>
 
 #include "p2p.h"
+
+#ifndef TEGRA_P2P_NVP2P_SOURCE
+#define TEGRA_P2P_NVP2P_SOURCE "the header that was named"
+#endif
 
 bool tp_allow_unsafe;
 module_param_named(allow_unsafe, tp_allow_unsafe, bool, 0644);
@@ -24,6 +31,7 @@ module_param(backend, charp, 0444);
 MODULE_PARM_DESC(backend, "how memory is pinned: nvp2p, gup (pin_user_pages) or auto, which takes nvp2p where it is there");
 
 const struct tp_backend *tp_backend;
+u32 tp_nvp2p_info;
 struct workqueue_struct *tp_wq;
 struct kmem_cache *tp_pin_cache;
 
@@ -41,6 +49,7 @@ static void tp_dev_free(struct kref *ref)
 
 	cleanup_srcu_struct(&dev->srcu);
 	pci_dev_put(dev->pdev);
+	kfree(dev->saved);
 	kfree(dev);
 }
 
@@ -71,7 +80,7 @@ static struct tp_dev *tp_dev_new(struct pci_dev *pdev)
 	mutex_init(&dev->irq_lock);
 	spin_lock_init(&dev->pins_lock);
 	INIT_LIST_HEAD(&dev->files);
-	INIT_LIST_HEAD(&dev->pins);
+	dev->pins = RB_ROOT_CACHED;
 	return dev;
 }
 
@@ -103,7 +112,7 @@ static void tp_find_msix_table(struct tp_dev *dev)
 	dev->msix_bar = table & PCI_MSIX_TABLE_BIR;
 	table &= PCI_MSIX_TABLE_OFFSET;
 	dev->msix_first = table & PAGE_MASK;
-	dev->msix_last = table + ((flags & PCI_MSIX_FLAGS_QSIZE) + 1) * PCI_MSIX_ENTRY_SIZE - 1;
+	dev->msix_last = (table + ((flags & PCI_MSIX_FLAGS_QSIZE) + 1) * PCI_MSIX_ENTRY_SIZE - 1) | ~PAGE_MASK;
 }
 
 static int tp_name(struct tp_dev *dev)
@@ -146,11 +155,15 @@ static int tp_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (err)
 		goto exposed;
 	tp_find_msix_table(dev);
+	dev->flr = tp_has_flr(pdev);
 	tp_reserve_pages(dev);
 	tp_vectors_request(dev);
+	pci_save_state(pdev);
+	dev->saved = pci_store_saved_state(pdev);
 	err = misc_register(&dev->misc); /* last: it can be opened now */
 	if (err)
 		goto irqs;
+	tp_debug_add(dev);
 	dev_info(&pdev->dev, "%s: pins through %s, %s\n", dev->name, tp_backend->name,
 		 tp_protected(dev) ? "behind a strict IOMMU" : "without protection by an IOMMU");
 	return 0;
@@ -174,19 +187,19 @@ static void tp_remove(struct pci_dev *pdev)
 	struct tp_dev *dev = pci_get_drvdata(pdev);
 	struct tp_file *file;
 
+	tp_debug_remove(dev);
 	misc_deregister(&dev->misc);
 	mutex_lock(&dev->bar_lock);
 	WRITE_ONCE(dev->gone, true);
 	mutex_unlock(&dev->bar_lock);
 	synchronize_srcu(&dev->srcu);
-	mutex_lock(&dev->files_lock);
-	mutex_lock(&dev->bar_lock);
 	tp_zap_bars(dev);
-	mutex_unlock(&dev->bar_lock);
-	tp_stop(dev);
+	tp_stop(dev, TEGRA_P2P_ERROR_UNPLUG);
+	mutex_lock(&dev->files_lock);
 	list_for_each_entry(file, &dev->files, entry)
 		tp_file_unplug(file);
 	mutex_unlock(&dev->files_lock);
+	tp_lost(dev, TEGRA_P2P_ERROR_UNPLUG);
 	tp_halt_release(dev, NULL);
 	tp_vectors_free(dev);
 	tp_unreserve_pages(dev);
@@ -197,49 +210,46 @@ static void tp_remove(struct pci_dev *pdev)
 	tp_dev_put(dev);
 }
 
-/* The link has reported an error: user space resets its engine, or finds the function gone. */
-static pci_ers_result_t tp_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
-{
-	struct tp_dev *dev = pci_get_drvdata(pdev);
-	struct tp_file *file;
-
-	tp_fence(dev);
-	mutex_lock(&dev->files_lock);
-	list_for_each_entry(file, &dev->files, entry)
-		tp_signal_error(file);
-	mutex_unlock(&dev->files_lock);
-	return state == pci_channel_io_perm_failure ? PCI_ERS_RESULT_DISCONNECT : PCI_ERS_RESULT_CAN_RECOVER;
-}
-
-static const struct pci_error_handlers tp_errors = {
-	.error_detected = tp_error_detected,
-};
-
 /* No ids: only driver_override gives it a function. */
 static struct pci_driver tp_driver = {
 	.name = "tegra_p2p",
 	.probe = tp_probe,
 	.remove = tp_remove,
+	.shutdown = tp_shutdown,
 	.err_handler = &tp_errors,
+	.driver.pm = &tp_pm,
 };
+
+/* Fills in the flags of GET_INFO for what there is of nv-p2p, used or not. */
+static bool __init tp_look_for_nvp2p(void)
+{
+	bool present = tp_backend_nvp2p.present(), foreign = tp_nvp2p_foreign();
+
+	tp_nvp2p_info = (tp_backend_nvp2p.get ? TEGRA_P2P_INFO_NVP2P_BUILT : 0) |
+			(present ? TEGRA_P2P_INFO_NVP2P_PRESENT : 0) | (foreign ? TEGRA_P2P_INFO_NVP2P_FOREIGN : 0);
+	if (foreign && strcmp(backend, "gup"))
+		pr_warn("nv-p2p: the symbols that are loaded are the desktop driver's, whose calls are others: not used\n");
+	return present;
+}
 
 static int __init tp_choose_backend(void)
 {
-	bool automatic = !strcmp(backend, "auto");
+	bool present;
 
-	if (!strcmp(backend, "gup") || (automatic && !tp_backend_nvp2p.present())) {
-		tp_backend = &tp_backend_gup;
-		return 0;
-	}
-	if (!automatic && strcmp(backend, "nvp2p")) {
+	if (strcmp(backend, "auto") && strcmp(backend, "nvp2p") && strcmp(backend, "gup")) {
 		pr_err("backend=%s: want auto, nvp2p or gup\n", backend);
 		return -EINVAL;
 	}
-	if (!tp_backend_nvp2p.present()) {
-		pr_err("backend=nvp2p: no module with nvidia_p2p_get_pages was loaded before this one\n");
+	present = tp_look_for_nvp2p();
+	if (!strcmp(backend, "nvp2p") && !present) {
+		pr_err("backend=nvp2p: %s\n", tp_backend_nvp2p.get ?
+		       "no module with Tegra's nvidia_p2p_get_pages was loaded before this one" :
+		       "this module was built without nv-p2p");
 		return -EOPNOTSUPP;
 	}
-	tp_backend = &tp_backend_nvp2p;
+	tp_backend = present && strcmp(backend, "gup") ? &tp_backend_nvp2p : &tp_backend_gup;
+	pr_info("pins go through %s; declarations of nv-p2p: %s; provider: %s\n", tp_backend->name, TEGRA_P2P_NVP2P_SOURCE,
+		present ? "loaded" : "none");
 	return 0;
 }
 
@@ -252,10 +262,12 @@ static int __init tp_init(void)
 	tp_pin_cache = kmem_cache_create("tegra_p2p_pin", sizeof(struct tp_pin), 0, SLAB_ACCOUNT, NULL);
 	if (!tp_pin_cache)
 		return -ENOMEM;
-	tp_wq = alloc_workqueue("tegra_p2p", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	tp_debug_init();
+	tp_wq = alloc_workqueue("tegra_p2p", WQ_UNBOUND | WQ_MEM_RECLAIM, WQ_MAX_ACTIVE);
 	err = tp_wq ? pci_register_driver(&tp_driver) : -ENOMEM;
 	if (!err)
 		return 0;
+	tp_debug_exit();
 	if (tp_wq)
 		destroy_workqueue(tp_wq);
 	kmem_cache_destroy(tp_pin_cache);
@@ -267,6 +279,8 @@ static void __exit tp_exit(void)
 {
 	pci_unregister_driver(&tp_driver);
 	destroy_workqueue(tp_wq);
+	tp_nvp2p_exit();
+	tp_debug_exit();
 	kmem_cache_destroy(tp_pin_cache);
 	ida_destroy(&tp_ids);
 }
@@ -275,3 +289,7 @@ module_exit(tp_exit);
 MODULE_LICENSE("GPL");
 MODULE_DESCRIPTION("GPUDirect RDMA on Tegra for PCI functions driven from user space");
 MODULE_SOFTDEP("pre: nvidia-p2p");
+MODULE_INFO(nvp2p, TEGRA_P2P_NVP2P_SOURCE); /* where its declarations come from */
+#ifdef TP_IMPORT_DMA_BUF
+TP_IMPORT_DMA_BUF;
+#endif

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Mappings. BARs and coherent memory come by fault, so that they can be taken away when the function goes; what is
- * touched then is a page of ones. Pages of a pin are inserted at once and keep their own references.
+ * touched then is a page of ones. Pages of a pin are inserted at once and keep their own references, but only a driver's:
+ * all others are looked after by parts of the kernel that do not know of a second mapping, or are not the caller's to
+ * write.
  */
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
 #include "p2p.h"
+#include "trace.h"
 
 static struct resource *reserve_rest(struct resource *bar)
 {
@@ -60,6 +63,12 @@ static u64 bar_size(struct tp_dev *dev, u32 bar)
 	return min_t(u64, pci_resource_len(dev->pdev, bar) & PAGE_MASK, 1ULL << TP_MMAP_SHIFT);
 }
 
+/* x86 maps by page what nobody has reserved as write-combined as uncached. */
+static bool bar_write_combined(struct tp_dev *dev, u32 bar)
+{
+	return !IS_ENABLED(CONFIG_X86) && pci_resource_flags(dev->pdev, bar) & IORESOURCE_PREFETCH;
+}
+
 long tp_get_region(struct tp_file *file, void *arg)
 {
 	struct tegra_p2p_region *a = arg;
@@ -67,22 +76,50 @@ long tp_get_region(struct tp_file *file, void *arg)
 
 	if (a->flags || a->pad || a->index >= TP_BARS)
 		return -EINVAL;
+	if (mutex_lock_killable(&dev->control_lock)) /* a reset under way: whoever asks is about to touch registers */
+		return -EINTR;
+	mutex_unlock(&dev->control_lock);
 	a->size = 0;
 	if (pci_resource_flags(dev->pdev, a->index) & IORESOURCE_MEM)
 		a->size = pci_resource_len(dev->pdev, a->index);
 	if (bar_size(dev, a->index))
 		a->flags |= TEGRA_P2P_REGION_MMAP;
-	if (a->flags && pci_resource_flags(dev->pdev, a->index) & IORESOURCE_PREFETCH)
+	if (a->flags && bar_write_combined(dev, a->index))
 		a->flags |= TEGRA_P2P_REGION_WC;
 	a->mmap_offset = (u64)a->index << TP_MMAP_SHIFT;
 	return 0;
 }
 
-static vm_fault_t insert_dummy(struct vm_fault *vmf, struct tp_file *file)
+/*
+ * A page of ones of its own for each page that is touched, so that a write to one register does not show in another.
+ * With bar_lock held.
+ */
+static vm_fault_t insert_ones(struct vm_fault *vmf, struct tp_file *file)
 {
-	pgprot_t prot = vm_get_page_prot(vmf->vma->vm_flags);
+	struct page *page = alloc_page(GFP_KERNEL_ACCOUNT);
 
-	return vmf_insert_pfn_prot(vmf->vma, vmf->address, page_to_pfn(file->dummy), prot);
+	if (!page)
+		return VM_FAULT_OOM;
+	memset(page_address(page), 0xff, PAGE_SIZE);
+	list_add(&page->lru, &file->ones);
+	return vmf_insert_pfn_prot(vmf->vma, vmf->address, page_to_pfn(page), vm_get_page_prot(vmf->vma->vm_flags));
+}
+
+/* With bar_lock held, or the file known to nobody else: nothing maps them any more. */
+void tp_free_ones(struct tp_file *file)
+{
+	struct page *page, *next;
+
+	list_for_each_entry_safe(page, next, &file->ones, lru) {
+		list_del(&page->lru);
+		__free_page(page);
+	}
+}
+
+/* Whether a place in a BAR is in a page of the MSI-X table: who writes that makes the function write anywhere. */
+bool tp_hidden(struct tp_dev *dev, u32 bar, u64 off)
+{
+	return (int)bar == dev->msix_bar && off >= dev->msix_first && off <= dev->msix_last;
 }
 
 /* Where in its BAR or object an address of a mapping lies. */
@@ -100,8 +137,8 @@ static vm_fault_t bar_fault(struct vm_fault *vmf)
 	vm_fault_t ret;
 
 	mutex_lock(&dev->bar_lock);
-	if (dev->gone || ((int)bar == dev->msix_bar && off >= dev->msix_first && off <= dev->msix_last))
-		ret = insert_dummy(vmf, file);
+	if (dev->gone || READ_ONCE(dev->away) || tp_hidden(dev, bar, off))
+		ret = insert_ones(vmf, file);
 	else
 		ret = vmf_insert_pfn(vmf->vma, vmf->address, PHYS_PFN(pci_resource_start(dev->pdev, bar) + off));
 	mutex_unlock(&dev->bar_lock);
@@ -144,7 +181,7 @@ static vm_fault_t mem_fault(struct vm_fault *vmf)
 
 	mutex_lock(&dev->bar_lock);
 	if (dev->gone)
-		ret = insert_dummy(vmf, mem->obj.file);
+		ret = insert_ones(vmf, mem->obj.file);
 	else
 		ret = vmf_insert_pfn(vmf->vma, vmf->address, mem_pfn(mem, fault_offset(vmf)));
 	mutex_unlock(&dev->bar_lock);
@@ -166,7 +203,7 @@ static int mmap_bar(struct tp_dev *dev, struct vm_area_struct *vma, u32 bar, u64
 {
 	if (off + len > bar_size(dev, bar))
 		return -EINVAL;
-	if (pci_resource_flags(dev->pdev, bar) & IORESOURCE_PREFETCH)
+	if (bar_write_combined(dev, bar))
 		vma->vm_page_prot = pgprot_writecombine(vma->vm_page_prot);
 	else
 		vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
@@ -175,22 +212,32 @@ static int mmap_bar(struct tp_dev *dev, struct vm_area_struct *vma, u32 bar, u64
 	return 0;
 }
 
-/* References of the pages of a live pin: inserting them allocates, which the pin's lock forbids. */
-static int pin_hold_pages(struct tp_pin *pin, struct page **pages, unsigned long n)
+/* Whether a page is a driver's own: no file, no swap, no huge page and no image of the kernel counts its mappings. */
+static bool drivers_own(struct page *page)
+{
+	return !PageCompound(page) && !PageReserved(page) && !PageAnon(page) && !READ_ONCE(page->mapping) &&
+	       !PageLRU(page) && !PageSwapBacked(page) && !is_zero_pfn(page_to_pfn(page)) && !is_zone_device_page(page);
+}
+
+/* References of the pages of a live pin, which must be a driver's own where own is set. */
+int tp_pin_hold_pages(struct tp_pin *pin, struct page **pages, unsigned long n, bool own)
 {
 	struct page **from;
 	unsigned long i;
 	int err = 0;
 
 	mutex_lock(&pin->lock);
-	if (pin->state == TP_LIVE) {
-		from = tp_backend->pages(pin);
-		for (i = 0; i < n; i++) {
-			pages[i] = from[i];
-			get_page(pages[i]);
-		}
-	} else {
+	if (!pin->backend->pages)
+		err = -EOPNOTSUPP;
+	else if (pin->state != TP_LIVE)
 		err = -ESTALE;
+	from = err ? NULL : pin->backend->pages(pin);
+	for (i = 0; i < n && own && !err; i++)
+		if (!drivers_own(from[i]))
+			err = -EOPNOTSUPP;
+	for (i = 0; i < n && !err; i++) {
+		pages[i] = from[i];
+		get_page(pages[i]);
 	}
 	mutex_unlock(&pin->lock);
 	return err;
@@ -199,12 +246,18 @@ static int pin_hold_pages(struct tp_pin *pin, struct page **pages, unsigned long
 static int mmap_pin(struct tp_pin *pin, struct vm_area_struct *vma)
 {
 	unsigned long i, left, n = pin->obj.size >> PAGE_SHIFT;
-	struct page **pages = kvmalloc_array(n, sizeof(*pages), GFP_KERNEL_ACCOUNT);
+	struct page **pages;
 	int err;
 
+	if (!pin->writable) {
+		if (vma->vm_flags & VM_WRITE)
+			return -EACCES;
+		tp_vm_flags_clear(vma, VM_MAYWRITE);
+	}
+	pages = kvmalloc_array(n, sizeof(*pages), GFP_KERNEL_ACCOUNT);
 	if (!pages)
 		return -ENOMEM;
-	err = pin_hold_pages(pin, pages, n);
+	err = tp_pin_hold_pages(pin, pages, n, true); /* inserting them allocates, which the pin's lock forbids */
 	if (err)
 		goto out;
 	if (pin->attr == TEGRA_P2P_ATTR_WC)
@@ -268,14 +321,22 @@ int tp_mmap(struct file *filp, struct vm_area_struct *vma)
 			err = -EINVAL;
 	}
 	srcu_read_unlock(&file->dev->srcu, idx);
+	trace_tegra_p2p_map(file->dev->name, slot, off, len, err);
 	return err;
 }
 
-/* With files_lock and bar_lock held: the next touch of a BAR is a fault. */
+/* The next touch of a BAR is a fault, which finds what is there then. */
 void tp_zap_bars(struct tp_dev *dev)
 {
 	struct tp_file *file;
 
-	list_for_each_entry(file, &dev->files, entry)
+	mutex_lock(&dev->files_lock);
+	mutex_lock(&dev->bar_lock);
+	list_for_each_entry(file, &dev->files, entry) {
 		unmap_mapping_range(file->mapping, 0, (u64)TP_FIRST_HANDLE_SLOT << TP_MMAP_SHIFT, 1);
+		if (!dev->gone) /* then allocations have such pages, too */
+			tp_free_ones(file);
+	}
+	mutex_unlock(&dev->bar_lock);
+	mutex_unlock(&dev->files_lock);
 }

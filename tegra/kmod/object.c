@@ -7,32 +7,40 @@
 
 #include "p2p.h"
 
-/* Charges the caller's locked memory (RLIMIT_MEMLOCK), as RDMA does. */
-static int charge(struct tp_object *obj)
+/* Charges the caller's locked memory (RLIMIT_MEMLOCK), as RDMA does, and takes a reference of mm, which is the caller's. */
+int tp_charge(struct mm_struct *mm, s64 pages)
 {
-	s64 pages = obj->size >> PAGE_SHIFT;
 	s64 limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 
-	if (atomic64_add_return(pages, &current->mm->pinned_vm) > limit && !capable(CAP_IPC_LOCK)) {
-		atomic64_sub(pages, &current->mm->pinned_vm);
+	if (atomic64_add_return(pages, &mm->pinned_vm) > limit && !capable(CAP_IPC_LOCK)) {
+		atomic64_sub(pages, &mm->pinned_vm);
 		return -ENOMEM;
 	}
-	mmgrab(current->mm);
+	mmgrab(mm);
+	return 0;
+}
+
+static int charge(struct tp_object *obj)
+{
+	int err = tp_charge(current->mm, obj->size >> PAGE_SHIFT);
+
+	if (err)
+		return err;
 	obj->mm = current->mm;
 	obj->charged = true;
 	atomic64_add(obj->size, &obj->file->bytes);
 	return 0;
 }
 
-/* drop_mm: the reference of charge is still there to give back. */
-void tp_object_uncharge(struct tp_object *obj, bool drop_mm)
+/* mm_dropped: the reference of charge has gone already. */
+void tp_object_uncharge(struct tp_object *obj, bool mm_dropped)
 {
 	if (!obj->charged)
 		return;
 	obj->charged = false;
 	atomic64_sub(obj->size >> PAGE_SHIFT, &obj->mm->pinned_vm);
 	atomic64_sub(obj->size, &obj->file->bytes);
-	if (drop_mm)
+	if (!mm_dropped)
 		mmdrop(obj->mm);
 }
 
@@ -170,7 +178,7 @@ long tp_alloc(struct tp_file *file, void *arg)
 	err = mem_alloc(mem);
 	if (err) {
 		tp_object_withdraw(&mem->obj);
-		tp_object_uncharge(&mem->obj, true);
+		tp_object_uncharge(&mem->obj, false);
 		kfree(mem);
 		return err;
 	}
@@ -189,33 +197,52 @@ void tp_object_drop(struct tp_object *obj)
 		tp_pin_finish(tp_to_pin(obj));
 	} else {
 		tp_mem_free(tp_to_mem(obj));
-		tp_object_uncharge(obj, true);
+		tp_object_uncharge(obj, false);
 	}
 	tp_object_put(obj);
 }
 
+/* With the function there: takes the object out of the table and its memory from the function. */
+static int put_locked(struct tp_file *file, u32 handle, struct tp_object **ended)
+{
+	struct tp_object *obj;
+	int err = 0;
+
+	mutex_lock(&file->lock);
+	obj = xa_load(&file->objects, handle);
+	if (!obj) {
+		err = -ENOENT;
+	} else if (atomic_read(&obj->vmas)) {
+		err = -EBUSY;
+	} else {
+		xa_erase(&file->objects, handle);
+		file->count--;
+		if (obj->is_pin)
+			tp_pin_end(tp_to_pin(obj));
+		else
+			tp_mem_free(tp_to_mem(obj));
+		*ended = obj;
+	}
+	mutex_unlock(&file->lock);
+	return err;
+}
+
+/* What is left of the object may have to wait for others, which must not hold up remove(). */
 long tp_put(struct tp_file *file, void *arg)
 {
 	struct tegra_p2p_put *a = arg;
-	struct tp_object *obj;
+	struct tp_object *obj = NULL;
+	int idx, err = -ENODEV;
 
 	if (a->flags || a->pad)
 		return -EINVAL;
-	mutex_lock(&file->lock);
-	obj = xa_load(&file->objects, a->handle);
-	if (!obj) {
-		mutex_unlock(&file->lock);
-		return -ENOENT;
-	}
-	if (atomic_read(&obj->vmas)) {
-		mutex_unlock(&file->lock);
-		return -EBUSY;
-	}
-	xa_erase(&file->objects, a->handle);
-	file->count--;
-	mutex_unlock(&file->lock);
-	tp_object_drop(obj);
-	return 0;
+	idx = srcu_read_lock(&file->dev->srcu);
+	if (!READ_ONCE(file->dev->gone))
+		err = put_locked(file, a->handle, &obj);
+	srcu_read_unlock(&file->dev->srcu, idx);
+	if (obj)
+		tp_object_drop(obj);
+	return err;
 }
 
 /* Whether the function may still be at work on memory of the file. */
@@ -244,9 +271,9 @@ void tp_file_end(struct tp_file *file)
 	mutex_lock(&file->lock);
 	if (file_busy(file)) {
 		if (READ_ONCE(dev->gone)) /* remove() waits for this, and then takes what is left of others */
-			tp_stop(dev);
+			tp_stop(dev, TP_FENCE_CLOSED);
 		else
-			tp_fence(dev);
+			tp_fence(dev, TP_FENCE_CLOSED);
 	}
 	xa_for_each(&file->objects, i, obj) {
 		if (obj->is_pin)
@@ -264,6 +291,9 @@ void tp_file_finish(struct tp_file *file)
 	struct tp_object *obj;
 	unsigned long i;
 
+	xa_for_each(&file->objects, i, obj)
+		if (obj->is_pin)
+			tp_pin_begin_finish(tp_to_pin(obj));
 	xa_for_each(&file->objects, i, obj) {
 		xa_erase(&file->objects, i);
 		tp_object_drop(obj);
@@ -287,5 +317,4 @@ void tp_file_unplug(struct tp_file *file)
 		}
 	}
 	mutex_unlock(&file->lock);
-	tp_signal_error(file);
 }

@@ -4,16 +4,17 @@
  *
  * Locks, outermost first (docs/kernel-abi.md says why):
  *
- *   control_lock → files_lock → file lock, bar_lock    never taken by a revocation
+ *   control_lock → the function's device lock (tried) → files_lock → file lock, bar_lock
  *   mmap_lock → file lock, bar_lock                    in mmap and its faults
  *   mmap_lock → notifier SRCU → pin lock → fence_lock → provider's lock → spinlocks
  *
- * A revocation runs inside the notifier, so with its pin's lock and fence_lock held nobody copies to or from user
- * space, gets or puts pages, or enters reclaim, which calls notifiers itself.
+ * A revocation takes none of the first line's. It runs inside the notifier, so with its pin's lock and fence_lock held
+ * nobody copies to or from user space, gets or puts pages, or enters reclaim, which calls notifiers itself.
  */
 #ifndef TEGRA_P2P_H_INTERNAL
 #define TEGRA_P2P_H_INTERNAL
 
+#include <linux/interval_tree.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/miscdevice.h>
@@ -34,14 +35,18 @@
 #define TP_MAX_VECTORS	64
 #define TP_LAST_HANDLE	((1U << 20) - 1)
 #define TP_EXPECT_ANY	U32_MAX
+#define TP_DIRECTIONS	(TEGRA_P2P_PIN_TO_DEVICE | TEGRA_P2P_PIN_FROM_DEVICE)
 #define TP_BARS		6			/* PCI_STD_NUM_BARS */
 #define TP_MMAP_SHIFT	40			/* mmap offset: a BAR's index or 8 + a handle, and the byte in it */
 #define TP_FIRST_HANDLE_SLOT 8
+#define TP_FENCES	16			/* that debugfs shows */
 
 struct tp_file;
 struct tp_pin;
 struct nvidia_p2p_page_table;
 struct nvidia_p2p_dma_mapping;
+struct dma_buf;
+struct dma_buf_attachment;
 
 struct tp_vector {
 	spinlock_t lock;	/* ctx, against the handler */
@@ -61,6 +66,21 @@ struct tp_halt_list {
 	struct tp_halt_op ops[TEGRA_P2P_HALT_OPS];
 };
 
+/* Why a function is fenced: an error (TEGRA_P2P_ERROR_*), or one of these. */
+enum tp_fence_why {
+	TP_FENCE_REVOKED = TEGRA_P2P_ERROR_UNPLUG + 1,
+	TP_FENCE_CLOSED,	/* with memory left behind */
+	TP_FENCE_ASKED,
+	TP_FENCE_WHYS,
+};
+
+struct tp_fence_record {
+	u64 gen;
+	u32 why;
+	u32 halt_us;		/* how long the halt list took */
+	ktime_t when;		/* real time */
+};
+
 /* A PCI function. It outlives its driver as long as a file is open. */
 struct tp_dev {
 	struct kref ref;
@@ -74,6 +94,9 @@ struct tp_dev {
 	struct notifier_block neighbours;
 	int msix_bar;			/* -1 for none */
 	u64 msix_first, msix_last;	/* pages of the MSI-X table in that BAR: never mapped */
+	bool flr;
+	struct pci_saved_state *saved;	/* configuration space as probe left it */
+	struct dentry *debug;
 
 	struct srcu_struct srcu;	/* held while a call works with the function */
 	bool gone;			/* set once, then synchronize_srcu; under bar_lock for faults */
@@ -81,19 +104,24 @@ struct tp_dev {
 	struct mutex fence_lock;	/* the fields below, and bus mastering */
 	u32 state;
 	u64 fence_gen;
+	unsigned long away;		/* bits of TEGRA_P2P_ERROR_*: its registers do not answer */
 	bool halted;			/* the list has run since the last RESUME */
-	unsigned int opens;
+	unsigned int opens;		/* descriptors that can be written */
+	u32 error, errors;		/* the last error event, and how many there were */
 	struct tp_halt_list *halt;
 	struct tp_file *halt_owner;
+	struct tp_fence_record fences[TP_FENCES]; /* that of generation g in [g % TP_FENCES] */
 
 	struct mutex files_lock;	/* files */
 	struct list_head files;
 	spinlock_t pins_lock;		/* pins */
-	struct list_head pins;		/* of all files, for overlaps */
+	struct rb_root_cached pins;	/* of all files by address, for overlaps */
 
 	struct resource *rest[TP_BARS];	/* of the page of a BAR that is smaller, so that it can be mapped */
 
-	struct mutex control_lock;	/* one RESUME or RESET at a time */
+	struct mutex control_lock;	/* one RESUME or reset at a time, and the two fields below */
+	struct task_struct *resetting;	/* this task resets the function, */
+	struct tp_file *resetter;	/* asked by this file, which needs not be told */
 	struct mutex bar_lock;		/* no fault maps a BAR while it is held */
 	struct mutex irq_lock;		/* owners of vectors */
 	struct tp_vector vectors[TP_MAX_VECTORS];
@@ -104,7 +132,8 @@ struct tp_file {
 	struct list_head entry;		/* of dev->files */
 	struct address_space *mapping;
 	bool unsafe;			/* opened by one who may use a function that no IOMMU holds back */
-	struct page *dummy;		/* all ones: what a BAR reads when the function has gone */
+	bool writer;			/* the descriptor can be written */
+	struct list_head ones;		/* pages that stand for registers which are out of reach; under bar_lock */
 
 	struct mutex lock;		/* objects, count */
 	struct xarray objects;		/* struct tp_object by handle */
@@ -144,8 +173,11 @@ enum tp_pin_state {
 
 struct tp_pin {
 	struct tp_object obj;
-	struct list_head entry;		/* of dev->pins, until it is no longer in the way */
+	const struct tp_backend *backend;
+	struct interval_tree_node node;	/* of dev->pins, until it is no longer in the way */
+	bool listed;			/* under dev->pins_lock */
 	u64 va, cookie;
+	bool writable;			/* the caller may write the memory */
 	enum dma_data_direction direction;
 	u32 attr;			/* TEGRA_P2P_ATTR_* */
 	u32 expect;			/* the same, or TP_EXPECT_ANY */
@@ -160,6 +192,10 @@ struct tp_pin {
 
 	struct work_struct work;	/* gives back what a revocation could not */
 	bool got, finished;		/* the back end's get, and its put, were done */
+	struct mutex export_lock;	/* the two fields below */
+	struct dma_buf *export;		/* what EXPORT has made of it, referenced until the pin ends */
+	bool export_over;
+	bool mm_dropped;		/* by the back end's provider: our reference has gone with it */
 
 	union {
 		struct {
@@ -168,16 +204,26 @@ struct tp_pin {
 			struct page **pages;
 			unsigned long n;
 			struct sg_table sgt;
-			bool mapped;
+			bool mapped, files; /* some of its pages are of a file */
+			struct delayed_work check;
+			unsigned long check_first, check_last; /* pages to look at again: first > last for none */
+			u32 checks;
 		} gup;
 		struct {
 			struct nvidia_p2p_page_table *table;
 			struct nvidia_p2p_dma_mapping *mapping;
 			struct task_struct *putting;	/* runs put_pages, which calls back */
 			bool unhashed;	/* an invalidation has taken the notifier out: no put_pages */
-			bool twice;	/* it did so while put_pages ran: one mmdrop too many */
 			bool freed;
+			bool queued;	/* SRCU is to end the notifier, and says so: */
+			struct completion released;
+			struct mmu_notifier_ops ops; /* the provider's, but for free_notifier */
 		} nv;
+		struct {
+			struct dma_buf *buf;
+			struct dma_buf_attachment *attach;
+			struct sg_table *sgt;	/* while it is mapped */
+		} dmabuf;
 	};
 };
 
@@ -191,33 +237,57 @@ struct tp_backend {
 	bool (*present)(void);
 	/* Pages and notifier. No lock is held. A failure leaves nothing. */
 	int (*get)(struct tp_pin *pin);
-	/* Under pin->lock and fence_lock, and no reclaim: whether the memory is still the one that get found. */
+	/* Under pin->lock and fence_lock: whether the memory is still the one that get found. */
 	bool (*valid)(struct tp_pin *pin);
-	/* Under the same: maps for DMA and calls tp_pin_segments, then tp_pin_segment for each range. */
+	/*
+	 * Under the same, without reclaim: maps for DMA and calls tp_pin_segment for each range. Room comes from
+	 * tp_pin_segments, which get may have called.
+	 */
 	int (*map)(struct tp_pin *pin, struct device *dev);
 	/* Under pin->lock: the function cannot reach the memory any more. in_callback: in the notifier. */
 	void (*unmap)(struct tp_pin *pin, bool in_callback);
-	/*
-	 * Gives back the rest, once, and waits for callbacks. No lock is held. False when the caller's reference of the
-	 * mm has gone with it.
-	 */
-	bool (*put)(struct tp_pin *pin);
-	/* Under pin->lock of a live pin. */
+	/* Gives back the rest, once, and waits for callbacks. No lock is held. */
+	void (*put)(struct tp_pin *pin);
+	/* Under pin->lock of a live pin. NULL where the pages are not for others. */
 	struct page **(*pages)(struct tp_pin *pin);
+	/* May be NULL: a lock that comes before pin->lock, and that callbacks hold already. */
+	void (*lock)(struct tp_pin *pin);
+	void (*unlock)(struct tp_pin *pin);
+	/* May be NULL: the pin's memory goes, after put or without get. */
+	void (*free)(struct tp_pin *pin);
 };
 
 extern const struct tp_backend *tp_backend;
-extern const struct tp_backend tp_backend_gup, tp_backend_nvp2p;
+extern const struct tp_backend tp_backend_gup, tp_backend_nvp2p, tp_backend_dmabuf;
+extern u32 tp_nvp2p_info; /* flags of GET_INFO */
 extern struct workqueue_struct *tp_wq;
 extern struct kmem_cache *tp_pin_cache;
 extern bool tp_allow_unsafe;
+
+/* backend_nvp2p.c */
+bool tp_nvp2p_foreign(void);
+void tp_nvp2p_exit(void);
 
 /* main.c */
 void tp_dev_put(struct tp_dev *dev);
 
 /* file.c */
 extern const struct file_operations tp_fops;
-bool tp_has_flr(struct tp_dev *dev);
+
+/* lost.c */
+extern const struct pci_error_handlers tp_errors;
+extern const struct dev_pm_ops tp_pm;
+bool tp_has_flr(struct pci_dev *pdev);
+void tp_lost(struct tp_dev *dev, u32 error);
+void tp_shutdown(struct pci_dev *pdev);
+long tp_reset(struct tp_file *file);
+void tp_reset_for_next(struct tp_dev *dev);
+
+/* debug.c */
+void tp_debug_init(void);
+void tp_debug_exit(void);
+void tp_debug_add(struct tp_dev *dev);
+void tp_debug_remove(struct tp_dev *dev);
 
 /* protection.c */
 int tp_protection_probe(struct tp_dev *dev);
@@ -228,20 +298,28 @@ bool tp_bounced(struct device *dev, dma_addr_t addr);
 int tp_may_use(struct tp_dev *dev, bool allowed);
 
 /* fence.c */
-u64 tp_fence(struct tp_dev *dev);
-void tp_stop(struct tp_dev *dev);
+u64 tp_fence(struct tp_dev *dev, u32 why);
+void tp_stop(struct tp_dev *dev, u32 why);
 void tp_master_on(struct tp_dev *dev);
 void tp_master_off(struct tp_dev *dev);
 long tp_set_halt(struct tp_file *file, void *arg);
 long tp_control(struct tp_file *file, void *arg);
 void tp_halt_release(struct tp_dev *dev, struct tp_file *owner);
 
+/* backend_dmabuf.c */
+long tp_import(struct tp_file *file, void *arg);
+
+/* export.c */
+long tp_export(struct tp_file *file, void *arg);
+void tp_export_end(struct tp_pin *pin);
+
 /* object.c */
+int tp_charge(struct mm_struct *mm, s64 pages);
 int tp_object_init(struct tp_object *obj, struct tp_file *file, u64 size, bool is_pin);
 void tp_object_publish(struct tp_object *obj);
 void tp_object_withdraw(struct tp_object *obj);
 void tp_object_drop(struct tp_object *obj);
-void tp_object_uncharge(struct tp_object *obj, bool drop_mm);
+void tp_object_uncharge(struct tp_object *obj, bool mm_dropped);
 struct tp_object *tp_object_get(struct tp_file *file, u32 handle);
 void tp_object_put(struct tp_object *obj);
 u64 tp_object_offset(struct tp_object *obj);
@@ -255,11 +333,13 @@ void tp_file_unplug(struct tp_file *file);
 /* pin.c */
 long tp_pin(struct tp_file *file, void *arg);
 long tp_query(struct tp_file *file, void *arg);
+long tp_pin_import(struct tp_file *file, struct tegra_p2p_pin *a, struct dma_buf *buf);
 int tp_check_vma(struct tp_pin *pin);
 int tp_pin_segments(struct tp_pin *pin, u32 n);
 void tp_pin_segment(struct tp_pin *pin, u64 iova, u64 len);
 void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback);
 void tp_pin_end(struct tp_pin *pin);
+void tp_pin_begin_finish(struct tp_pin *pin);
 void tp_pin_finish(struct tp_pin *pin);
 void tp_pin_free(struct tp_pin *pin);
 
@@ -274,7 +354,10 @@ void tp_vectors_release(struct tp_file *owner);
 
 /* mmap.c */
 int tp_mmap(struct file *filp, struct vm_area_struct *vma);
+int tp_pin_hold_pages(struct tp_pin *pin, struct page **pages, unsigned long n, bool own);
 void tp_zap_bars(struct tp_dev *dev);
+void tp_free_ones(struct tp_file *file);
+bool tp_hidden(struct tp_dev *dev, u32 bar, u64 off);
 void tp_reserve_pages(struct tp_dev *dev);
 void tp_unreserve_pages(struct tp_dev *dev);
 long tp_get_region(struct tp_file *file, void *arg);

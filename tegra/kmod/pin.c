@@ -3,11 +3,14 @@
 #include <linux/overflow.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
+#include <linux/userfaultfd_k.h>
 
 #include "p2p.h"
+#include "trace.h"
 
 /*
- * Whether the range lies in one mapping of memory that allows what is asked for. Fills in the cache attribute.
+ * Whether the range lies in one mapping of memory that allows what is asked for. Fills in the cache attribute and the
+ * caller's right to write.
  * Called with mmap_lock held.
  */
 int tp_check_vma(struct tp_pin *pin)
@@ -16,9 +19,12 @@ int tp_check_vma(struct tp_pin *pin)
 
 	if (!vma || pin->va < vma->vm_start || pin->va + pin->obj.size > vma->vm_end)
 		return -EFAULT;
+	pin->writable = vma->vm_flags & VM_WRITE;
 	if (vma->vm_flags & (VM_IO | VM_PFNMAP) || !(vma->vm_flags & VM_READ))
 		return -EFAULT;
-	if (pin->direction != DMA_TO_DEVICE && !(vma->vm_flags & VM_WRITE))
+	if (userfaultfd_armed(vma)) /* nv-p2p's provider would wait for whoever fills it in */
+		return -EFAULT;
+	if (pin->direction != DMA_TO_DEVICE && !pin->writable)
 		return -EFAULT;
 	switch (tp_prot_cache(vma->vm_page_prot)) {
 	case TP_CACHE_WB:
@@ -60,8 +66,23 @@ static void pin_unlist(struct tp_pin *pin)
 	struct tp_dev *dev = pin->obj.file->dev;
 
 	spin_lock(&dev->pins_lock);
-	list_del_init(&pin->entry);
+	if (pin->listed)
+		interval_tree_remove(&pin->node, &dev->pins);
+	pin->listed = false;
 	spin_unlock(&dev->pins_lock);
+}
+
+/* A lock that a back end's callbacks come with, and all others have to take before the pin's. */
+static void backend_lock(struct tp_pin *pin)
+{
+	if (pin->backend->lock)
+		pin->backend->lock(pin);
+}
+
+static void backend_unlock(struct tp_pin *pin)
+{
+	if (pin->backend->lock)
+		pin->backend->unlock(pin);
 }
 
 /*
@@ -72,33 +93,37 @@ void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
 {
 	struct tp_file *file = pin->obj.file;
 
+	if (!in_callback)
+		backend_lock(pin);
 	mutex_lock(&pin->lock);
 	if (pin->state == TP_PINNING) {
 		pin->doomed = true; /* nothing is mapped yet: the back end's valid decides */
 	} else if (pin->state == TP_LIVE) {
-		pin->fence_gen = tp_fence(file->dev);
-		tp_backend->unmap(pin, in_callback);
+		pin->fence_gen = tp_fence(file->dev, TP_FENCE_REVOKED);
+		pin->backend->unmap(pin, in_callback);
 		pin->nsegs = 0;
 		pin->reason = reason;
 		WRITE_ONCE(pin->state, TP_REVOKED);
 		pin_unlist(pin);
+		trace_tegra_p2p_revoke(file->dev->name, pin->obj.handle, reason, pin->fence_gen);
 		tp_signal_revoke(file);
 		queue_work(tp_wq, &pin->work);
 	}
 	mutex_unlock(&pin->lock);
+	if (!in_callback)
+		backend_unlock(pin);
 }
 
 /* What tp_pin_revoke had to leave: page references, notifier, charge. Once. */
 static void pin_give_back(struct tp_pin *pin)
 {
-	bool drop_mm = true;
-
 	if (pin->finished)
 		return;
 	pin->finished = true;
+	tp_export_end(pin);
 	if (pin->got)
-		drop_mm = tp_backend->put(pin);
-	tp_object_uncharge(&pin->obj, drop_mm);
+		pin->backend->put(pin);
+	tp_object_uncharge(&pin->obj, pin->mm_dropped);
 }
 
 static void pin_work(struct work_struct *work)
@@ -109,43 +134,54 @@ static void pin_work(struct work_struct *work)
 /* The owner ends the pin: it is no longer mapped for the function. */
 void tp_pin_end(struct tp_pin *pin)
 {
+	backend_lock(pin);
 	mutex_lock(&pin->lock);
 	if (pin->state == TP_LIVE)
-		tp_backend->unmap(pin, false);
+		pin->backend->unmap(pin, false);
 	if (pin->state != TP_REVOKED)
 		WRITE_ONCE(pin->state, TP_ENDED);
 	pin_unlist(pin);
 	mutex_unlock(&pin->lock);
+	backend_unlock(pin);
+}
+
+/* After tp_pin_end, for many pins whose waits for grace periods are to be one: tp_pin_finish comes later. */
+void tp_pin_begin_finish(struct tp_pin *pin)
+{
+	queue_work(tp_wq, &pin->work);
 }
 
 /* After tp_pin_end: no callback of the pin runs any more when this returns. */
 void tp_pin_finish(struct tp_pin *pin)
 {
-	cancel_work_sync(&pin->work);
+	flush_work(&pin->work);
 	pin_give_back(pin);
 }
 
 void tp_pin_free(struct tp_pin *pin)
 {
+	if (pin->backend->free)
+		pin->backend->free(pin);
+	mutex_destroy(&pin->export_lock);
 	mutex_destroy(&pin->lock);
 	kvfree(pin->segs);
 	kmem_cache_free(tp_pin_cache, pin);
 }
 
-static int pin_check(const struct tegra_p2p_pin *a)
+static int pin_check(struct tegra_p2p_pin *a)
 {
-	const u32 directions = TEGRA_P2P_PIN_TO_DEVICE | TEGRA_P2P_PIN_FROM_DEVICE;
 	const u32 expects = TEGRA_P2P_PIN_EXPECT_WB | TEGRA_P2P_PIN_EXPECT_WC;
 	u64 end;
 
-	if (a->flags & ~(directions | expects) || !(a->flags & directions) || (a->flags & expects) == expects)
+	if (a->flags & ~(TP_DIRECTIONS | expects) || !(a->flags & TP_DIRECTIONS) || (a->flags & expects) == expects)
 		return -EINVAL;
+	a->va = untagged_addr(a->va);
 	if (!a->size || !PAGE_ALIGNED(a->va) || !PAGE_ALIGNED(a->size) || check_add_overflow(a->va, a->size, &end))
 		return -EINVAL;
 	return a->size > TP_MAX_BYTES ? -E2BIG : 0;
 }
 
-static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *a)
+static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *a, const struct tp_backend *way)
 {
 	struct tp_pin *pin = kmem_cache_zalloc(tp_pin_cache, GFP_KERNEL_ACCOUNT);
 	int err;
@@ -153,7 +189,8 @@ static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *
 	if (!pin)
 		return ERR_PTR(-ENOMEM);
 	mutex_init(&pin->lock);
-	INIT_LIST_HEAD(&pin->entry);
+	mutex_init(&pin->export_lock);
+	pin->backend = way;
 	INIT_WORK(&pin->work, pin_work);
 	pin->va = a->va;
 	pin->cookie = a->cookie;
@@ -179,18 +216,22 @@ static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *
 static int pin_list(struct tp_pin *pin)
 {
 	struct tp_dev *dev = pin->obj.file->dev;
-	struct tp_pin *other;
-	int err = 0;
+	u64 last = pin->va + pin->obj.size - 1;
+	struct interval_tree_node *other;
 
 	spin_lock(&dev->pins_lock);
-	list_for_each_entry(other, &dev->pins, entry)
-		if (other->obj.mm == pin->obj.mm && pin->va < other->va + other->obj.size &&
-		    other->va < pin->va + pin->obj.size)
-			err = -EBUSY;
-	if (!err)
-		list_add(&pin->entry, &dev->pins);
+	for (other = interval_tree_iter_first(&dev->pins, pin->va, last); other;
+	     other = interval_tree_iter_next(other, pin->va, last))
+		if (container_of(other, struct tp_pin, node)->obj.mm == pin->obj.mm)
+			break;
+	if (!other) {
+		pin->node.start = pin->va;
+		pin->node.last = last;
+		interval_tree_insert(&pin->node, &dev->pins);
+		pin->listed = true;
+	}
 	spin_unlock(&dev->pins_lock);
-	return err;
+	return other ? -EBUSY : 0;
 }
 
 /*
@@ -199,16 +240,13 @@ static int pin_list(struct tp_pin *pin)
  */
 static int pin_map_locked(struct tp_pin *pin, struct tp_dev *dev)
 {
-	unsigned int noreclaim;
 	int err;
 
 	if (dev->state != TEGRA_P2P_STATE_LIVE)
 		return -ESTALE;
-	if (!tp_backend->valid(pin))
+	if (!pin->backend->valid(pin))
 		return -EAGAIN;
-	noreclaim = memalloc_noreclaim_save();
-	err = tp_backend->map(pin, &dev->pdev->dev);
-	memalloc_noreclaim_restore(noreclaim);
+	err = pin->backend->map(pin, &dev->pdev->dev);
 	if (!err)
 		WRITE_ONCE(pin->state, TP_LIVE);
 	return err;
@@ -223,14 +261,18 @@ static int pin_map(struct tp_pin *pin)
 	if (!READ_ONCE(dev->gone))
 		err = tp_may_use(dev, pin->obj.file->unsafe);
 	if (!err) {
+		backend_lock(pin);
 		mutex_lock(&pin->lock);
 		mutex_lock(&dev->fence_lock);
 		err = pin_map_locked(pin, dev);
 		mutex_unlock(&dev->fence_lock);
 		mutex_unlock(&pin->lock);
+		backend_unlock(pin);
 	}
-	if (!err) /* here, so that remove() finds it */
+	if (!err) { /* here, so that remove() finds it */
 		tp_object_publish(&pin->obj);
+		trace_tegra_p2p_pin(dev->name, pin->obj.handle, pin->va, pin->obj.size, pin->nsegs);
+	}
 	srcu_read_unlock(&dev->srcu, idx);
 	return err;
 }
@@ -248,10 +290,10 @@ static int pin_build(struct tp_pin *pin)
 		return -ENODEV;
 	if (fenced)
 		return -ESTALE;
-	err = pin_list(pin);
+	err = pin->va ? pin_list(pin) : 0; /* what is imported has no address here */
 	if (err)
 		return err;
-	err = tp_backend->get(pin);
+	err = pin->backend->get(pin);
 	if (err)
 		return err;
 	pin->got = true;
@@ -273,32 +315,30 @@ static int pin_copy_segments(struct tp_pin *pin, u64 to, u32 cap, u32 first, u32
 static void pin_undo(struct tp_pin *pin)
 {
 	struct tp_file *file = pin->obj.file;
-	bool ours;
+	struct tp_dev *dev = file->dev;
+	int idx = srcu_read_lock(&dev->srcu);
+	bool ours = false;
 
-	mutex_lock(&file->lock);
-	ours = xa_load(&file->objects, pin->obj.handle) == &pin->obj && !atomic_read(&pin->obj.vmas);
-	if (ours) {
-		xa_erase(&file->objects, pin->obj.handle);
-		file->count--;
+	if (!READ_ONCE(dev->gone)) {
+		mutex_lock(&file->lock);
+		ours = xa_load(&file->objects, pin->obj.handle) == &pin->obj && !atomic_read(&pin->obj.vmas);
+		if (ours) {
+			xa_erase(&file->objects, pin->obj.handle);
+			file->count--;
+			tp_pin_end(pin);
+		}
+		mutex_unlock(&file->lock);
 	}
-	mutex_unlock(&file->lock);
+	srcu_read_unlock(&dev->srcu, idx);
 	if (ours)
 		tp_object_drop(&pin->obj);
 }
 
-long tp_pin(struct tp_file *file, void *arg)
+/* Builds a new pin and tells what a is to say of it. */
+static long pin_make(struct tp_pin *pin, struct tegra_p2p_pin *a)
 {
-	struct tegra_p2p_pin *a = arg;
-	struct tp_dev *dev = file->dev;
-	struct tp_pin *pin;
-	int idx, err;
+	int err;
 
-	err = pin_check(a);
-	if (err)
-		return err;
-	pin = pin_new(file, a);
-	if (IS_ERR(pin))
-		return PTR_ERR(pin);
 	kref_get(&pin->obj.ref);
 	err = pin_build(pin);
 	if (err) {
@@ -313,15 +353,37 @@ long tp_pin(struct tp_file *file, void *arg)
 	a->attr = pin->attr;
 	a->mmap_offset = tp_object_offset(&pin->obj);
 	err = pin_copy_segments(pin, a->segs, a->seg_cap, 0, a->nsegs);
-	if (err) {
-		idx = srcu_read_lock(&dev->srcu);
-		if (!READ_ONCE(dev->gone))
-			pin_undo(pin);
-		srcu_read_unlock(&dev->srcu, idx);
-	}
+	if (err)
+		pin_undo(pin);
 out:
 	tp_object_put(&pin->obj);
 	return err;
+}
+
+long tp_pin(struct tp_file *file, void *arg)
+{
+	struct tegra_p2p_pin *a = arg;
+	struct tp_pin *pin;
+	int err;
+
+	err = pin_check(a);
+	if (err)
+		return err;
+	pin = pin_new(file, a, tp_backend);
+	return IS_ERR(pin) ? PTR_ERR(pin) : pin_make(pin, a);
+}
+
+/* A pin of a dma-buf, whose reference goes over to it, or goes. */
+long tp_pin_import(struct tp_file *file, struct tegra_p2p_pin *a, struct dma_buf *buf)
+{
+	struct tp_pin *pin = pin_new(file, a, &tp_backend_dmabuf);
+
+	if (IS_ERR(pin)) {
+		dma_buf_put(buf);
+		return PTR_ERR(pin);
+	}
+	pin->dmabuf.buf = buf;
+	return pin_make(pin, a);
 }
 
 long tp_query(struct tp_file *file, void *arg)

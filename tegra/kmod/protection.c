@@ -5,10 +5,12 @@
 
 #include "p2p.h"
 
-static void expose(struct tp_dev *dev, const char *why)
+static bool expose(struct tp_dev *dev, const char *why)
 {
-	if (!xchg(&dev->exposed, true))
-		dev_warn(&dev->pdev->dev, "%s: not protected\n", why);
+	if (xchg(&dev->exposed, true))
+		return false;
+	dev_warn(&dev->pdev->dev, "%s: not protected\n", why);
+	return true;
 }
 
 static bool is_function(struct device *dev)
@@ -17,16 +19,24 @@ static bool is_function(struct device *dev)
 }
 
 /* Bridges do no DMA of their own. */
+static bool is_neighbour(struct tp_dev *dev, struct device *other)
+{
+	return other != &dev->pdev->dev && is_function(other);
+}
+
 static int expose_to(struct device *other, void *data)
 {
 	struct tp_dev *dev = data;
 
-	if (other != &dev->pdev->dev && is_function(other))
+	if (is_neighbour(dev, other))
 		expose(dev, "its IOMMU group has other functions");
 	return 0;
 }
 
-/* With a device tree a function joins its group when a driver takes it. The driver has mapped nothing yet. */
+/*
+ * With a device tree a function joins its group when a driver takes it. The driver has mapped nothing yet, and what it
+ * maps would be within reach: the function is stopped, and RESUME asks for the right to such a one.
+ */
 static int neighbour(struct notifier_block *nb, unsigned long action, void *data)
 {
 	struct tp_dev *dev = container_of(nb, struct tp_dev, neighbours);
@@ -36,8 +46,8 @@ static int neighbour(struct notifier_block *nb, unsigned long action, void *data
 		return NOTIFY_DONE;
 	ours = iommu_group_get(&dev->pdev->dev);
 	group = iommu_group_get(data);
-	if (group && group == ours)
-		expose_to(data, dev);
+	if (group && group == ours && is_neighbour(dev, data) && expose(dev, "another function has joined its IOMMU group"))
+		tp_lost(dev, TEGRA_P2P_ERROR_EXPOSED);
 	iommu_group_put(group);
 	iommu_group_put(ours);
 	return NOTIFY_OK;
@@ -82,7 +92,7 @@ u32 tp_protection(struct tp_dev *dev)
 
 	if (domain && domain->type != IOMMU_DOMAIN_IDENTITY && domain->type != IOMMU_DOMAIN_BLOCKED)
 		flags |= TEGRA_P2P_INFO_IOMMU;
-	if (domain && tp_domain_strict(domain))
+	if (domain && tp_domain_strict(domain) && tp_interrupts_held(&dev->pdev->dev))
 		flags |= TEGRA_P2P_INFO_STRICT;
 	if (!(flags & TEGRA_P2P_INFO_STRICT) || READ_ONCE(dev->exposed))
 		flags |= TEGRA_P2P_INFO_UNSAFE;

@@ -5,7 +5,7 @@
  * One char device /dev/tegra_p2pN, mode 0600, for each PCI function. Every structure begins with its size and flags:
  * argsz below the size of version 1 is EINVAL, bytes that are not zero past what the kernel knows are E2BIG, an
  * unknown flag or padding that is not zero is EINVAL. All calls but GET_INFO and QUERY return ENODEV when the function
- * has gone. Structures have the same layout for 32- and 64-bit programs. docs/kernel-abi.md describes every call and
+ * has gone, and all but GET_INFO, GET_REGION and QUERY return EACCES on a descriptor that cannot be written. Structures have the same layout for 32- and 64-bit programs. docs/kernel-abi.md describes every call and
  * errno.
  */
 #ifndef TEGRA_P2P_H
@@ -32,6 +32,9 @@ struct tegra_p2p_info {
 	__u32 max_pins;		/* out: live pins and allocations an open file may have */
 	__u64 max_pin_bytes;	/* out: largest single pin */
 	__u64 pinned_bytes;	/* out: pinned now through this open file */
+	/* Since 1.1: */
+	__u32 error;		/* out: TEGRA_P2P_ERROR_* of the last error event */
+	__u32 errors;		/* out: how many error events the function has had */
 };
 
 #define TEGRA_P2P_INFO_IOMMU	(1U << 0) /* a translating IOMMU stands before memory */
@@ -40,6 +43,19 @@ struct tegra_p2p_info {
 #define TEGRA_P2P_INFO_COHERENT	(1U << 3) /* DMA is coherent with the CPU's caches */
 #define TEGRA_P2P_INFO_NVP2P	(1U << 4) /* pins go through nv-p2p, else through pin_user_pages */
 #define TEGRA_P2P_INFO_FLR	(1U << 5) /* the function can be reset: CONTROL's RESET works */
+#define TEGRA_P2P_INFO_NVP2P_BUILT   (1U << 6) /* nv-p2p is compiled in */
+#define TEGRA_P2P_INFO_NVP2P_PRESENT (1U << 7) /* a provider of nv-p2p was loaded before this module */
+#define TEGRA_P2P_INFO_NVP2P_FOREIGN (1U << 8) /* it was the desktop driver, whose nv-p2p is another one: refused */
+
+/* Why the function has lost its state, or its protection: it is fenced until user space has started it again. */
+#define TEGRA_P2P_ERROR_NONE	0
+#define TEGRA_P2P_ERROR_LINK	1	/* its link has reported an error; its registers may still have their values */
+#define TEGRA_P2P_ERROR_FATAL	2	/* the error was fatal: the bus was reset */
+#define TEGRA_P2P_ERROR_RESET	3	/* somebody has reset the function */
+#define TEGRA_P2P_ERROR_SUSPEND	4	/* the machine was suspended */
+#define TEGRA_P2P_ERROR_SHUTDOWN 5	/* the machine ends, or starts another kernel */
+#define TEGRA_P2P_ERROR_EXPOSED	6	/* another function has joined its IOMMU group */
+#define TEGRA_P2P_ERROR_UNPLUG	7	/* the function has gone, or its driver was unbound */
 
 #define TEGRA_P2P_STATE_LIVE	0
 #define TEGRA_P2P_STATE_FENCED	1	/* no PIN and no ALLOC until RESUME: the engine may run on old addresses */
@@ -71,13 +87,13 @@ struct tegra_p2p_pin {
 	__u32 flags;		/* in: TEGRA_P2P_PIN_* */
 	__u64 va;		/* in: aligned to pin_align, as is size */
 	__u64 size;
-	__u64 cookie;		/* in: QUERY and the revocation ring return it */
+	__u64 cookie;		/* in: QUERY returns it */
 	__u64 segs;		/* in: address of segments to fill */
 	__u32 seg_cap;		/* in: how many there is room for */
 	__u32 nsegs;		/* out: how many there are; QUERY fetches those without room */
 	__u32 handle;		/* out */
 	__u32 attr;		/* out: TEGRA_P2P_ATTR_* */
-	__u64 mmap_offset;	/* out: maps the pinned pages with the same attribute */
+	__u64 mmap_offset;	/* out: maps a driver's pages with the attribute and the rights of the caller's mapping */
 };
 
 #define TEGRA_P2P_PIN_TO_DEVICE	  (1U << 0) /* the function reads the memory */
@@ -108,7 +124,7 @@ struct tegra_p2p_query {
 #define TEGRA_P2P_PIN_REVOKED		1
 
 #define TEGRA_P2P_REASON_NONE		0
-#define TEGRA_P2P_REASON_INVALIDATE	1	/* the mapping was changed: munmap, mremap, mprotect, madvise, fork */
+#define TEGRA_P2P_REASON_INVALIDATE	1	/* the mapping was changed, or has other pages */
 #define TEGRA_P2P_REASON_MM_EXIT	2	/* the address space has ended */
 #define TEGRA_P2P_REASON_UNPLUG		3	/* the function has gone, or its driver was unbound */
 
@@ -184,5 +200,30 @@ struct tegra_p2p_control {
 #define TEGRA_P2P_RESUME	0	/* the engine is reset: PIN works again */
 #define TEGRA_P2P_FENCE		1	/* forbid PIN */
 #define TEGRA_P2P_RESET		2	/* reset the function (FLR); it stays fenced */
+
+/* EXPORT: a pin as a dma-buf, for other devices' drivers. It keeps the pages until it is closed, whatever becomes of the pin. */
+#define TEGRA_P2P_EXPORT	_IO(TEGRA_P2P_IOC, 9)
+struct tegra_p2p_export {
+	__u32 argsz;
+	__u32 flags;
+	__u32 handle;		/* in */
+	__s32 fd;		/* out */
+};
+
+/* IMPORT: a dma-buf of another driver that the function may reach until PUT, revocation or close. QUERY and PUT take it. */
+#define TEGRA_P2P_IMPORT	_IO(TEGRA_P2P_IOC, 10)
+struct tegra_p2p_import {
+	__u32 argsz;
+	__u32 flags;		/* in: TEGRA_P2P_PIN_TO_DEVICE, _FROM_DEVICE */
+	__s32 fd;		/* in: the dma-buf, which need not stay open */
+	__u32 pad;
+	__u64 cookie;		/* in: QUERY returns it */
+	__u64 segs;		/* in: address of segments to fill */
+	__u32 seg_cap;		/* in: how many there is room for */
+	__u32 nsegs;		/* out: how many there are; QUERY fetches those without room */
+	__u32 handle;		/* out */
+	__u32 pad2;
+	__u64 size;		/* out: of the dma-buf */
+};
 
 #endif

@@ -42,6 +42,10 @@ func (e *Error) name() string {
 		return "SET_HALT"
 	case CallControl:
 		return "CONTROL"
+	case CallExport:
+		return "EXPORT"
+	case CallImport:
+		return "IMPORT"
 	}
 	return fmt.Sprintf("call %#x", e.Call)
 }
@@ -51,6 +55,14 @@ func (e *Error) hint() string {
 	switch e.Errno {
 	case unix.ENODEV:
 		return "the function has gone or its driver was unbound: open the device again when it is back"
+	case unix.EACCES:
+		if e.Call == CallImport {
+			return "the dma-buf may only be read, or the descriptor was opened for reading"
+		}
+		if e.Call == CallSetHalt {
+			return "the descriptor was opened for reading, or an access would write the MSI-X table"
+		}
+		return "the descriptor was opened for reading: open the device to read and write"
 	case unix.ENOTTY:
 		return "this is no device of tegra_p2p, or of an older one: load the module of this release"
 	case unix.E2BIG:
@@ -62,6 +74,8 @@ func (e *Error) hint() string {
 	switch e.Call {
 	case CallPin, CallAlloc:
 		return e.memoryHint()
+	case CallExport, CallImport:
+		return e.bufferHint()
 	case CallPut, CallQuery:
 		return e.handleHint()
 	case CallControl:
@@ -100,6 +114,22 @@ func (e *Error) memoryHint() string {
 	return ""
 }
 
+func (e *Error) bufferHint() string {
+	switch e.Errno {
+	case unix.ENOENT:
+		return "no such pin, or it was put already"
+	case unix.ESTALE:
+		return "the pin was revoked, or the function is fenced: reset its engine, then resume"
+	case unix.EBADF, unix.EINVAL:
+		return "it is no dma-buf of whole pages, or no pin"
+	case unix.EIO:
+		return "its exporter does not map it for this function"
+	case unix.EOPNOTSUPP:
+		return "the pin is a dma-buf itself, or the kernel has none"
+	}
+	return e.memoryHint()
+}
+
 func (e *Error) handleHint() string {
 	switch e.Errno {
 	case unix.ENOENT:
@@ -116,6 +146,10 @@ func (e *Error) controlHint() string {
 		return "another revocation came in between: reset the engine again"
 	case unix.EOPNOTSUPP:
 		return "the function cannot be reset (no FLR)"
+	case unix.EIO:
+		return "the function does not answer, or has lost its configuration: reset it, or unbind and bind it again"
+	case unix.EPERM:
+		return "another function has joined its IOMMU group: it is no longer held back"
 	}
 	return ""
 }

@@ -22,6 +22,8 @@ const (
 	CallSetEvent                  // Event
 	CallSetHalt                   // Halt
 	CallControl                   // Control
+	CallExport                    // Export
+	CallImport                    // Import
 )
 
 // Info is what the device is and may do.
@@ -41,6 +43,8 @@ type Info struct {
 	MaxPins     uint32 // out: live pins and allocations that an open file may have
 	MaxPinBytes uint64 // out: largest single pin
 	PinnedBytes uint64 // out: pinned now through this open file
+	Error       uint32 // out: why the last error event came, ErrorLink and the like; 0 by a module that does not tell
+	Errors      uint32 // out: how many error events the function has had
 }
 
 // Info.Flags.
@@ -51,6 +55,22 @@ const (
 	InfoCoherent             // DMA is coherent with the CPU's caches
 	InfoNVP2P                // pins go through nv-p2p, else through pin_user_pages
 	InfoFLR                  // the function can be reset: ControlReset works
+
+	InfoNVP2PBuilt   // nv-p2p is compiled in
+	InfoNVP2PPresent // a provider of nv-p2p was loaded before the module
+	InfoNVP2PForeign // it was the desktop driver, whose nv-p2p is another one: refused
+)
+
+// Info.Error: why the function has lost its state or its protection. It is fenced until it was started again.
+const (
+	ErrorNone     = iota
+	ErrorLink     // its link has reported an error; its registers may still have their values
+	ErrorFatal    // the error was fatal: the bus was reset
+	ErrorReset    // somebody has reset the function
+	ErrorSuspend  // the machine was suspended
+	ErrorShutdown // the machine ends, or starts another kernel
+	ErrorExposed  // another function has joined its IOMMU group
+	ErrorUnplug   // the function has gone, or its driver was unbound
 )
 
 // Info.State.
@@ -94,7 +114,7 @@ type Pin struct {
 	NSegs      uint32 // out: how many there are; Query fetches those without room
 	Handle     uint32 // out
 	Attr       uint32 // out: AttrWB, AttrWC
-	MmapOffset uint64 // out: maps the pinned pages with the same attribute
+	MmapOffset uint64 // out: maps a driver's pages with the attribute and the rights of the caller's mapping
 }
 
 // Pin.Flags.
@@ -219,3 +239,26 @@ const (
 	ControlFence         // forbid Pin
 	ControlReset         // reset the function (FLR); it stays fenced
 )
+
+// Export is a pin as a dma-buf, for other devices' drivers. It keeps the pages until it is closed.
+type Export struct {
+	Argsz  uint32
+	Flags  uint32
+	Handle uint32 // in
+	Fd     int32  // out
+}
+
+// Import is a dma-buf of another driver that the function may reach until Put, revocation or close.
+type Import struct {
+	Argsz  uint32
+	Flags  uint32 // in: PinToDevice, PinFromDevice
+	Fd     int32  // in: the dma-buf, which need not stay open
+	Pad    uint32
+	Cookie uint64 // in: Query returns it
+	Segs   uint64 // in: address of Segments to fill
+	SegCap uint32 // in: how many there is room for
+	NSegs  uint32 // out: how many there are; Query fetches those without room
+	Handle uint32 // out
+	Pad2   uint32
+	Size   uint64 // out: of the dma-buf
+}

@@ -3,6 +3,7 @@ package kmodtest_test
 import (
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,28 +21,123 @@ int nvidia_p2p_get_pages(uint64_t p2p_token, uint32_t va_space_token, uint64_t v
 	struct nvidia_p2p_page_table **page_table, void (*free_callback)(void *data), void *data);
 `
 
-// The module builds without any nv-p2p.h, and says why it does not with the wrong one.
+// The module builds without nv-p2p, and says why it does not with the wrong one.
 func TestForeignHeader(t *testing.T) {
 	k, err := vjetson.Fetch(t.Context(), "arm64", slog.Default())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Run("none", func(t *testing.T) {
-		if err := vjetson.BuildModule(t.Context(), k, "..", filepath.Join(t.TempDir(), "kmod")); err != nil {
+		if err := vjetson.BuildModule(t.Context(), k, "..", filepath.Join(t.TempDir(), "kmod"), "NVP2P=none"); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("desktop", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := os.Mkdir(filepath.Join(dir, "nvp2p"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "nvp2p/nv-p2p.h"), []byte(desktopHeader), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		err := vjetson.BuildModule(t.Context(), k, "..", filepath.Join(dir, "kmod"))
+		files(t, dir, map[string]string{"nv-p2p.h": desktopHeader})
+		err := vjetson.BuildModule(t.Context(), k, "..", filepath.Join(dir, "kmod"), "NVP2P="+dir)
 		if err == nil || !strings.Contains(err.Error(), "the desktop driver's: its calls take tokens, 64 KiB pages") {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+func files(t *testing.T, dir string, list map[string]string) {
+	t.Helper()
+	for name, text := range list {
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// kbuildSays is a makefile that prints what Kbuild would compile the module with.
+const kbuildSays = `
+include $(src)/Kbuild
+all:
+	@printf '%s\n' $(filter-out -I%,$(ccflags-y)) 'symbols $(strip $(KBUILD_EXTRA_SYMBOLS))'
+`
+
+// Folders of NVIDIA's packages, and what Kbuild is to make of them.
+const (
+	agx  = "src/nvidia/nvidia-oot/"
+	igx  = "src/linux-headers-tegra-oot-5.15.0-1012/"
+	r35  = "src/linux-headers-5.10.120-tegra-ubuntu20.04_aarch64/"
+	name = "include/linux/nv-p2p.h"
+
+	arm64   = "CONFIG_ARM64=y"
+	own     = "own"
+	jetsons = "Jetson Linux's header"
+)
+
+var declarations = []struct {
+	what      string
+	there     []string // files
+	variables string
+	source    string
+	folder    string // under the root, or own
+	symbols   string
+}{
+	{"nothing", nil, arm64, "its own declarations", own, ""},
+	{"x86-64", []string{agx + name, r35 + "kernel-5.10/" + name}, "", "none", "", ""},
+	{"Jetson Linux 36", []string{agx + name, agx + "Module.symvers", r35 + "kernel-5.10/" + name}, arm64, jetsons, agx + "include/linux", agx + "include/linux/../../Module.symvers"},
+	{"without versions", []string{agx + name}, arm64, jetsons, agx + "include/linux", ""},
+	{"IGX", []string{igx + name, igx + "Module.symvers"}, arm64, jetsons, igx + "include/linux", igx + "include/linux/../../Module.symvers"},
+	{"IGX, a folder deeper", []string{igx + "nvidia-oot/" + name}, arm64, jetsons, igx + "nvidia-oot/include/linux", ""},
+	{"Jetson Linux 35", []string{r35 + "kernel-5.10/" + name}, arm64, jetsons, r35 + "kernel-5.10/./include/linux", ""},
+	{"NVIDIA's part of 35", []string{r35 + "kernel-5.10/Makefile", r35 + "nvidia/" + name}, arm64, jetsons, r35 + "kernel-5.10/../nvidia/include/linux", ""},
+	{"NVIDIA's part within", []string{r35 + "kernel-5.10/nvidia/" + name}, arm64, jetsons, r35 + "kernel-5.10/nvidia/include/linux", ""},
+	{"given", []string{agx + name, "given/nv-p2p.h", "given/Module.symvers"}, arm64 + " NVP2P=ROOT/given", "the header in NVP2P", "given", "given/Module.symvers"},
+	{"given on x86-64", []string{"given/nv-p2p.h"}, "NVP2P=ROOT/given", "the header in NVP2P", "given", ""},
+	{"left out", []string{agx + name}, arm64 + " NVP2P=none", "none", "", ""},
+}
+
+// TestDeclarations has Kbuild choose where the declarations of nv-p2p come from.
+func TestDeclarations(t *testing.T) {
+	for _, tt := range declarations {
+		t.Run(tt.what, func(t *testing.T) {
+			root := t.TempDir()
+			for _, f := range tt.there {
+				files(t, root, map[string]string{f: ""})
+			}
+			variables := strings.Fields(strings.ReplaceAll(tt.variables, "ROOT", root))
+			kmod, out, err := kbuild(t, append(variables, "srctree="+root+"/"+r35+"kernel-5.10", "NVP2P_PACKAGES="+root+"/src")...)
+			if err != nil {
+				t.Fatalf("%v %s", err, out)
+			}
+			want := `-DTEGRA_P2P_NVP2P_SOURCE="` + tt.source + "\"\n"
+			switch tt.folder {
+			case "":
+				want += "-DTEGRA_P2P_NO_NVP2P\n"
+			case own:
+				want += "-idirafter\n" + kmod + "/nvp2p\n"
+			default:
+				want += "-idirafter\n" + root + "/" + tt.folder + "\n"
+			}
+			want += strings.TrimSuffix("symbols "+root+"/"+tt.symbols, root+"/") + "\n"
+			if out != want {
+				t.Errorf("%swant %s", out, want)
+			}
+		})
+	}
+	if _, out, err := kbuild(t, arm64, "NVP2P="+t.TempDir()); err == nil || !strings.Contains(out, "there is no nv-p2p.h") {
+		t.Errorf("a folder without the header: %v %s", err, out)
+	}
+}
+
+// kbuild has make read the module's Kbuild.
+func kbuild(t *testing.T, variables ...string) (kmod, out string, err error) {
+	t.Helper()
+	kmod, err = filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), "make", append([]string{"-s", "-f", "-", "src=" + kmod}, variables...)...)
+	c.Stdin = strings.NewReader(kbuildSays)
+	b, err := c.CombinedOutput()
+	return kmod, string(b), err
 }

@@ -31,10 +31,10 @@ func TestKernels(t *testing.T) {
 					t.Fatal(err)
 				}
 				b := buildFor(t, k)
-				for _, backend := range []string{"gup", "nvp2p"} {
-					t.Run(backend, func(t *testing.T) {
+				for name, w := range b.ways() {
+					t.Run(name, func(t *testing.T) {
 						t.Parallel()
-						testBackend(t, b, backend, "")
+						testWay(t, b, w, "")
 					})
 				}
 				t.Run("loopback", func(t *testing.T) {
@@ -50,7 +50,8 @@ func TestKernels(t *testing.T) {
 // of 5.10 do, and newer kernels' with many processors or under contention.
 func TestConvertedSRCU(t *testing.T) {
 	long(t)
-	testBackend(t, build(t, "arm64"), "nvp2p", "srcutree.convert_to_big=1")
+	b := build(t, "arm64")
+	testWay(t, b, b.nvp2p, callbacksPerCPU)
 }
 
 // testLoopback has the program copy through edu's memory with both ways to pin.
@@ -61,9 +62,9 @@ func testLoopback(t *testing.T, b built) {
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("building the program: %v: %s", err, out)
 	}
-	for _, backend := range []string{"gup", "nvp2p"} {
-		t.Run(backend, func(t *testing.T) {
-			m := b.start(t, backend, vjetson.Config{Edu: true})
+	for name, w := range b.ways() {
+		t.Run(name, func(t *testing.T) {
+			m := b.start(t, w, vjetson.Config{Edu: true})
 			if err := m.CopyIn(t.Context(), program, "/tmp/tegracast"); err != nil {
 				t.Fatal(err)
 			}

@@ -5,6 +5,7 @@ package kmodtest_test
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"tegracast/board/vjetson"
+	"tegracast/tegra/nvp2p/nvp2ptest"
 )
 
 const (
@@ -22,11 +24,18 @@ const (
 		"echo " + function + " > /sys/bus/pci/drivers_probe && test -c /dev/tegra_p2p0"
 )
 
+// way is a way to pin: the module, and the provider of nv-p2p that it runs on, if any.
+type way struct {
+	module, provider string
+	tests            string // the guest's that show the provider's bad habits: "Habits|" where it has them
+}
+
 // built is what the machine gets.
 type built struct {
 	kernel            vjetson.Kernel
-	module, provider  string
 	hostmem, programs string
+	gup               way // the module as it is packaged
+	nvp2p, standIn    way // on NVIDIA's provider where it is there, and on the stand-in for it
 }
 
 // sanitized says that the instrumented kernel is to be used (make test-sanitized), on which everything takes its time.
@@ -52,24 +61,44 @@ func build(t *testing.T, arch string) built {
 func buildFor(t *testing.T, k vjetson.Kernel) built {
 	t.Helper()
 	dir := t.TempDir()
-	for name, src := range map[string]string{"hostmem": "testdata/hostmem", "nvp2p": "../../nvp2p"} {
-		if err := vjetson.BuildModule(t.Context(), k, src, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := vjetson.BuildModule(t.Context(), k, "..", filepath.Join(dir, "kmod")); err != nil {
+	in := func(name string) string { return filepath.Join(dir, name) }
+	guest := in("guest.test")
+	b := built{kernel: k, hostmem: in("hostmem/hostmem.ko"), programs: guest}
+	if err := vjetson.BuildModule(t.Context(), k, "testdata/hostmem", in("hostmem")); err != nil {
 		t.Fatal(err)
 	}
-	guest := filepath.Join(dir, "guest.test")
+	b.gup.module = b.kmod(t, in("packaged"))
+	standIn, err := nvp2ptest.StandIn(t.Context(), k, "../..", in("standin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.standIn = way{b.kmod(t, in("kmod-standin"), "NVP2P="+standIn.NVP2P), standIn.Module, "Habits|"}
+	b.nvp2p = b.standIn
+	if nvp2ptest.Here() {
+		p, err := nvp2ptest.NVIDIA(t.Context(), k, in("nvidia"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.nvp2p = way{b.kmod(t, in("kmod-nvidia"), "NVP2P="+p.NVP2P), p.Module, ""}
+	}
 	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", guest, "./guest")
 	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+k.Arch, "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("building the guest's tests: %v: %s", err, out)
 	}
-	return built{
-		k, filepath.Join(dir, "kmod/tegra_p2p.ko"), filepath.Join(dir, "nvp2p/nvp2p.ko"),
-		filepath.Join(dir, "hostmem/hostmem.ko"), guest,
+	return b
+}
+
+// ways are both ways to pin.
+func (b built) ways() map[string]way { return map[string]way{"gup": b.gup, "nvp2p": b.nvp2p} }
+
+// kmod builds tegra_p2p in a folder.
+func (b built) kmod(t *testing.T, dir string, variables ...string) (module string) {
+	t.Helper()
+	if err := vjetson.BuildModule(t.Context(), b.kernel, "..", dir, variables...); err != nil {
+		t.Fatal(err)
 	}
+	return filepath.Join(dir, "tegra_p2p.ko")
 }
 
 // machine is a virtual Jetson with the module bound to edu.
@@ -78,9 +107,24 @@ type machine struct {
 	t *testing.T
 }
 
-func (b built) start(t *testing.T, backend string, cfg vjetson.Config) machine {
+func (b built) start(t *testing.T, w way, cfg vjetson.Config) machine {
 	t.Helper()
-	cfg.Kernel, cfg.Append, cfg.Files = b.kernel, "slub_debug=FZPU "+cfg.Append, map[string]string{"/guest.test": b.programs}
+	m := b.boot(t, cfg)
+	if w.provider != "" {
+		m.load(w.provider)
+	}
+	m.load(b.hostmem)
+	m.load(w.module)
+	m.shell(bind)
+	return m
+}
+
+// boot starts a machine without modules.
+func (b built) boot(t *testing.T, cfg vjetson.Config) machine {
+	t.Helper()
+	files := map[string]string{"/guest.test": b.programs}
+	maps.Copy(files, cfg.Files)
+	cfg.Kernel, cfg.Append, cfg.Files = b.kernel, "slub_debug=FZPU "+cfg.Append, files
 	if sanitized() {
 		cfg.Memory, cfg.BootTimeout = 1536, 5*time.Minute
 	}
@@ -88,12 +132,6 @@ func (b built) start(t *testing.T, backend string, cfg vjetson.Config) machine {
 	if sanitized() {
 		m.watchLeaks()
 	}
-	if backend == "nvp2p" {
-		m.load(b.provider)
-	}
-	m.load(b.hostmem)
-	m.load(b.module)
-	m.shell(bind)
 	return m
 }
 
@@ -148,6 +186,8 @@ func (m machine) guestOn(t *testing.T, env, pattern string) {
 			r, err := m.Run(ctx, "sh", "-c", env+"exec /guest.test -test.v -test.run '^"+name+"$'")
 			if err != nil || r.Status != 0 {
 				t.Errorf("%v, status %d:\n%s%s", err, r.Status, r.Stdout, r.Stderr)
+			} else if testing.Verbose() {
+				t.Logf("%s", r.Stdout)
 			}
 		})
 	}
@@ -156,28 +196,18 @@ func (m machine) guestOn(t *testing.T, env, pattern string) {
 // TestModule runs everything with both ways to pin, side by side: they wait for a timer of 100 ms most of the time.
 func TestModule(t *testing.T) {
 	b := build(t, "arm64")
-	for _, backend := range []string{"gup", "nvp2p"} {
-		t.Run(backend, func(t *testing.T) {
-			t.Parallel()
-			testBackend(t, b, backend, "")
-		})
-	}
+	testWays(t, b, "")
 	if !sanitized() {
 		x := build(t, "amd64")
 		t.Run("ATS", func(t *testing.T) {
 			t.Parallel()
 			testATS(t, x)
 		})
-		for _, backend := range []string{"gup", "nvp2p"} {
-			t.Run("amd64 "+backend, func(t *testing.T) {
-				t.Parallel()
-				testBackend(t, x, backend, "")
-			})
-		}
+		testWays(t, x, "amd64 ")
 	}
 	t.Run("lazy IOMMU", func(t *testing.T) {
 		t.Parallel()
-		m := b.start(t, "gup", vjetson.Config{Edu: true, Append: "iommu.strict=0"})
+		m := b.start(t, b.gup, vjetson.Config{Edu: true, Append: "iommu.strict=0"})
 		m.guest(t, "^TestLazy$")
 	})
 	t.Run("other functions", func(t *testing.T) {
@@ -186,14 +216,39 @@ func TestModule(t *testing.T) {
 	})
 	t.Run("without IOMMU", func(t *testing.T) {
 		t.Parallel()
-		m := b.start(t, "gup", vjetson.Config{Card: &vjetson.Card{}})
+		m := b.start(t, b.gup, vjetson.Config{Card: &vjetson.Card{}})
 		m.guest(t, "^TestUnsafe$")
+	})
+	t.Run("desktop driver", func(t *testing.T) {
+		t.Parallel()
+		testDesktop(t, b)
 	})
 }
 
-// testBackend is everything that is done with edu; more is for the kernel's command line.
-func testBackend(t *testing.T, b built, backend, more string) {
-	m := b.start(t, backend, vjetson.Config{Edu: true, Append: more})
+// testWays runs the guest's tests with each way to pin. Beside NVIDIA's provider the stand-in shows its habits alone.
+func testWays(t *testing.T, b built, prefix string) {
+	for name, w := range b.ways() {
+		t.Run(prefix+name, func(t *testing.T) {
+			t.Parallel()
+			testWay(t, b, w, "")
+		})
+	}
+	if !nvp2ptest.Here() {
+		t.Run(prefix+"NVIDIA's nvp2p", func(t *testing.T) {
+			t.Skip("NEEDS " + nvp2ptest.Absent + "; the stand-in runs in its place")
+		})
+		return
+	}
+	t.Run(prefix+"stand-in", func(t *testing.T) {
+		t.Parallel()
+		m := b.start(t, b.standIn, vjetson.Config{Edu: true})
+		m.guest(t, "^TestHabits$")
+	})
+}
+
+// testWay is everything that is done with edu; more is for the kernel's command line.
+func testWay(t *testing.T, b built, w way, more string) {
+	m := b.start(t, w, vjetson.Config{Edu: true, Append: more})
 	expect := func(pattern string) *vjetson.Expectation {
 		t.Helper()
 		e, err := m.Expect(pattern)
@@ -202,10 +257,10 @@ func testBackend(t *testing.T, b built, backend, more string) {
 		}
 		return e
 	}
-	m.guest(t, "^Test(Info|DMA|CacheAttribute|EveryCall|Bad.*|Limits|Memlock|PutAgainstMunmap|Halt|Habits|UnbindStops|Fuzz)$")
+	m.guest(t, "^Test(Info|DMA|CacheAttribute|EveryCall|Bad.*|Limits|Memlock|PutAgainstMunmap|Halt|"+w.tests+"UnbindStops|Support)$")
 	blocked := expect(`arm-smmu-v3 .*event 0x10|DMAR: .*(fault|PTE|DRHD)`) // DMA after a revocation
 	expect(`Out of memory: Killed process .*guest.test`)
-	m.guest(t, "^Test(Revocation.*|TailMunmap|Close|ProcessEnd|PassedOn|Unbind|UnbindAgainstClose)$")
+	m.guest(t, "^Test(Revocation.*|Discard|TailMunmap|Close|ProcessEnd|PassedOn|Unbind|UnbindAgainstClose|Suspend)$")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if _, err := blocked.Wait(ctx); err != nil {

@@ -1,6 +1,8 @@
 package kmodtest_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,8 @@ import (
 const (
 	secondPort = "pcie-root-port,id=port1,chassis=2,slot=1"
 	thirdPort  = "pcie-root-port,id=port2,chassis=3,slot=2"
+	fourthPort = "pcie-root-port,id=port3,chassis=4,slot=3"
+	function3  = "0000:04:00.0" // an edu that shares its group with nobody
 	whole      = "virtio-rng-pci,id=whole,bus=port1,disable-legacy=on,iommu_platform=on,aer=on,romfile="
 )
 
@@ -19,49 +23,89 @@ func (m machine) take(function string) string {
 	dir := "/sys/bus/pci/devices/" + function
 	m.shell("[ ! -e " + dir + "/driver ] || echo " + function + " > " + dir + "/driver/unbind; " +
 		"echo tegra_p2p > " + dir + "/driver_override && echo " + function + " > /sys/bus/pci/drivers_probe")
+	return m.named(function)
+}
+
+// named is the guest's environment for a function that the module has.
+func (m machine) named(function string) string {
+	dir := "/sys/bus/pci/devices/" + function
 	return "GUEST_FUNCTION=" + function + " GUEST_DEVICE=/dev/$(ls " + dir + "/misc)"
 }
 
 // testOthers has what the module does with functions that are not edu.
 func testOthers(t *testing.T, b built) {
-	m := b.start(t, "gup", vjetson.Config{Edu: true, Devices: []string{
+	m := b.start(t, b.gup, vjetson.Config{Edu: true, Devices: []string{
 		secondPort, whole, thirdPort, "edu,bus=port2,addr=0.0,multifunction=on", "edu,bus=port2,addr=0.1",
+		fourthPort, "edu,bus=port3",
 	}})
 	env := m.take("0000:02:00.0")
 	m.guestOn(t, env, "^TestReset$")
-	t.Run("link error", func(t *testing.T) {
-		m := machine{m.Machine, t}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			m.guestOn(t, env+" GUEST_PORT=0000:00:03.0", "^TestLinkError$")
-		}()
-		for injected := false; ; {
-			select {
-			case <-done:
-				if !injected {
-					t.Error("no error was injected")
-				}
-				return
-			case <-time.After(50 * time.Millisecond):
-			}
-			if m.shell("if [ -e /run/inject ]; then rm /run/inject; echo yes; fi") == "" {
-				continue
-			}
-			injected = true
-			if err := m.InjectError(t.Context(), "whole", "COMP_TIME"); err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	m.guestOn(t, env, "^Test(SysfsReset|CloseResets)$")
+	t.Run("link error", func(t *testing.T) { m.inject(t, env, "^TestLinkError$") })
+	t.Run("fatal error", func(t *testing.T) { m.inject(t, env, "^TestFatal$") })
+	if _, err := m.Expect(`arm-smmu-v3 .*event 0x10`); err != nil { // DMA after the end of a pin
+		t.Fatal(err)
+	}
+	own := m.take(function3)
+	m.guest(t, "^TestUdmabuf$")
+	_, path, _ := strings.Cut(own, "GUEST_DEVICE=")
+	m.guestOn(t, "GUEST_SECOND_DEVICE="+path, "^TestDMABuf")
 	one := m.take("0000:03:00.0")
-	other := m.take("0000:03:00.1") // joins the first one's group
+	m.guestOn(t, one+" GUEST_NEIGHBOUR=0000:03:00.1", "^TestNeighbour$") // joins the first one's group
 	m.guestOn(t, one, "^TestExposed$")
-	m.guestOn(t, other, "^TestExposed$")
+	m.guestOn(t, m.named("0000:03:00.1"), "^TestExposed$")
+	t.Run("shutdown", func(t *testing.T) { m.shutdown(t) })
+}
+
+// inject runs guest's tests which ask for errors of the link by the file /run/inject.
+func (m machine) inject(t *testing.T, env, pattern string) {
+	m.t = t
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.guestOn(t, env+" GUEST_PORT=0000:00:03.0", pattern)
+	}()
+	for injected := false; ; {
+		select {
+		case <-done:
+			if !injected {
+				t.Error("no error was injected")
+			}
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+		name := strings.TrimSpace(m.shell("if [ -e /run/inject ]; then cat /run/inject; rm /run/inject; fi"))
+		if name == "" {
+			continue
+		}
+		injected = true
+		if err := m.InjectError(t.Context(), "whole", name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// shutdown ends the machine under a DMA.
+func (m machine) shutdown(t *testing.T) {
+	stopped, err := m.Expect(`tegra_p2p 0000:01:00\.0: stopped: the machine ends`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() {
+		_, _ = m.Run(ctx, "sh", "-c", "GUEST=1 exec /guest.test -test.run '^TestShutdown$'") // does not come back
+	}()
+	if err := m.Wait(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := stopped.Wait(ctx); err != nil {
+		t.Error(err)
+	}
 }
 
 // testATS has a function whose translations the IOMMU takes from itself.
 func testATS(t *testing.T, b built) {
-	m := b.start(t, "gup", vjetson.Config{Edu: true, Devices: []string{secondPort, whole + ",ats=on"}})
+	m := b.start(t, b.gup, vjetson.Config{Edu: true, Devices: []string{secondPort, whole + ",ats=on"}})
 	m.guestOn(t, m.take("0000:02:00.0"), "^TestExposed$")
 }

@@ -89,10 +89,10 @@ func TestInjection(t *testing.T) {
 		t.Skip("SANITIZED: Debian's kernels have no fault injection; make test-sanitized runs it")
 	}
 	b := build(t, "arm64")
-	for _, backend := range []string{"gup", "nvp2p"} {
-		t.Run(backend, func(t *testing.T) {
+	for name, w := range b.ways() {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := b.start(t, backend, vjetson.Config{Edu: true})
+			m := b.start(t, w, vjetson.Config{Edu: true})
 			// The kernel's checks have memory of their own, and do with less when it is refused.
 			if _, err := m.Expect(`DMA-API: (cacheline tracking ENOMEM|debugging out of memory)|kmemleak: Cannot allocate a scan area`); err != nil {
 				t.Fatal(err)

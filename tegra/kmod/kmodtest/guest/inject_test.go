@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tegracast/tegra/kmod/kmodtest/errnos"
 	"tegracast/tegra/uapi"
 )
 
@@ -116,7 +117,7 @@ func fill[T any](at []byte, nr int, v T) *T {
 
 // documentedFor are the errnos of a call, by its number.
 func documentedFor(nr int) func(unix.Errno) bool {
-	return func(e unix.Errno) bool { return documented(nr, &uapi.Error{Errno: e}) }
+	return func(e unix.Errno) bool { return errnos.Documented(nr, e) }
 }
 
 func oneOf(list ...unix.Errno) func(unix.Errno) bool {

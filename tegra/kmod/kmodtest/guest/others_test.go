@@ -66,6 +66,17 @@ func reportErrors(t *testing.T, function string) {
 	}
 }
 
+// inject has the host make the function report an error of its link.
+func inject(t *testing.T, name string) {
+	t.Helper()
+	if err := os.WriteFile("/run/inject.new", []byte(name), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename("/run/inject.new", "/run/inject"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestLinkError has the host make the function report errors of its link: each fences it, and tells who has it open.
 func TestLinkError(t *testing.T) {
 	noLeak(t)
@@ -74,11 +85,9 @@ func TestLinkError(t *testing.T) {
 	reportErrors(t, function)
 	reportErrors(t, os.Getenv("GUEST_PORT"))
 	for range times {
-		if err := os.WriteFile("/run/inject", nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		inject(t, "COMP_TIME")
 		failed.wait(t)
-		if i := d.info(t); i.State != uapi.StateFenced {
+		if i := d.info(t); i.State != uapi.StateFenced || i.Error != uapi.ErrorLink {
 			t.Fatalf("%+v", i)
 		}
 		d.live(t)

@@ -18,12 +18,14 @@ import (
 
 // roles are what this program does as a child of a test, by $GUEST_ROLE. Descriptor 3 is memory, 4 the device.
 var roles = map[string]func(){
-	"hold":  func() { hold(); time.Sleep(time.Hour) },
-	"exec":  func() { hold(); must(syscall.Exec("/guest.test", os.Args[:1], []string{"GUEST_ROLE=sleep"})) },
-	"sleep": func() { time.Sleep(time.Hour) },
-	"fuzz":  fuzzChild,
-	"open":  openOnly,
-	"limit": overLimit,
+	"hold":   func() { hold(); time.Sleep(time.Hour) },
+	"exec":   func() { hold(); must(syscall.Exec("/guest.test", os.Args[:1], []string{"GUEST_ROLE=sleep"})) },
+	"sleep":  func() { time.Sleep(time.Hour) },
+	"open":   openOnly,
+	"limit":  overLimit,
+	"resume": resumeOnly,
+	"race":   raceChild,
+	"vdso":   printVDSO,
 }
 
 func must(err error) {

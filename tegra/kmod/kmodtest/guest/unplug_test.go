@@ -58,7 +58,7 @@ func (o *orphan) gone(t *testing.T) {
 	t.Helper()
 	o.failed.wait(t)
 	o.revoked.wait(t)
-	if i := o.info(t); i.State != uapi.StateGone {
+	if i := o.info(t); i.State != uapi.StateGone || i.Error != uapi.ErrorUnplug {
 		t.Errorf("%+v", i)
 	}
 	if q := o.query(t, o.p.Handle); q.State != uapi.PinRevoked || q.Reason != uapi.ReasonUnplug {
@@ -79,7 +79,10 @@ func (o *orphan) gone(t *testing.T) {
 	if v := o.edu.read(eduID); v != ^uint32(0) {
 		t.Errorf("a register of a function that has gone reads %#x", v)
 	}
-	o.edu.write(eduLiveness, 1) // does no harm
+	o.edu.write(eduLiveness, 1) // does no harm, and does not show elsewhere
+	if v := o.edu.read(eduLiveness + page); v != ^uint32(0) {
+		t.Errorf("another page of registers reads %#x after a write", v)
+	}
 	if o.coherent[0] != 0xff {
 		t.Errorf("coherent memory reads %#x", o.coherent[0])
 	}

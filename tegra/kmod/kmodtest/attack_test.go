@@ -1,0 +1,25 @@
+package kmodtest_test
+
+import (
+	"testing"
+
+	"tegracast/board/vjetson"
+)
+
+// TestAttack has a process without rights, but with the open device, try what it must not get: other people's memory, the
+// kernel's, and a machine that ends.
+func TestAttack(t *testing.T) {
+	b := build(t, "arm64")
+	for name, w := range b.ways() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := b.start(t, w, vjetson.Config{Edu: true, Memory: 640, Append: "secretmem.enable=1", Devices: []string{secondPort, whole}})
+			m.guest(t, "^Test(ReadOnlyDescriptor|Forked|Duplicated|Passed|Userfaultfd|Untouched|Quiet|Taken|Dummy|ManyPins)$")
+			m.guest(t, "^Test(ReadOnlyFile|Sealed|ZeroPage|VDSO)$")
+			m.guestOn(t, m.take("0000:02:00.0"), "^TestHaltMSIX$")
+			m.guest(t, "^TestKinds$")
+			m.guest(t, "^Test(Stale|HugeView|PinAgainstMunmap)$") // a module that has these faults brings the machine down
+			m.guest(t, "^TestUsable$")
+		})
+	}
+}

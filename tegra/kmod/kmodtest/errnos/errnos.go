@@ -1,0 +1,34 @@
+// Package errnos has the errors that docs/kernel-abi.md gives each call of tegra_p2p, for the tests that let calls fail.
+package errnos
+
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/tegra/uapi"
+)
+
+// always are those of every call. EINTR: nothing was done.
+var always = []unix.Errno{0, unix.EINVAL, unix.E2BIG, unix.EFAULT, unix.ENODEV, unix.EACCES, unix.EINTR}
+
+var of = map[int][]unix.Errno{
+	uapi.CallPin: {
+		unix.ENOMEM, unix.ENOSPC, unix.EMEDIUMTYPE, unix.EIO, unix.ESTALE, unix.EBUSY, unix.EOPNOTSUPP, unix.EAGAIN, unix.EPERM,
+	},
+	uapi.CallQuery:    {unix.ENOENT},
+	uapi.CallPut:      {unix.ENOENT, unix.EBUSY},
+	uapi.CallAlloc:    {unix.ENOMEM, unix.ENOSPC, unix.ESTALE, unix.EPERM},
+	uapi.CallSetEvent: {unix.EBADF, unix.EBUSY},
+	uapi.CallSetHalt:  {unix.ENOMEM, unix.EBUSY},
+	uapi.CallControl:  {unix.EAGAIN, unix.EOPNOTSUPP, unix.EBUSY, unix.EIO, unix.EPERM},
+	uapi.CallExport:   {unix.ENOENT, unix.ENOMEM, unix.ESTALE, unix.EOPNOTSUPP, unix.EMFILE},
+	uapi.CallImport: {
+		unix.EBADF, unix.ENOMEM, unix.ENOSPC, unix.EIO, unix.ESTALE, unix.EOPNOTSUPP, unix.EAGAIN, unix.EPERM,
+	},
+}
+
+// Documented says whether the call with a number, 0 for GET_INFO, may answer with an errno.
+func Documented(nr int, e unix.Errno) bool {
+	return slices.Contains(always, e) || slices.Contains(of[uapi.CallGetInfo+nr], e)
+}

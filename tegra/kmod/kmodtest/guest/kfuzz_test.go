@@ -1,0 +1,25 @@
+package guest
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// TestKfuzz runs /kfuzz for $KFUZZ_DURATION, and checks that nothing of the kernel's is left over and the device works.
+func TestKfuzz(t *testing.T) {
+	noLeak(t)
+	seed := os.Getenv("KFUZZ_SEED")
+	if seed == "" {
+		seed = strconv.FormatInt(time.Now().UnixNano()&(1<<40-1), 10)
+	}
+	c := exec.Command("/kfuzz", "-device", devicePath, "-function", function, "-duration", os.Getenv("KFUZZ_DURATION"), "-seed", seed)
+	out, err := c.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Errorf("seed %s: %v", seed, err)
+	}
+	newScene(t).usable(t)
+}

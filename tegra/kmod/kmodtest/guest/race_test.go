@@ -1,0 +1,203 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/tegra/uapi"
+)
+
+// raceTime is how long two things race.
+const raceTime = 8 * time.Second
+
+// onCPU keeps a goroutine on a processor.
+func onCPU(n int) error {
+	runtime.LockOSThread()
+	var set unix.CPUSet
+	set.Set(n)
+	return unix.SchedSetaffinity(0, &set)
+}
+
+// freshPages are new pages of one mapping.
+func freshPages(n int) (uintptr, unix.Errno) {
+	p, _, errno := unix.Syscall6(unix.SYS_MMAP, 0, uintptr(n*page), readWrite, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE, ^uintptr(0), 0)
+	return p, errno
+}
+
+// TestPinAgainstMunmap has PIN meet munmap of the same memory on another processor, in address spaces that end soon: a
+// reference of one that is dropped once too often shows there. With nv-p2p either waits for grace periods, so several
+// processes do it at once.
+func TestPinAgainstMunmap(t *testing.T) {
+	noLeak(t)
+	device := file(t, open(t).live(t).fd)
+	defer device.Close()
+	var spaces, done, lost atomic.Int64
+	var all sync.WaitGroup
+	end := time.Now().Add(raceTime)
+	for range 6 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for time.Now().Before(end) && !t.Failed() {
+				a, b := raceOnce(t, device)
+				spaces.Add(1)
+				done.Add(a)
+				lost.Add(b)
+			}
+		}()
+	}
+	all.Wait()
+	t.Logf("%d address spaces: %d pins, %d lost to munmap", spaces.Load(), done.Load(), lost.Load())
+	if !slow && (done.Load() == 0 || lost.Load() == 0) {
+		t.Errorf("%d pins, %d lost to munmap: the two did not meet", done.Load(), lost.Load())
+	}
+}
+
+// raceOnce runs a process of nobody's. It returns how many pins it had, and how many munmap was quicker than.
+func raceOnce(t *testing.T, device *os.File) (done, lost int64) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c := exec.CommandContext(ctx, "/guest.test")
+	c.Env = []string{"GUEST_ROLE=race"}
+	c.ExtraFiles = []*os.File{os.Stdin, device}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := c.CombinedOutput()
+	if _, scan := fmt.Sscan(string(out), &done, &lost); err != nil || scan != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	return done, lost
+}
+
+const racePages = 5 // one before the pin, for nv-p2p
+
+// raceChild has one thread pin what another unmaps, which a channel wakes at the same time.
+func raceChild() {
+	debug.SetGCPercent(-1)
+	d, start, over := &device{4}, make(chan [2]int64), make(chan struct{})
+	go func() {
+		must(onCPU(1))
+		for at := range start {
+			spin(at[1])
+			_, _, _ = unix.Syscall(unix.SYS_MUNMAP, uintptr(at[0]), racePages*page, 0)
+			over <- struct{}{}
+		}
+	}()
+	must(onCPU(0))
+	done, lost, delay := 0, 0, int64(0) // of munmap, in turns of a loop; below 0 it is PIN's
+	for range 40 {
+		at, errno := freshPages(racePages)
+		must(errnoOf(errno))
+		turns := delay + rand.Int64N(20_000) - 10_000
+		resume(d.fd)
+		start <- [2]int64{int64(at), turns}
+		spin(-turns)
+		p := uapi.Pin{Flags: bothWays, VA: uint64(at) + page, Size: (racePages - 1) * page}
+		switch err := uapi.DoPin(d.fd, &p, nil); {
+		case err == nil:
+			done++
+			delay -= 4000
+			must(uapi.DoPut(d.fd, p.Handle))
+		case strings.Contains("EFAULT EAGAIN ESTALE EBUSY", unix.ErrnoName(errnoIn(err))):
+			lost++
+			delay += 4000
+		default:
+			must(err)
+		}
+		<-over
+	}
+	fmt.Println(done, lost)
+}
+
+// spin does a few turns of a loop.
+func spin(turns int64) {
+	var turn atomic.Int64
+	for turn.Load() < turns {
+		turn.Add(1)
+	}
+}
+
+func errnoIn(err error) unix.Errno {
+	if e, ok := err.(*uapi.Error); ok {
+		return e.Errno
+	}
+	return unix.EINVAL
+}
+
+// resume ends a fence, if nobody else does.
+func resume(fd int) {
+	if i, err := uapi.GetInfo(fd); err == nil && i.State == uapi.StateFenced {
+		_, _ = uapi.DoControl(fd, uapi.ControlResume, i.FenceGen)
+	}
+}
+
+// TestSRCU takes nv-p2p's pins away on one processor, which then is busy with other things, while another processor does
+// the same. Where SRCU has a queue of callbacks for each processor, as before Linux 5.19 and with
+// srcutree.convert_to_big=1, the first one's callback comes long after the notifier's grace period: what it uses has to
+// be there still.
+func TestSRCU(t *testing.T) {
+	asNobody(t, func(t *testing.T, d *device) {
+		if !nvp2p(t, d) {
+			t.Fatal("the notifiers of pin_user_pages have no callback")
+		}
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
+		var stop atomic.Bool
+		var taken [3]int
+		var all sync.WaitGroup
+		all.Add(4)
+		go func() { defer all.Done(); hog(&stop) }()
+		for i, cpu := range []int{0, 1, 1} {
+			go func() {
+				defer all.Done()
+				must(onCPU(cpu))
+				for !stop.Load() {
+					taken[i] += takeAway(d.fd)
+				}
+			}()
+		}
+		time.Sleep(raceTime)
+		stop.Store(true)
+		all.Wait()
+		t.Logf("%d pins taken away", taken)
+		if taken[0] == 0 || taken[1] == 0 {
+			t.Error("no pins were taken away")
+		}
+	})
+}
+
+// hog keeps processor 0 busy, with pauses.
+func hog(stop *atomic.Bool) {
+	must(onCPU(0))
+	for !stop.Load() {
+		for began := time.Now(); time.Since(began) < 120*time.Millisecond; {
+		}
+		time.Sleep(time.Duration(5+rand.IntN(20)) * time.Millisecond)
+	}
+}
+
+// takeAway pins memory and unmaps it. It returns how many pins that ended.
+func takeAway(fd int) int {
+	resume(fd)
+	at, errno := freshPages(2)
+	must(errnoOf(errno))
+	p := uapi.Pin{Flags: bothWays, VA: uint64(at) + page, Size: page}
+	err := uapi.DoPin(fd, &p, nil)
+	_, _, _ = unix.Syscall(unix.SYS_MUNMAP, at, 2*page, 0)
+	if err != nil {
+		return 0
+	}
+	_ = uapi.DoPut(fd, p.Handle)
+	return 1
+}

@@ -1,0 +1,43 @@
+// Kfuzz attacks tegra_p2p.ko at random. Processes of several threads, of root and of nobody, call the module, map what it
+// gives, and change, share and lose the memory that it has pinned; they are killed now and then. Meanwhile their parent
+// has the kernel compact, merge and drop memory, and takes the function from its driver.
+//
+// It runs in the virtual Jetson, as root. Package kmodtest builds it, guest's TestKfuzz runs it. It exits with 1 when the
+// module gave an answer that docs/kernel-abi.md does not have. Faults are the kernel's to report.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"time"
+)
+
+// settings are a run's.
+type settings struct {
+	device   string
+	function string // PCI address; "" leaves it with its driver
+	duration time.Duration
+	seed     uint64
+	worker   int // the number of a worker; -1 for the parent
+	nobody   bool
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.device, "device", "/dev/tegra_p2p0", "device file")
+	flag.StringVar(&s.function, "function", "", "PCI address of the function to unbind and bind")
+	flag.DurationVar(&s.duration, "duration", 30*time.Second, "how long")
+	flag.Uint64Var(&s.seed, "seed", 1, "seed of what is done")
+	flag.IntVar(&s.worker, "worker", -1, "number of a worker; the program gives it to itself")
+	flag.BoolVar(&s.nobody, "nobody", false, "the worker has no rights")
+	flag.Parse()
+	run := runParent
+	if s.worker >= 0 {
+		run = runWorker
+	}
+	if err := run(s); err != nil {
+		fmt.Println("kfuzz:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	maxOperations = 64
+	maxErrno      = 134
+)
+
+// tally counts what was done and what came of it. All processes share it.
+type tally struct {
+	operations [maxOperations]struct {
+		good    atomic.Uint64
+		skipped atomic.Uint64
+		errnos  [maxErrno]atomic.Uint64
+	}
+	faults atomic.Uint64 // memory that was gone when it was touched
+	wrong  atomic.Uint64 // answers that are not documented
+}
+
+// newTally maps the counters of a file, which it makes large enough.
+func newTally(f *os.File) (*tally, error) {
+	size := int(unsafe.Sizeof(tally{}))
+	if err := f.Truncate(int64(size)); err != nil {
+		return nil, fmt.Errorf("counters: %w", err)
+	}
+	b, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("counters: %w", err)
+	}
+	return (*tally)(unsafe.Pointer(unsafe.SliceData(b))), nil
+}
+
+func (t *tally) add(op int, errno unix.Errno) {
+	o := &t.operations[op]
+	switch {
+	case errno == 0:
+		o.good.Add(1)
+	case errno == skipped:
+		o.skipped.Add(1)
+	case errno < maxErrno:
+		o.errnos[errno].Add(1)
+	}
+}
+
+// report returns a line for each operation, and how many were done in all.
+func (t *tally) report(ops []operation) (string, uint64) {
+	var s strings.Builder
+	var all uint64
+	for i := range ops {
+		o := &t.operations[i]
+		done := o.good.Load()
+		var errnos strings.Builder
+		for e := range o.errnos {
+			if n := o.errnos[e].Load(); n > 0 {
+				done += n
+				fmt.Fprintf(&errnos, " %s=%d", unix.ErrnoName(unix.Errno(e)), n)
+			}
+		}
+		all += done
+		fmt.Fprintf(&s, "%-12s %8d done %8d good%s\n", ops[i].name, done, o.good.Load(), errnos.String())
+	}
+	return s.String(), all
+}
