@@ -75,6 +75,18 @@ static inline long tp_get_page_of(struct mm_struct *mm, unsigned long va, unsign
 #endif
 }
 
+/* Whether reclaim looks after a page, or has. */
+static inline bool tp_page_reclaimed(struct page *page)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 16, 0)
+	struct folio *folio = page_folio(page);
+
+	return folio_test_lru(folio) || folio_test_swapbacked(folio);
+#else
+	return PageLRU(page) || PageSwapBacked(page);
+#endif
+}
+
 /* Whether a domain of the DMA API forgets a mapping before dma_unmap returns; in doubt it does not. */
 static inline bool tp_domain_strict(struct iommu_domain *domain)
 {

@@ -216,7 +216,7 @@ static int mmap_bar(struct tp_dev *dev, struct vm_area_struct *vma, u32 bar, u64
 static bool drivers_own(struct page *page)
 {
 	return !PageCompound(page) && !PageReserved(page) && !PageAnon(page) && !READ_ONCE(page->mapping) &&
-	       !PageLRU(page) && !PageSwapBacked(page) && !is_zero_pfn(page_to_pfn(page)) && !is_zone_device_page(page);
+	       !tp_page_reclaimed(page) && !is_zero_pfn(page_to_pfn(page)) && !is_zone_device_page(page);
 }
 
 /* References of the pages of a live pin, which must be a driver's own where own is set. */
