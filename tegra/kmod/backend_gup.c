@@ -109,6 +109,8 @@ static void gup_check(struct work_struct *work)
 	unsigned long first, last;
 	int err = 0;
 
+	/* Until the invalidation has ended the mapping may still be what it was. One that begins now queues this again. */
+	mmu_interval_read_begin(&pin->gup.notifier);
 	mutex_lock(&pin->lock);
 	first = pin->gup.check_first;
 	last = pin->gup.check_last;

@@ -30,7 +30,7 @@ func TestKernels(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				b := buildFor(t, k)
+				b := buildFor(t, k, t.TempDir())
 				for name, w := range b.ways() {
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()

@@ -40,6 +40,9 @@ func TestKfuzz(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if c.parameters != "" {
+				long(t)
+			}
 			m := b.start(t, c.way, vjetson.Config{Edu: true, Memory: 768, Append: c.parameters, Files: map[string]string{"/kfuzz": kfuzz}})
 			if c.parameters != "" {
 				m.guest(t, "^TestSRCU$")

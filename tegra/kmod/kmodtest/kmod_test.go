@@ -4,6 +4,7 @@ package kmodtest_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,19 +50,48 @@ func kernel(t *testing.T, arch string) (vjetson.Kernel, error) {
 	return vjetson.Fetch(t.Context(), arch, slog.Default())
 }
 
+// builds are what build has made: every test of a processor runs the same, which takes half a minute to build.
+var builds struct {
+	sync.Mutex
+	dir string
+	of  map[string]built
+}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "kmodtest-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	builds.dir, builds.of = dir, map[string]built{}
+	status := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(status)
+}
+
 func build(t *testing.T, arch string) built {
 	t.Helper()
+	builds.Lock()
+	defer builds.Unlock()
+	if b, ok := builds.of[arch]; ok {
+		return b
+	}
 	k, err := kernel(t, arch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return buildFor(t, k)
+	dir, err := os.MkdirTemp(builds.dir, arch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := buildFor(t, k, dir)
+	builds.of[arch] = b
+	return b
 }
 
 // buildFor builds the modules and the guest's tests for a kernel.
-func buildFor(t *testing.T, k vjetson.Kernel) built {
+func buildFor(t *testing.T, k vjetson.Kernel, dir string) built {
 	t.Helper()
-	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	guest := in("guest.test")
 	b := built{kernel: k, hostmem: in("hostmem/hostmem.ko"), programs: guest}
