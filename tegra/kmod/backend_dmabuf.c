@@ -165,7 +165,9 @@ long tp_import(struct tp_file *file, void *arg)
 	if (IS_ERR(buf))
 		return PTR_ERR(buf);
 	p.size = buf->size;
-	if (!p.size || !PAGE_ALIGNED(p.size))
+	if (a->flags & TEGRA_P2P_PIN_FROM_DEVICE && !(buf->file->f_mode & FMODE_WRITE))
+		err = -EACCES;
+	else if (!p.size || !PAGE_ALIGNED(p.size))
 		err = -EINVAL;
 	else if (p.size > TP_MAX_BYTES)
 		err = -E2BIG;

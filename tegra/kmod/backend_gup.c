@@ -30,10 +30,11 @@ static void gup_look_again(struct tp_pin *pin, const struct mmu_notifier_range *
 
 	if (pin->state != TP_LIVE)
 		return;
+	if (pin->gup.check_first > pin->gup.check_last)
+		pin->gup.checks = 0;
 	pin->gup.check_first = min_t(unsigned long, pin->gup.check_first, first >> PAGE_SHIFT);
 	pin->gup.check_last = max_t(unsigned long, pin->gup.check_last, last >> PAGE_SHIFT);
-	pin->gup.checks = 0;
-	mod_delayed_work(tp_wq, &pin->gup.check, 1);
+	queue_delayed_work(tp_wq, &pin->gup.check, 1); /* one that is due stays so */
 }
 
 static bool gup_invalidate(struct mmu_interval_notifier *notifier, const struct mmu_notifier_range *range,
@@ -124,7 +125,7 @@ static void gup_check(struct work_struct *work)
 		mutex_lock(&pin->lock);
 		pin->gup.check_first = min(pin->gup.check_first, first);
 		pin->gup.check_last = max(pin->gup.check_last, last);
-		mod_delayed_work(tp_wq, &pin->gup.check, 1UL << pin->gup.checks);
+		queue_delayed_work(tp_wq, &pin->gup.check, 1UL << pin->gup.checks);
 		mutex_unlock(&pin->lock);
 	} else if (err) {
 		tp_pin_revoke(pin, TEGRA_P2P_REASON_INVALIDATE, false);

@@ -134,14 +134,38 @@ void tp_nvp2p_exit(void)
 	cpus_read_unlock();
 }
 
-/* In the notifier, whose read section keeps SRCU from freeing it, with pin->lock held. */
-static void nv_await_release(struct tp_pin *pin, struct nvidia_p2p_page_table *table)
+/*
+ * In the place of the provider's, which looks at the first address alone, and takes its notifier out once for each of two
+ * invalidations that meet.
+ */
+static int nv_invalidate(struct mmu_notifier *notifier, const struct mmu_notifier_range *range)
 {
-	if (pin->nv.queued)
+	struct nvidia_p2p_page_table *table = container_of(notifier, struct nvidia_p2p_page_table, mn);
+	struct tp_pin *pin = table->data;
+
+	if (range->end <= pin->va || range->start >= pin->va + pin->obj.size)
+		return 0;
+	if (!mmu_notifier_range_blockable(range))
+		return -EAGAIN;
+	mutex_lock(&pin->lock);
+	if (!pin->nv.queued && !pin->nv.putting) { /* put_pages does the same */
+		pin->nv.queued = true;
+		pin->nv.unhashed = true;
+		mmu_notifier_put(notifier);
+	}
+	mutex_unlock(&pin->lock);
+	tp_pin_revoke(pin, TEGRA_P2P_REASON_INVALIDATE, true);
+	return 0;
+}
+
+/* With pin->lock held, before the notifier's memory can be freed: after get_pages, or in the notifier. */
+static void nv_take_over(struct tp_pin *pin, struct nvidia_p2p_page_table *table)
+{
+	if (pin->nv.ops.free_notifier)
 		return;
-	pin->nv.queued = true;
 	pin->nv.ops = *table->mn.ops;
 	pin->nv.ops.free_notifier = nv_released;
+	pin->nv.ops.invalidate_range_start = nv_invalidate;
 	WRITE_ONCE(table->mn.ops, &pin->nv.ops);
 }
 
@@ -159,7 +183,8 @@ static void nv_callback(void *data)
 		return;
 	}
 	if (unhashed) {
-		nv_await_release(pin, table);
+		nv_take_over(pin, table);
+		pin->nv.queued = true;
 		pin->nv.unhashed = true;
 		if (pin->nv.putting)
 			pin->mm_dropped = true;
@@ -211,6 +236,8 @@ static bool nv_unregistered(struct tp_pin *pin)
 	mutex_lock(&pin->lock);
 	if (unhashed)
 		pin->nv.unhashed = true;
+	else
+		nv_take_over(pin, pin->nv.table);
 	unhashed = unhashed && !pin->doomed;
 	mutex_unlock(&pin->lock);
 	return unhashed;

@@ -45,6 +45,13 @@ static inline void tp_vm_flags_clear(struct vm_area_struct *vma, unsigned long f
 #endif
 }
 
+/* A mapping can tell of mprotect since 5.11. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 11, 0)
+#define TP_VM_OP_MPROTECT(op) .mprotect = op,
+#else
+#define TP_VM_OP_MPROTECT(op)
+#endif
+
 /* eventfd_signal counts by one since 6.8. */
 static inline void tp_eventfd_signal(struct eventfd_ctx *ctx)
 {

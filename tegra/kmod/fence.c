@@ -67,8 +67,11 @@ static void record(struct tp_dev *dev, u32 why, u32 halt_us)
 	trace_tegra_p2p_fence(dev->name, dev->fence_gen, why, halt_us);
 }
 
-/* Stops the function as well as it goes and forbids PIN. Returns the generation. */
-u64 tp_fence(struct tp_dev *dev, u32 why)
+/*
+ * Stops the function as well as it goes and forbids PIN. away: its registers are out of reach from now on, and RESUME
+ * fails until that has ended. Returns the generation.
+ */
+u64 tp_fence(struct tp_dev *dev, u32 why, unsigned long away)
 {
 	ktime_t begin = ktime_get();
 	u64 gen;
@@ -79,6 +82,7 @@ u64 tp_fence(struct tp_dev *dev, u32 why)
 	if (!dev->halted)
 		halt_run(dev);
 	dev->halted = true;
+	dev->away |= away;
 	record(dev, why, ktime_us_delta(ktime_get(), begin));
 	if (!tp_protected(dev))
 		tp_master_off(dev);
@@ -87,9 +91,9 @@ u64 tp_fence(struct tp_dev *dev, u32 why)
 }
 
 /* The same without bus mastering. What was mapped for the function may be taken away after this. */
-void tp_stop(struct tp_dev *dev, u32 why)
+void tp_stop(struct tp_dev *dev, u32 why, unsigned long away)
 {
-	tp_fence(dev, why);
+	tp_fence(dev, why, away);
 	mutex_lock(&dev->fence_lock);
 	tp_master_off(dev);
 	mutex_unlock(&dev->fence_lock);
@@ -133,7 +137,8 @@ long tp_control(struct tp_file *file, void *arg)
 
 	if (a->flags || a->pad)
 		return -EINVAL;
-	mutex_lock(&dev->control_lock);
+	if (mutex_lock_killable(&dev->control_lock)) /* a reset takes its time, and there may be many */
+		return -EINTR;
 	switch (a->op) {
 	case TEGRA_P2P_RESUME:
 		err = resume(file, a->fence_gen);

@@ -141,16 +141,16 @@ static int tp_open(struct inode *inode, struct file *filp)
 	file->dev = dev;
 	file->unsafe = !tp_protected(dev);
 	file->writer = filp->f_mode & FMODE_WRITE;
-	INIT_LIST_HEAD(&file->ones);
 	file->mapping = filp->f_mapping;
 	mutex_init(&file->lock);
 	spin_lock_init(&file->event_lock);
 	xa_init_flags(&file->objects, XA_FLAGS_ALLOC1);
+	xa_init(&file->ones);
 	mutex_lock(&dev->files_lock);
 	list_add(&file->entry, &dev->files);
 	mutex_unlock(&dev->files_lock);
 	mutex_lock(&dev->fence_lock);
-	if (file->writer && !dev->opens++ && (dev->state == TEGRA_P2P_STATE_LIVE || tp_protected(dev)))
+	if (file->writer && !dev->opens++ && !dev->away && (dev->state == TEGRA_P2P_STATE_LIVE || tp_protected(dev)))
 		tp_master_on(dev);
 	mutex_unlock(&dev->fence_lock);
 	filp->private_data = file;
@@ -166,12 +166,12 @@ static void tp_file_leave(struct tp_file *file)
 
 	tp_file_end(file);
 	if (!READ_ONCE(dev->gone) && file->writer) {
-		tp_halt_release(dev, file);
 		mutex_lock(&dev->fence_lock);
 		last = !--dev->opens;
-		if (last)
-			tp_master_off(dev);
 		mutex_unlock(&dev->fence_lock);
+		if (last) /* the engine may be at work on memory that was put; who opens next starts it again */
+			tp_stop(dev, TP_FENCE_CLOSED, 0);
+		tp_halt_release(dev, file);
 	}
 	srcu_read_unlock(&dev->srcu, idx);
 	if (last && dev->flr)

@@ -42,19 +42,14 @@ static void tell(struct tp_dev *dev, u32 error)
 /* The function is stopped, whatever becomes of its state. */
 void tp_lost(struct tp_dev *dev, u32 error)
 {
-	tp_stop(dev, error);
+	tp_stop(dev, error, 0);
 	tell(dev, error);
 }
 
 /* The same, and its registers do not answer until found() says so. */
 static void lost(struct tp_dev *dev, u32 error)
 {
-	tp_stop(dev, error);
-	mutex_lock(&dev->fence_lock);
-	dev->away |= BIT(error);
-	dev->state = TEGRA_P2P_STATE_FENCED; /* a RESUME may have come in between */
-	tp_master_off(dev);
-	mutex_unlock(&dev->fence_lock);
+	tp_stop(dev, error, BIT(error));
 	tp_zap_bars(dev);
 	tell(dev, error);
 }

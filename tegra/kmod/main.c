@@ -194,7 +194,7 @@ static void tp_remove(struct pci_dev *pdev)
 	mutex_unlock(&dev->bar_lock);
 	synchronize_srcu(&dev->srcu);
 	tp_zap_bars(dev);
-	tp_stop(dev, TEGRA_P2P_ERROR_UNPLUG);
+	tp_stop(dev, TEGRA_P2P_ERROR_UNPLUG, 0);
 	mutex_lock(&dev->files_lock);
 	list_for_each_entry(file, &dev->files, entry)
 		tp_file_unplug(file);

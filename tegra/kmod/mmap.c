@@ -90,30 +90,46 @@ long tp_get_region(struct tp_file *file, void *arg)
 	return 0;
 }
 
-/*
- * A page of ones of its own for each page that is touched, so that a write to one register does not show in another.
- * With bar_lock held.
- */
+/* The page of ones for a page of the file's mappings: all from the last one on that a file may have are the same. */
+static struct page *ones_page(struct tp_file *file, unsigned long pgoff)
+{
+	unsigned long key = file->ones_count < TP_ONES ? pgoff : ULONG_MAX;
+	struct page *page = xa_load(&file->ones, pgoff) ?: xa_load(&file->ones, key);
+
+	if (page)
+		return page;
+	page = alloc_page(GFP_KERNEL_ACCOUNT);
+	if (!page)
+		return NULL;
+	memset(page_address(page), 0xff, PAGE_SIZE);
+	if (xa_err(xa_store(&file->ones, key, page, GFP_KERNEL_ACCOUNT))) {
+		__free_page(page);
+		return NULL;
+	}
+	file->ones_count++;
+	return page;
+}
+
+/* What is touched is a page of its own, so that a write to one register does not show in another. With bar_lock held. */
 static vm_fault_t insert_ones(struct vm_fault *vmf, struct tp_file *file)
 {
-	struct page *page = alloc_page(GFP_KERNEL_ACCOUNT);
+	struct page *page = ones_page(file, vmf->pgoff);
 
 	if (!page)
 		return VM_FAULT_OOM;
-	memset(page_address(page), 0xff, PAGE_SIZE);
-	list_add(&page->lru, &file->ones);
 	return vmf_insert_pfn_prot(vmf->vma, vmf->address, page_to_pfn(page), vm_get_page_prot(vmf->vma->vm_flags));
 }
 
 /* With bar_lock held, or the file known to nobody else: nothing maps them any more. */
 void tp_free_ones(struct tp_file *file)
 {
-	struct page *page, *next;
+	struct page *page;
+	unsigned long i;
 
-	list_for_each_entry_safe(page, next, &file->ones, lru) {
-		list_del(&page->lru);
+	xa_for_each(&file->ones, i, page)
 		__free_page(page);
-	}
+	xa_destroy(&file->ones);
+	file->ones_count = 0;
 }
 
 /* Whether a place in a BAR is in a page of the MSI-X table: who writes that makes the function write anywhere. */
@@ -145,8 +161,17 @@ static vm_fault_t bar_fault(struct vm_fault *vmf)
 	return ret;
 }
 
+/* The new right would come with the cache attribute of registers, which a page of ones has not: it is faulted in again. */
+static int __maybe_unused bar_mprotect(struct vm_area_struct *vma, unsigned long start, unsigned long end,
+				       unsigned long flags)
+{
+	zap_vma_ptes(vma, start, end - start);
+	return 0;
+}
+
 static const struct vm_operations_struct bar_ops = {
 	.fault = bar_fault,
+	TP_VM_OP_MPROTECT(bar_mprotect)
 };
 
 static void object_vma_open(struct vm_area_struct *vma)

@@ -271,9 +271,9 @@ void tp_file_end(struct tp_file *file)
 	mutex_lock(&file->lock);
 	if (file_busy(file)) {
 		if (READ_ONCE(dev->gone)) /* remove() waits for this, and then takes what is left of others */
-			tp_stop(dev, TP_FENCE_CLOSED);
+			tp_stop(dev, TP_FENCE_CLOSED, 0);
 		else
-			tp_fence(dev, TP_FENCE_CLOSED);
+			tp_fence(dev, TP_FENCE_CLOSED, 0);
 	}
 	xa_for_each(&file->objects, i, obj) {
 		if (obj->is_pin)

@@ -39,8 +39,9 @@
 #define TP_BARS		6			/* PCI_STD_NUM_BARS */
 #define TP_MMAP_SHIFT	40			/* mmap offset: a BAR's index or 8 + a handle, and the byte in it */
 #define TP_FIRST_HANDLE_SLOT 8
+#define TP_ONES		256			/* pages of ones that an open file may have, and one for the rest */
 #define TP_FENCES	16			/* that debugfs shows */
-#define TP_WORKERS	128			/* that wait for the same grace period of SRCU; more take longer to start than they save */
+#define TP_WORKERS	128			/* that share grace periods; more take longer to start than they save */
 
 struct tp_file;
 struct tp_pin;
@@ -134,7 +135,8 @@ struct tp_file {
 	struct address_space *mapping;
 	bool unsafe;			/* opened by one who may use a function that no IOMMU holds back */
 	bool writer;			/* the descriptor can be written */
-	struct list_head ones;		/* pages that stand for registers which are out of reach; under bar_lock */
+	struct xarray ones;		/* pages that stand for registers which are out of reach; under bar_lock */
+	u32 ones_count;
 
 	struct mutex lock;		/* objects, count */
 	struct xarray objects;		/* struct tp_object by handle */
@@ -299,8 +301,8 @@ bool tp_bounced(struct device *dev, dma_addr_t addr);
 int tp_may_use(struct tp_dev *dev, bool allowed);
 
 /* fence.c */
-u64 tp_fence(struct tp_dev *dev, u32 why);
-void tp_stop(struct tp_dev *dev, u32 why);
+u64 tp_fence(struct tp_dev *dev, u32 why, unsigned long away);
+void tp_stop(struct tp_dev *dev, u32 why, unsigned long away);
 void tp_master_on(struct tp_dev *dev);
 void tp_master_off(struct tp_dev *dev);
 long tp_set_halt(struct tp_file *file, void *arg);

@@ -99,7 +99,7 @@ void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
 	if (pin->state == TP_PINNING) {
 		pin->doomed = true; /* nothing is mapped yet: the back end's valid decides */
 	} else if (pin->state == TP_LIVE) {
-		pin->fence_gen = tp_fence(file->dev, TP_FENCE_REVOKED);
+		pin->fence_gen = tp_fence(file->dev, TP_FENCE_REVOKED, 0);
 		pin->backend->unmap(pin, in_callback);
 		pin->nsegs = 0;
 		pin->reason = reason;
