@@ -310,6 +310,60 @@ func TestSecondNotifiers(t *testing.T) {
 	})
 }
 
+// forkedSleep forks a child that waits for a signal.
+//
+//go:norace
+//go:nosplit
+func forkedSleep() (pid uintptr, errno syscall.Errno) {
+	pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	if pid != 0 || errno != 0 {
+		return pid, errno
+	}
+	for {
+		_, _, _ = syscall.RawSyscall6(syscall.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
+	}
+}
+
+// TestSecondEduFork pins private memory whose first page a child does not get. What the function then writes into the rest
+// must not show in the child.
+func TestSecondEduFork(t *testing.T) {
+	s := newScene(t)
+	b := anonymous(t, 2*page)
+	for i := range b {
+		b[i] = 0x5a
+	}
+	p, iova := s.mustPin(t, b)
+	call(t, "madvise", unix.SYS_MADVISE, uintptr(address(b))-page, 2*page, unix.MADV_DONTFORK)
+	pid, errno := forkedSleep()
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	defer func() {
+		_ = unix.Kill(int(pid), unix.SIGKILL)
+		_, _ = unix.Wait4(int(pid), nil, 0, nil)
+	}()
+	state := s.query(t, p.Handle).State
+	s.edu.start(fromDevice, iova+page)
+	s.edu.finish(t)
+	its := make([]byte, page)
+	_, err := unix.ProcessVMReadv(int(pid), []unix.Iovec{{Base: &its[0], Len: page}},
+		[]unix.RemoteIovec{{Base: uintptr(address(b)) + page, Len: page}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := 0
+	for _, v := range its {
+		if v != 0x5a {
+			changed++
+		}
+	}
+	if changed > 0 {
+		t.Errorf("the pin's state after the fork is %d; %d bytes of the child's private memory have changed", state, changed)
+	}
+	s.live(t)
+	s.put(t, p.Handle)
+}
+
 // TestSecondEduBuffers has threads export, import, put, unmap and resume at once, on a function that goes and comes back.
 func TestSecondEduBuffers(t *testing.T) {
 	noLeak(t)
