@@ -19,6 +19,9 @@ func TestSecond(t *testing.T) {
 		t.Run(name, func(t *testing.T) { // one after the other: they measure the machine's memory
 			m := b.start(t, w, vjetson.Config{Edu: true, Memory: 640, Devices: []string{secondPort, whole}})
 			m.load(filepath.Join(dir, "second.ko"))
+			if _, err := m.Expect(`arm-smmu-v3 .*event 0x10`); err != nil { // an engine that is left at work
+				t.Fatal(err)
+			}
 			env := m.take("0000:02:00.0")
 			m.guestOn(t, env, "^TestSecondFunction")
 			m.guest(t, "^TestSecondEdu")
