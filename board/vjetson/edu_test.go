@@ -2,6 +2,7 @@ package vjetson
 
 import (
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 )
@@ -21,6 +22,9 @@ func testProbe(t *testing.T, arch string) {
 
 // TestSeries shows that the other series of kernels boot, have the modules that are asked for, and reach edu.
 func TestSeries(t *testing.T) {
+	if os.Getenv("TEGRACAST_LONG") == "" {
+		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
+	}
 	for _, a := range arches {
 		for _, series := range Series {
 			if series == defaultSeries {

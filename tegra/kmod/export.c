@@ -5,8 +5,8 @@
  * anybody else. Devices that follow a buffer are told of that end, and nobody maps it any more then. It is mapped for
  * devices alone, not for programs: those have the memory itself.
  */
+#include <linux/cred.h>
 #include <linux/dma-mapping.h>
-#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "p2p.h"
@@ -18,7 +18,7 @@ struct tp_export {
 	unsigned long n;
 	bool writable;
 	bool revoked;		/* under the buffer's reservation lock */
-	struct mm_struct *mm;	/* charged for the pages */
+	const struct cred *cred; /* whose user is charged for the pages */
 };
 
 static struct sg_table *export_map(struct dma_buf_attachment *attach, enum dma_data_direction direction)
@@ -69,10 +69,8 @@ static void export_free(struct tp_export *x)
 
 	for (i = 0; i < x->n; i++)
 		put_page(x->pages[i]);
-	if (x->mm) {
-		atomic64_sub(x->n, &x->mm->pinned_vm);
-		mmdrop(x->mm);
-	}
+	if (x->cred)
+		tp_uncharge_user(x->cred, x->n);
 	kvfree(x->pages);
 	kfree(x);
 }
@@ -102,20 +100,16 @@ static struct tp_export *export_new(struct tp_pin *pin)
 	x->writable = pin->writable;
 	x->pages = kvmalloc_array(n, sizeof(*x->pages), GFP_KERNEL_ACCOUNT);
 	if (x->pages)
-		err = tp_charge(current->mm, n);
-	if (!err) {
-		x->mm = current->mm;
+		x->cred = tp_charge_user(n);
+	if (x->cred)
 		err = tp_pin_hold_pages(pin, x->pages, n, false);
-		if (err) {
-			atomic64_sub(n, &x->mm->pinned_vm);
-			mmdrop(x->mm);
-			x->mm = NULL;
-		} else {
-			x->n = n;
-		}
-	}
-	if (!err)
+	if (!err) {
+		x->n = n;
 		return x;
+	}
+	if (x->cred)
+		tp_uncharge_user(x->cred, n);
+	x->cred = NULL;
 	export_free(x);
 	return ERR_PTR(err);
 }

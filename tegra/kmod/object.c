@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Handles: what an open file owns, how it is counted and charged, and how it ends. */
+#include <linux/cred.h>
 #include <linux/dma-mapping.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/user.h>
 #include <linux/slab.h>
 
 #include "p2p.h"
@@ -20,12 +22,39 @@ int tp_charge(struct mm_struct *mm, s64 pages)
 	return 0;
 }
 
+/* The same for memory that can outlive the caller's address space: charged to the user. NULL beyond the limit. */
+const struct cred *tp_charge_user(s64 pages)
+{
+	const struct cred *cred = get_current_cred(); /* keeps the user */
+	s64 limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+
+	if (atomic_long_add_return(pages, &cred->user->locked_vm) <= limit || capable(CAP_IPC_LOCK))
+		return cred;
+	tp_uncharge_user(cred, pages);
+	return NULL;
+}
+
+void tp_uncharge_user(const struct cred *cred, s64 pages)
+{
+	atomic_long_sub(pages, &cred->user->locked_vm);
+	put_cred(cred);
+}
+
 static int charge(struct tp_object *obj)
 {
-	int err = tp_charge(current->mm, obj->size >> PAGE_SHIFT);
+	int err;
 
-	if (err)
+	if (!obj->is_pin) {
+		obj->cred = tp_charge_user(obj->size >> PAGE_SHIFT);
+		if (!obj->cred)
+			return -ENOMEM;
+	}
+	err = tp_charge(current->mm, obj->size >> PAGE_SHIFT);
+	if (err) {
+		if (obj->cred)
+			tp_uncharge_user(obj->cred, obj->size >> PAGE_SHIFT);
 		return err;
+	}
 	obj->mm = current->mm;
 	obj->charged = true;
 	atomic64_add(obj->size, &obj->file->bytes);
@@ -38,6 +67,8 @@ void tp_object_uncharge(struct tp_object *obj, bool mm_dropped)
 	if (!obj->charged)
 		return;
 	obj->charged = false;
+	if (obj->cred)
+		tp_uncharge_user(obj->cred, obj->size >> PAGE_SHIFT);
 	atomic64_sub(obj->size >> PAGE_SHIFT, &obj->mm->pinned_vm);
 	atomic64_sub(obj->size, &obj->file->bytes);
 	if (!mm_dropped)

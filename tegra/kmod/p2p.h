@@ -155,6 +155,7 @@ struct tp_object {
 	u32 handle;
 	u64 size;
 	struct mm_struct *mm;		/* charged, and referenced until uncharged */
+	const struct cred *cred;	/* its user is charged as well for memory that is not the caller's; else NULL */
 	atomic_t vmas;
 	bool is_pin;
 	bool charged;
@@ -318,6 +319,8 @@ void tp_export_end(struct tp_pin *pin);
 
 /* object.c */
 int tp_charge(struct mm_struct *mm, s64 pages);
+const struct cred *tp_charge_user(s64 pages);
+void tp_uncharge_user(const struct cred *cred, s64 pages);
 int tp_object_init(struct tp_object *obj, struct tp_file *file, u64 size, bool is_pin);
 void tp_object_publish(struct tp_object *obj);
 void tp_object_withdraw(struct tp_object *obj);
