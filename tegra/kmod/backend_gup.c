@@ -3,9 +3,9 @@
  * Pins through pin_user_pages: memory of any kind that the kernel lets be pinned for long. The pages stay where they
  * are until the pin is given back, so an invalidation tells user space only that its mapping is no longer theirs.
  *
- * Many invalidations change nothing for pages that are pinned: compaction and reclaim unmap a page and map it again when
- * they find that it cannot go, writeback protects it for a moment. After such a one a worker looks whether the mapping
- * still leads to the same pages, and revokes the pin if not.
+ * Many invalidations change nothing for pages that are pinned: compaction and reclaim unmap a page and map it again
+ * when they find that it cannot go, writeback protects it for a moment. After such a one a worker looks whether the
+ * mapping still leads to the same pages, and revokes the pin if not.
  */
 #include <linux/dma-mapping.h>
 #include <linux/sched/mm.h>
@@ -72,8 +72,8 @@ static bool gup_in_file(struct page *page)
 }
 
 /*
- * Whether the mapping still leads to page i: 0, or -EBUSY when that cannot be told yet. A page that is still in its file
- * is the one that the next touch finds. It is not faulted in for that: this would fill holes that are punched.
+ * Whether the mapping still leads to page i: 0, or -EBUSY when that cannot be told yet. A page that is still in its
+ * file is the one that the next touch finds. It is not faulted in for that: this would fill holes that are punched.
  */
 static int gup_same_page(struct tp_pin *pin, unsigned long i)
 {
@@ -110,7 +110,7 @@ static void gup_check(struct work_struct *work)
 	unsigned long first, last;
 	int err = 0;
 
-	/* Until the invalidation has ended the mapping may still be what it was. One that begins now queues this again. */
+	/* Until the invalidation ends the mapping may still be what it was. One that begins now queues this again. */
 	mmu_interval_read_begin(&pin->gup.notifier);
 	mutex_lock(&pin->lock);
 	first = pin->gup.check_first;

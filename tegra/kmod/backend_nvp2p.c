@@ -78,13 +78,13 @@ static const struct nv_calls nv_linked = {
 static struct nv_calls nv;
 
 /* The desktop driver exports the six names for calls with other arguments, and this one, which Tegra's has not. */
-extern int nvidia_p2p_get_pages_persistent(void) __weak;
+extern typeof(tp_nvp2p_foreign) nvidia_p2p_get_pages_persistent __weak;
 
-static int (*const nv_desktop)(void) = nvidia_p2p_get_pages_persistent;
+static bool (*const nv_desktop)(void) = nvidia_p2p_get_pages_persistent;
 
 bool tp_nvp2p_foreign(void)
 {
-	int (*const *desktop)(void) = &nv_desktop;
+	bool (*const *desktop)(void) = &nv_desktop;
 
 	OPTIMIZER_HIDE_VAR(desktop);
 	return *desktop;
@@ -123,7 +123,7 @@ static long nv_synchronize(void *unused)
 	return 0;
 }
 
-/* SRCU runs the callbacks of a processor one after the other: when each has run one of ours, nv_released has returned. */
+/* SRCU runs a processor's callbacks one after the other: when each has run one of ours, nv_released has returned. */
 void tp_nvp2p_exit(void)
 {
 	unsigned int cpu;
@@ -135,8 +135,8 @@ void tp_nvp2p_exit(void)
 }
 
 /*
- * In the place of the provider's, which looks at the first address alone, and takes its notifier out once for each of two
- * invalidations that meet.
+ * In the place of the provider's, which looks at the first address alone, and takes its notifier out once for each of
+ * two invalidations that meet.
  */
 static int nv_invalidate(struct mmu_notifier *notifier, const struct mmu_notifier_range *range)
 {
@@ -305,8 +305,8 @@ static int nv_map(struct tp_pin *pin, struct device *dev)
 	int err;
 
 	/*
-	 * The provider allocates its tables here, where reclaim must not be entered. They come from the reserves, if need
-	 * be: 48 bytes for a page of memory that is in small pieces.
+	 * The provider allocates its tables here, where reclaim must not be entered. They come from the reserves, if
+	 * need be: 48 bytes for a page of memory that is in small pieces.
 	 */
 	noreclaim = memalloc_noreclaim_save();
 	/* Success with nothing mapped has been seen: only the pointer tells. */

@@ -72,7 +72,7 @@ static inline long tp_pin_user_pages(unsigned long va, unsigned long n, unsigned
 #endif
 }
 
-/* One page of another address space, without a pin; its mmap_lock is held. get_user_pages_remote returns no VMAs since 6.5. */
+/* One page of another address space, whose mmap_lock is held, without a pin. The call returns no VMAs since 6.5. */
 static inline long tp_get_page_of(struct mm_struct *mm, unsigned long va, unsigned int flags, struct page **page)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
@@ -111,8 +111,8 @@ static inline bool tp_domain_strict(struct iommu_domain *domain)
 }
 
 /*
- * Whether the function's interrupts, which are writes, reach only what the kernel gives them. On x86 a write to 0xfee00000
- * is any interrupt of any processor unless the IOMMU remaps it; elsewhere the address is behind the IOMMU as all others are.
+ * Whether the function's interrupts, which are writes, reach only what the kernel gives them. On x86 a write to
+ * 0xfee00000 is any interrupt of any processor unless the IOMMU remaps it; elsewhere the address is behind the IOMMU.
  */
 static inline bool tp_interrupts_held(struct device *dev)
 {
@@ -149,7 +149,7 @@ static inline void tp_report_errors(struct pci_dev *pdev)
 #define TP_IMPORT_DMA_BUF MODULE_IMPORT_NS(DMA_BUF)
 #endif
 
-/* Whether mapping an attachment wants the buffer's reservation lock: all do since 6.2, before only those that follow it. */
+/* Whether mapping an attachment wants the reservation lock: all do since 6.2, before only those that follow it. */
 static inline bool tp_dma_buf_locks(bool follows)
 {
 	return follows || LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * EXPORT: a pin as a dma-buf, for the drivers of other devices: cameras (V4L2), displays (DRM), GPUs. The buffer holds
- * references of its own to the pages, so what a device still does with them after the pin has ended reaches no memory of
- * anybody else. Devices that follow a buffer are told of that end, and nobody maps it any more then. It is mapped for
- * devices alone, not for programs: those have the memory itself.
+ * references of its own to the pages, so a device that still uses them after the pin has ended reaches no page that was
+ * given to somebody else. Devices that follow a buffer are told of that end, and nobody maps it any more then. It is
+ * mapped for devices alone, not for programs: those have the memory itself.
  */
 #include <linux/cred.h>
 #include <linux/dma-mapping.h>

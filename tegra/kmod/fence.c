@@ -13,10 +13,22 @@
 
 #define HALT_BUDGET_US	2000
 
+/* Whether the register has come to have the value. */
+static bool poll_register(const struct tp_halt_op *op, ktime_t deadline)
+{
+	while ((readl(op->reg) & op->mask) != op->value) {
+		if (!ktime_before(ktime_get(), deadline))
+			return false;
+		usleep_range(10, 50);
+	}
+	return true;
+}
+
 /* Runs in the notifier. It may sleep for a few milliseconds and allocates nothing. */
 static void halt_run(struct tp_dev *dev)
 {
 	ktime_t deadline = ktime_add_us(ktime_get(), HALT_BUDGET_US);
+	bool late = false;
 	u32 i;
 
 	if (!dev->halt || dev->away || pci_channel_offline(dev->pdev) || !pci_device_is_present(dev->pdev))
@@ -32,12 +44,11 @@ static void halt_run(struct tp_dev *dev)
 			writeq(op->value, op->reg);
 			break;
 		case TEGRA_P2P_HALT_POLL32:
-			while ((readl(op->reg) & op->mask) != op->value && ktime_before(ktime_get(), deadline))
-				usleep_range(10, 50);
+			late |= !poll_register(op, deadline);
 			break;
 		}
 	}
-	trace_tegra_p2p_halt(dev->name, dev->halt->n, !ktime_before(ktime_get(), deadline));
+	trace_tegra_p2p_halt(dev->name, dev->halt->n, late);
 }
 
 /* Both with fence_lock held. */

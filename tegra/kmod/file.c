@@ -42,14 +42,16 @@ static long tp_get_info(struct tp_file *file, void *arg)
 	return 0;
 }
 
-#define SIZE(name, last) sizeof(struct tegra_p2p_##name), offsetofend(struct tegra_p2p_##name, last)
+#define SIZE(name, last) { sizeof(struct tegra_p2p_##name), offsetofend(struct tegra_p2p_##name, last) }
 
 /*
- * What a call takes: its structure's size now and in version 1. present: only while the function is there, which it then
- * stays until the call has ended. writes: not by a descriptor that was opened for reading.
+ * What a call takes: its structure's size now and in version 1. present: only while the function is there, which it
+ * then stays until the call has ended. writes: not by a descriptor that was opened for reading.
  */
 static const struct tp_call {
-	u32 size, first;
+	struct {
+		u32 now, first;
+	} size;
 	bool present, writes;
 	long (*call)(struct tp_file *file, void *arg);
 } tp_calls[] = {
@@ -108,12 +110,12 @@ static long tp_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 		return -EFAULT;
 	if (call->writes && !(filp->f_mode & FMODE_WRITE))
 		return -EACCES;
-	if (argsz < call->first)
+	if (argsz < call->size.first)
 		return -EINVAL;
 	if (argsz > PAGE_SIZE)
 		return -E2BIG;
 	memset(&u, 0, sizeof(u));
-	err = copy_struct_from_user(&u, call->size, user, argsz);
+	err = copy_struct_from_user(&u, call->size.now, user, argsz);
 	if (err)
 		return err;
 	u.argsz = argsz;
@@ -121,7 +123,7 @@ static long tp_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 	/* A refused RESUME tells the generation. */
 	if (err && !(err == -EAGAIN && cmd == TEGRA_P2P_CONTROL))
 		return err;
-	return copy_to_user(user, &u, min(argsz, call->size)) ? -EFAULT : err;
+	return copy_to_user(user, &u, min(argsz, call->size.now)) ? -EFAULT : err;
 }
 
 static int tp_open(struct inode *inode, struct file *filp)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The function loses its state: a reset, a suspend, a fatal error of its link, another kernel. All of them take the same
- * way: the function is fenced and stopped, its registers are taken out of reach until they answer again, and its users
- * are told why. It stays fenced until user space has started it again.
+ * The function loses its state: a reset, a suspend, a fatal error of its link, another kernel. All of them take the
+ * same way: the function is fenced and stopped, its registers are taken out of reach until they answer again, and its
+ * users are told why. It stays fenced until user space has started it again.
  */
 #include <linux/delay.h>
 #include <linux/io.h>

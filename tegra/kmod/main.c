@@ -248,8 +248,8 @@ static int __init tp_choose_backend(void)
 		return -EOPNOTSUPP;
 	}
 	tp_backend = present && strcmp(backend, "gup") ? &tp_backend_nvp2p : &tp_backend_gup;
-	pr_info("pins go through %s; declarations of nv-p2p: %s; provider: %s\n", tp_backend->name, TEGRA_P2P_NVP2P_SOURCE,
-		present ? "loaded" : "none");
+	pr_info("pins go through %s; declarations of nv-p2p: %s; provider: %s\n", tp_backend->name,
+		TEGRA_P2P_NVP2P_SOURCE, present ? "loaded" : "none");
 	return 0;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Mappings. BARs and coherent memory come by fault, so that they can be taken away when the function goes; what is
- * touched then is a page of ones. Pages of a pin are inserted at once and keep their own references, but only a driver's:
- * all others are looked after by parts of the kernel that do not know of a second mapping, or are not the caller's to
- * write.
+ * touched then is a page of ones. Pages of a pin are inserted at once and keep their own references, but only a
+ * driver's: all others are looked after by parts of the kernel that do not know of a second mapping, or are not the
+ * caller's to write.
  */
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
@@ -110,7 +110,7 @@ static struct page *ones_page(struct tp_file *file, unsigned long pgoff)
 	return page;
 }
 
-/* What is touched is a page of its own, so that a write to one register does not show in another. With bar_lock held. */
+/* What is touched is a page of its own: a write to one register does not show in another. With bar_lock held. */
 static vm_fault_t insert_ones(struct vm_fault *vmf, struct tp_file *file)
 {
 	struct page *page = ones_page(file, vmf->pgoff);
@@ -161,7 +161,7 @@ static vm_fault_t bar_fault(struct vm_fault *vmf)
 	return ret;
 }
 
-/* The new right would come with the cache attribute of registers, which a page of ones has not: it is faulted in again. */
+/* The new right would come with the cache attribute of registers, which a page of ones has not: it is taken out. */
 static int __maybe_unused bar_mprotect(struct vm_area_struct *vma, unsigned long start, unsigned long end,
 				       unsigned long flags)
 {

@@ -9,7 +9,7 @@
 
 #include "p2p.h"
 
-/* Charges the caller's locked memory (RLIMIT_MEMLOCK), as RDMA does, and takes a reference of mm, which is the caller's. */
+/* Charges the caller's locked memory (RLIMIT_MEMLOCK), as RDMA does. mm is the caller's, and is referenced. */
 int tp_charge(struct mm_struct *mm, s64 pages)
 {
 	s64 limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;

@@ -46,7 +46,8 @@ static int neighbour(struct notifier_block *nb, unsigned long action, void *data
 		return NOTIFY_DONE;
 	ours = iommu_group_get(&dev->pdev->dev);
 	group = iommu_group_get(data);
-	if (group && group == ours && is_neighbour(dev, data) && expose(dev, "another function has joined its IOMMU group"))
+	if (group && group == ours && is_neighbour(dev, data) &&
+	    expose(dev, "another function has joined its IOMMU group"))
 		tp_lost(dev, TEGRA_P2P_ERROR_EXPOSED);
 	iommu_group_put(group);
 	iommu_group_put(ours);

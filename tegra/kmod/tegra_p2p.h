@@ -5,8 +5,8 @@
  * One char device /dev/tegra_p2pN, mode 0600, for each PCI function. Every structure begins with its size and flags:
  * argsz below the size of version 1 is EINVAL, bytes that are not zero past what the kernel knows are E2BIG, an
  * unknown flag or padding that is not zero is EINVAL. All calls but GET_INFO and QUERY return ENODEV when the function
- * has gone, and all but GET_INFO, GET_REGION and QUERY return EACCES on a descriptor that cannot be written. Structures have the same layout for 32- and 64-bit programs. docs/kernel-abi.md describes every call and
- * errno.
+ * has gone, and all but GET_INFO, GET_REGION and QUERY return EACCES on a descriptor that cannot be written.
+ * Structures have the same layout for 32- and 64-bit programs. docs/kernel-abi.md describes every call and errno.
  */
 #ifndef TEGRA_P2P_H
 #define TEGRA_P2P_H
@@ -93,7 +93,7 @@ struct tegra_p2p_pin {
 	__u32 nsegs;		/* out: how many there are; QUERY fetches those without room */
 	__u32 handle;		/* out */
 	__u32 attr;		/* out: TEGRA_P2P_ATTR_* */
-	__u64 mmap_offset;	/* out: maps a driver's pages with the attribute and the rights of the caller's mapping */
+	__u64 mmap_offset;	/* out: maps a driver's pages, with the attribute and rights of the caller's mapping */
 };
 
 #define TEGRA_P2P_PIN_TO_DEVICE	  (1U << 0) /* the function reads the memory */
@@ -201,7 +201,7 @@ struct tegra_p2p_control {
 #define TEGRA_P2P_FENCE		1	/* forbid PIN */
 #define TEGRA_P2P_RESET		2	/* reset the function (FLR); it stays fenced */
 
-/* EXPORT: a pin as a dma-buf, for other devices' drivers. It keeps the pages until it is closed, whatever becomes of the pin. */
+/* EXPORT: a pin as a dma-buf, for other devices' drivers. It keeps the pages until it is closed. */
 #define TEGRA_P2P_EXPORT	_IO(TEGRA_P2P_IOC, 9)
 struct tegra_p2p_export {
 	__u32 argsz;
@@ -210,7 +210,7 @@ struct tegra_p2p_export {
 	__s32 fd;		/* out */
 };
 
-/* IMPORT: a dma-buf of another driver that the function may reach until PUT, revocation or close. QUERY and PUT take it. */
+/* IMPORT: a dma-buf of another driver that the function may reach until PUT, revocation or close. */
 #define TEGRA_P2P_IMPORT	_IO(TEGRA_P2P_IOC, 10)
 struct tegra_p2p_import {
 	__u32 argsz;
