@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"tegracast/board/vjetson"
+	"tegracast/board/vjetson/nvp2ptest"
 	"tegracast/fpga/edu"
-	"tegracast/tegra/nvp2p/nvp2ptest"
 )
 
 // dkmsModule does what dkms does with a package: it takes the sources that the package installs, and only those, copies them

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"tegracast/board/vjetson"
+	"tegracast/board/vjetson/nvp2ptest"
 	"tegracast/fpga/edu"
 	"tegracast/pipeline/rtp"
-	"tegracast/tegra/nvp2p/nvp2ptest"
 )
 
 // guest is what runs in the machine: the program and its tests, the conformance suite, the kernel module as it is packaged,

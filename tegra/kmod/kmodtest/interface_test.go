@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"tegracast/board/vjetson"
-	"tegracast/tegra/nvp2p/nvp2ptest"
+	"tegracast/board/vjetson/nvp2ptest"
 )
 
 // What tegra_p2p knows of nv-p2p: fields of structures, constants, and calls with their arguments and an empty body.

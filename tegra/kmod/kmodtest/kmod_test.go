@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"tegracast/board/vjetson"
-	"tegracast/tegra/nvp2p/nvp2ptest"
+	"tegracast/board/vjetson/nvp2ptest"
 )
 
 const (
