@@ -46,15 +46,15 @@ func (p patient) pins(device string, flags uint32) finding {
 	if flags&uapi.InfoNVP2PForeign != 0 {
 		return finding{"pinning", isNote, gup + "the nv-p2p that is loaded is the desktop driver's, which has other calls and is not used", ""}
 	}
-	why, mend := "a provider of nv-p2p is loaded and not used: the module has backend=gup", "modprobe -r tegra_p2p; modprobe tegra_p2p backend=auto"
+	why, remedy := "a provider of nv-p2p is loaded and not used: the module has backend=gup", "modprobe -r tegra_p2p; modprobe tegra_p2p backend=auto"
 	switch {
 	case flags&uapi.InfoNVP2PBuilt == 0:
-		why, mend = "nv-p2p is not compiled into the module", "apt-get install --reinstall tegracast-dkms; modprobe -r tegra_p2p; modprobe tegra_p2p"
+		why, remedy = "nv-p2p is not compiled into the module", "apt-get install --reinstall tegracast-dkms; modprobe -r tegra_p2p; modprobe tegra_p2p"
 	case flags&uapi.InfoNVP2PPresent == 0:
-		why, mend = "nv-p2p is compiled in, and no provider was loaded before the module", "modprobe -r tegra_p2p; modprobe nvidia-p2p; modprobe tegra_p2p"
+		why, remedy = "nv-p2p is compiled in, and no provider was loaded before the module", "modprobe -r tegra_p2p; modprobe nvidia-p2p; modprobe tegra_p2p"
 	}
 	if p.nvp2p() {
-		return finding{"pinning", isWarning, gup + why + ", and CUDA's memory of this Jetson Linux may need it", mend}
+		return finding{"pinning", isWarning, gup + why + ", and CUDA's memory of this Jetson Linux may need it", remedy}
 	}
 	return finding{"pinning", isGood, gup + why, ""}
 }

@@ -5,7 +5,6 @@
  * users are told why. It stays fenced until user space has started it again.
  */
 #include <linux/delay.h>
-#include <linux/io.h>
 
 #include "p2p.h"
 

@@ -10,7 +10,7 @@
 #include "p2p.h"
 
 /* Charges the caller's locked memory (RLIMIT_MEMLOCK), as RDMA does. mm is the caller's, and is referenced. */
-int tp_charge(struct mm_struct *mm, s64 pages)
+static int charge_mm(struct mm_struct *mm, s64 pages)
 {
 	s64 limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 
@@ -49,7 +49,7 @@ static int charge(struct tp_object *obj)
 		if (!obj->cred)
 			return -ENOMEM;
 	}
-	err = tp_charge(current->mm, obj->size >> PAGE_SHIFT);
+	err = charge_mm(current->mm, obj->size >> PAGE_SHIFT);
 	if (err) {
 		if (obj->cred)
 			tp_uncharge_user(obj->cred, obj->size >> PAGE_SHIFT);

@@ -318,7 +318,6 @@ long tp_export(struct tp_file *file, void *arg);
 void tp_export_end(struct tp_pin *pin);
 
 /* object.c */
-int tp_charge(struct mm_struct *mm, s64 pages);
 const struct cred *tp_charge_user(s64 pages);
 void tp_uncharge_user(const struct cred *cred, s64 pages);
 int tp_object_init(struct tp_object *obj, struct tp_file *file, u64 size, bool is_pin);
