@@ -63,9 +63,9 @@ lint: ## gofumpt, vet, staticcheck, tidy modules
 test-long: setup ## what make test leaves out because it takes long: the kernel module on Debian's other kernels, and its fuzzer
 	TEGRACAST_LONG=1 go test -count=1 -timeout 180m -v -run '^($(LONG))$$' $(LONG_IN)
 
-test-sanitized: setup ## the kernel module's tests on an instrumented kernel, which is built once (half an hour)
+test-sanitized: setup ## the kernel module's tests, and an hour of its fuzzer, on an instrumented kernel, which is built once
 	@$(call install,flex bison bc libssl-dev xz-utils)
-	TEGRACAST_SANITIZED=1 go test -count=1 -timeout 180m -run 'TestModule|TestInjection' -v ./tegra/kmod/kmodtest
+	TEGRACAST_SANITIZED=1 go test -count=1 -timeout 180m -run '^(TestModule|TestInjection|TestKfuzz)$$' -v ./tegra/kmod/kmodtest
 
 vjetson: setup ## boot the virtual Jetson and log in; CMD='…' runs one command, ARGS='--help' tells more
 	@mkdir -p bin

@@ -67,8 +67,11 @@ static void export_free(struct tp_export *x)
 {
 	unsigned long i;
 
-	for (i = 0; i < x->n; i++)
+	for (i = 0; i < x->n; i++) {
+		if (x->writable && !PageDirty(x->pages[i])) /* a device may have written it */
+			set_page_dirty_lock(x->pages[i]);
 		put_page(x->pages[i]);
+	}
 	if (x->cred)
 		tp_uncharge_user(x->cred, x->n);
 	kvfree(x->pages);

@@ -139,10 +139,16 @@ static int tp_open(struct inode *inode, struct file *filp)
 	file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
 	if (!file)
 		return -ENOMEM;
+	file->writer = filp->f_mode & FMODE_WRITE;
+	if (file->writer)
+		err = tp_writer_in(dev);
+	if (err) {
+		kfree(file);
+		return err;
+	}
 	kref_get(&dev->ref);
 	file->dev = dev;
 	file->unsafe = !tp_protected(dev);
-	file->writer = filp->f_mode & FMODE_WRITE;
 	file->mapping = filp->f_mapping;
 	mutex_init(&file->lock);
 	spin_lock_init(&file->event_lock);
@@ -151,10 +157,6 @@ static int tp_open(struct inode *inode, struct file *filp)
 	mutex_lock(&dev->files_lock);
 	list_add(&file->entry, &dev->files);
 	mutex_unlock(&dev->files_lock);
-	mutex_lock(&dev->fence_lock);
-	if (file->writer && !dev->opens++ && !dev->away && (dev->state == TEGRA_P2P_STATE_LIVE || tp_protected(dev)))
-		tp_master_on(dev);
-	mutex_unlock(&dev->fence_lock);
 	filp->private_data = file;
 	return 0;
 }
@@ -164,19 +166,14 @@ static void tp_file_leave(struct tp_file *file)
 {
 	struct tp_dev *dev = file->dev;
 	int idx = srcu_read_lock(&dev->srcu);
-	bool last = false;
 
 	tp_file_end(file);
 	if (!READ_ONCE(dev->gone) && file->writer) {
-		mutex_lock(&dev->fence_lock);
-		last = !--dev->opens;
-		mutex_unlock(&dev->fence_lock);
-		if (last) /* the engine may be at work on memory that was put; who opens next starts it again */
-			tp_stop(dev, TP_FENCE_CLOSED, 0);
+		tp_writer_out(dev);
 		tp_halt_release(dev, file);
 	}
 	srcu_read_unlock(&dev->srcu, idx);
-	if (last && dev->flr)
+	if (file->writer)
 		tp_reset_for_next(dev);
 	mutex_lock(&dev->files_lock);
 	list_del(&file->entry);

@@ -106,6 +106,7 @@ static void reset_done(struct pci_dev *pdev)
 	restore(dev);
 	if (!pci_device_is_present(pdev))
 		return;
+	WRITE_ONCE(dev->used, false);
 	found(dev, TEGRA_P2P_ERROR_FATAL); /* what a reset could not repair, this one has */
 	found(dev, TEGRA_P2P_ERROR_RESET);
 }
@@ -166,9 +167,56 @@ long tp_reset(struct tp_file *file)
 }
 
 /*
- * The last who could write has closed the function: the next one must not read what it left in the function's memory.
- * Whoever has the function's lock unbinds it, or resets it, too.
+ * Has nothing left in the function of those who could write it, if they have all closed it. With control_lock held.
+ * A function that is out of reach is reset by those who bring it back. -EAGAIN: somebody has its lock, and unbinds it or
+ * resets it, too.
  */
+static int clean(struct tp_dev *dev)
+{
+	int err;
+
+	if (!dev->used || dev->opens || READ_ONCE(dev->away) || !pci_device_is_present(dev->pdev))
+		return 0;
+	err = reset_function(dev, NULL);
+	return err == -ENOTTY ? 0 : err; /* the administrator, or a quirk of the kernel's, forbids it */
+}
+
+/* One more who can write opens the function, which may need to be cleaned still. */
+int tp_writer_in(struct tp_dev *dev)
+{
+	int i, err = -EAGAIN;
+
+	for (i = 0; i < RESET_TRIES && err == -EAGAIN; i++) {
+		if (i)
+			msleep(20);
+		mutex_lock(&dev->control_lock);
+		err = clean(dev);
+		mutex_lock(&dev->fence_lock);
+		if (!err && !dev->opens++ && !dev->away && (dev->state == TEGRA_P2P_STATE_LIVE || tp_protected(dev)))
+			tp_master_on(dev);
+		mutex_unlock(&dev->fence_lock);
+		mutex_unlock(&dev->control_lock);
+	}
+	return err == -EAGAIN ? -EBUSY : err;
+}
+
+/* One less, with the function there. */
+void tp_writer_out(struct tp_dev *dev)
+{
+	bool last;
+
+	mutex_lock(&dev->control_lock);
+	mutex_lock(&dev->fence_lock);
+	last = !--dev->opens;
+	mutex_unlock(&dev->fence_lock);
+	if (last) { /* the engine may be at work on memory that was put; who opens next starts it again */
+		tp_stop(dev, TP_FENCE_CLOSED, 0);
+		dev->used = dev->flr;
+	}
+	mutex_unlock(&dev->control_lock);
+}
+
+/* After a close: the next one must not read what the last one left in the function's memory. */
 void tp_reset_for_next(struct tp_dev *dev)
 {
 	int i, idx, err = -EAGAIN;
@@ -178,10 +226,10 @@ void tp_reset_for_next(struct tp_dev *dev)
 			msleep(20);
 		idx = srcu_read_lock(&dev->srcu);
 		mutex_lock(&dev->control_lock);
-		err = READ_ONCE(dev->gone) || READ_ONCE(dev->opens) ? 0 : reset_function(dev, NULL);
+		err = READ_ONCE(dev->gone) ? 0 : clean(dev);
 		mutex_unlock(&dev->control_lock);
 		srcu_read_unlock(&dev->srcu, idx);
 	}
 	if (err)
-		dev_warn(&dev->pdev->dev, "not reset after its last close: error %d\n", err);
+		dev_warn(&dev->pdev->dev, "not reset after its last close: error %d; the next open tries again\n", err);
 }

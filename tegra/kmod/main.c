@@ -156,6 +156,7 @@ static int tp_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		goto exposed;
 	tp_find_msix_table(dev);
 	dev->flr = tp_has_flr(pdev);
+	dev->used = dev->flr; /* by another driver */
 	tp_reserve_pages(dev);
 	tp_vectors_request(dev);
 	pci_save_state(pdev);

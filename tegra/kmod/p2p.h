@@ -4,7 +4,7 @@
  *
  * Locks, outermost first (docs/kernel-abi.md says why):
  *
- *   control_lock → the function's device lock (tried) → files_lock → file lock, bar_lock
+ *   the misc devices' lock → control_lock → the function's device lock (tried) → files_lock → file lock, bar_lock
  *   mmap_lock → file lock, bar_lock                    in mmap and its faults
  *   mmap_lock → notifier SRCU → pin lock → fence_lock → provider's lock → spinlocks
  *
@@ -97,6 +97,7 @@ struct tp_dev {
 	int msix_bar;			/* -1 for none */
 	u64 msix_first, msix_last;	/* pages of the MSI-X table in that BAR: never mapped */
 	bool flr;
+	bool used;			/* FLR is to clear what was left in it; under control_lock */
 	struct pci_saved_state *saved;	/* configuration space as probe left it */
 	struct dentry *debug;
 
@@ -108,7 +109,7 @@ struct tp_dev {
 	u64 fence_gen;
 	unsigned long away;		/* bits of TEGRA_P2P_ERROR_*: its registers do not answer */
 	bool halted;			/* the list has run since the last RESUME */
-	unsigned int opens;		/* descriptors that can be written */
+	unsigned int opens;		/* descriptors that can be written; changed under control_lock, too */
 	u32 error, errors;		/* the last error event, and how many there were */
 	struct tp_halt_list *halt;
 	struct tp_file *halt_owner;
@@ -285,6 +286,8 @@ bool tp_has_flr(struct pci_dev *pdev);
 void tp_lost(struct tp_dev *dev, u32 error);
 void tp_shutdown(struct pci_dev *pdev);
 long tp_reset(struct tp_file *file);
+int tp_writer_in(struct tp_dev *dev);
+void tp_writer_out(struct tp_dev *dev);
 void tp_reset_for_next(struct tp_dev *dev);
 
 /* debug.c */
@@ -342,6 +345,9 @@ long tp_pin_import(struct tp_file *file, struct tegra_p2p_pin *a, struct dma_buf
 int tp_check_vma(struct tp_pin *pin);
 int tp_pin_segments(struct tp_pin *pin, u32 n);
 void tp_pin_segment(struct tp_pin *pin, u64 iova, u64 len);
+
+/* revoke.c */
+void tp_pin_work(struct work_struct *work);
 void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback);
 void tp_pin_end(struct tp_pin *pin);
 void tp_pin_begin_finish(struct tp_pin *pin);
@@ -370,6 +376,19 @@ long tp_get_region(struct tp_file *file, void *arg);
 static inline struct tp_pin *tp_to_pin(struct tp_object *obj)
 {
 	return container_of(obj, struct tp_pin, obj);
+}
+
+/* A lock that a back end's callbacks come with, and all others have to take before the pin's. */
+static inline void tp_backend_lock(struct tp_pin *pin)
+{
+	if (pin->backend->lock)
+		pin->backend->lock(pin);
+}
+
+static inline void tp_backend_unlock(struct tp_pin *pin)
+{
+	if (pin->backend->lock)
+		pin->backend->unlock(pin);
 }
 
 static inline struct tp_mem *tp_to_mem(struct tp_object *obj)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* PIN and QUERY, and the one way in which a pin ends that its owner did not end: tp_pin_revoke. */
+/* PIN and QUERY. */
 #include <linux/overflow.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -60,114 +60,6 @@ void tp_pin_segment(struct tp_pin *pin, u64 iova, u64 len)
 	pin->segs[pin->nsegs++] = (struct tegra_p2p_segment){ .iova = iova, .len = len };
 }
 
-/* Out of the way of later pins of the same addresses. */
-static void pin_unlist(struct tp_pin *pin)
-{
-	struct tp_dev *dev = pin->obj.file->dev;
-
-	spin_lock(&dev->pins_lock);
-	if (pin->listed)
-		interval_tree_remove(&pin->node, &dev->pins);
-	pin->listed = false;
-	spin_unlock(&dev->pins_lock);
-}
-
-/* A lock that a back end's callbacks come with, and all others have to take before the pin's. */
-static void backend_lock(struct tp_pin *pin)
-{
-	if (pin->backend->lock)
-		pin->backend->lock(pin);
-}
-
-static void backend_unlock(struct tp_pin *pin)
-{
-	if (pin->backend->lock)
-		pin->backend->unlock(pin);
-}
-
-/*
- * Takes the memory back from the function: when this returns, the function cannot reach it. A second caller waits for
- * the first. in_callback: in the notifier, where nothing may be allocated, faulted in or waited for but hardware.
- */
-void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
-{
-	struct tp_file *file = pin->obj.file;
-
-	if (!in_callback)
-		backend_lock(pin);
-	mutex_lock(&pin->lock);
-	if (pin->state == TP_PINNING) {
-		pin->doomed = true; /* nothing is mapped yet: the back end's valid decides */
-	} else if (pin->state == TP_LIVE) {
-		pin->fence_gen = tp_fence(file->dev, TP_FENCE_REVOKED, 0);
-		pin->backend->unmap(pin, in_callback);
-		pin->nsegs = 0;
-		pin->reason = reason;
-		WRITE_ONCE(pin->state, TP_REVOKED);
-		pin_unlist(pin);
-		trace_tegra_p2p_revoke(file->dev->name, pin->obj.handle, reason, pin->fence_gen);
-		tp_signal_revoke(file);
-		queue_work(tp_wq, &pin->work);
-	}
-	mutex_unlock(&pin->lock);
-	if (!in_callback)
-		backend_unlock(pin);
-}
-
-/* What tp_pin_revoke had to leave: page references, notifier, charge. Once. */
-static void pin_give_back(struct tp_pin *pin)
-{
-	if (pin->finished)
-		return;
-	pin->finished = true;
-	tp_export_end(pin);
-	if (pin->got)
-		pin->backend->put(pin);
-	tp_object_uncharge(&pin->obj, pin->mm_dropped);
-}
-
-static void pin_work(struct work_struct *work)
-{
-	pin_give_back(container_of(work, struct tp_pin, work));
-}
-
-/* The owner ends the pin: it is no longer mapped for the function. */
-void tp_pin_end(struct tp_pin *pin)
-{
-	backend_lock(pin);
-	mutex_lock(&pin->lock);
-	if (pin->state == TP_LIVE)
-		pin->backend->unmap(pin, false);
-	if (pin->state != TP_REVOKED)
-		WRITE_ONCE(pin->state, TP_ENDED);
-	pin_unlist(pin);
-	mutex_unlock(&pin->lock);
-	backend_unlock(pin);
-}
-
-/* After tp_pin_end, for many pins whose waits for grace periods are to be one: tp_pin_finish comes later. */
-void tp_pin_begin_finish(struct tp_pin *pin)
-{
-	queue_work(tp_wq, &pin->work);
-}
-
-/* After tp_pin_end: no callback of the pin runs any more when this returns. */
-void tp_pin_finish(struct tp_pin *pin)
-{
-	flush_work(&pin->work);
-	pin_give_back(pin);
-}
-
-void tp_pin_free(struct tp_pin *pin)
-{
-	if (pin->backend->free)
-		pin->backend->free(pin);
-	mutex_destroy(&pin->export_lock);
-	mutex_destroy(&pin->lock);
-	kvfree(pin->segs);
-	kmem_cache_free(tp_pin_cache, pin);
-}
-
 static int pin_check(struct tegra_p2p_pin *a)
 {
 	const u32 expects = TEGRA_P2P_PIN_EXPECT_WB | TEGRA_P2P_PIN_EXPECT_WC;
@@ -191,7 +83,7 @@ static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *
 	mutex_init(&pin->lock);
 	mutex_init(&pin->export_lock);
 	pin->backend = way;
-	INIT_WORK(&pin->work, pin_work);
+	INIT_WORK(&pin->work, tp_pin_work);
 	pin->va = a->va;
 	pin->cookie = a->cookie;
 	pin->expect = TP_EXPECT_ANY;
@@ -261,13 +153,13 @@ static int pin_map(struct tp_pin *pin)
 	if (!READ_ONCE(dev->gone))
 		err = tp_may_use(dev, pin->obj.file->unsafe);
 	if (!err) {
-		backend_lock(pin);
+		tp_backend_lock(pin);
 		mutex_lock(&pin->lock);
 		mutex_lock(&dev->fence_lock);
 		err = pin_map_locked(pin, dev);
 		mutex_unlock(&dev->fence_lock);
 		mutex_unlock(&pin->lock);
-		backend_unlock(pin);
+		tp_backend_unlock(pin);
 	}
 	if (!err) { /* here, so that remove() finds it */
 		tp_object_publish(&pin->obj);

@@ -40,7 +40,7 @@ func testOthers(t *testing.T, b built) {
 	}})
 	env := m.take("0000:02:00.0")
 	m.guestOn(t, env, "^TestReset$")
-	m.guestOn(t, env, "^Test(SysfsReset|CloseResets)$")
+	m.guestOn(t, env, "^Test(SysfsReset|CloseResets|OpenWhileClosing)$")
 	t.Run("link error", func(t *testing.T) { m.inject(t, env, "^TestLinkError$") })
 	t.Run("fatal error", func(t *testing.T) { m.inject(t, env, "^TestFatal$") })
 	if _, err := m.Expect(`arm-smmu-v3 .*event 0x10`); err != nil { // DMA after the end of a pin

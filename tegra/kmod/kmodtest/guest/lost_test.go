@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -195,6 +196,52 @@ func TestCloseResets(t *testing.T) {
 		e.close()
 		d.close()
 	}
+}
+
+// TestOpenWhileClosing has the next holder come while the last one leaves, and while others keep the lock that a reset
+// needs: the function is reset between the two, or not at all because they have it together.
+func TestOpenWhileClosing(t *testing.T) {
+	noLeak(t)
+	done := make(chan struct{})
+	var others sync.WaitGroup
+	for range 3 {
+		others.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					_, _ = os.ReadFile(pciDevice + "driver_override") // takes the function's lock
+				}
+			}
+		})
+	}
+	alone := 0
+	for range max(times, 20) {
+		d := open(t).live(t)
+		e := d.registers(t)
+		e.write(virtioStatus, 1)
+		e.close()
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			d.close()
+		}()
+		next := open(t)
+		<-closed
+		if next.info(t).State == uapi.StateFenced { // by the last close
+			alone++
+			e = next.registers(t)
+			if v := e.read(virtioStatus) & 0xff; v != 0 {
+				t.Errorf("the next holder finds status %#x", v)
+			}
+			e.close()
+		}
+		next.close()
+	}
+	close(done)
+	others.Wait()
+	t.Logf("%d of %d came after the close", alone, max(times, 20))
 }
 
 // TestNeighbour has another function join the group of one at work: $GUEST_NEIGHBOUR.

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0
+/* How a pin ends: by its owner, or by tp_pin_revoke, the one way in which its memory is taken away. */
+#include <linux/slab.h>
+
+#include "p2p.h"
+#include "trace.h"
+
+/* Out of the way of later pins of the same addresses. */
+static void pin_unlist(struct tp_pin *pin)
+{
+	struct tp_dev *dev = pin->obj.file->dev;
+
+	spin_lock(&dev->pins_lock);
+	if (pin->listed)
+		interval_tree_remove(&pin->node, &dev->pins);
+	pin->listed = false;
+	spin_unlock(&dev->pins_lock);
+}
+
+/*
+ * Takes the memory back from the function: when this returns, the function cannot reach it. A second caller waits for
+ * the first. in_callback: in the notifier, where nothing may be allocated, faulted in or waited for but hardware.
+ */
+void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
+{
+	struct tp_file *file = pin->obj.file;
+
+	if (!in_callback)
+		tp_backend_lock(pin);
+	mutex_lock(&pin->lock);
+	if (pin->state == TP_PINNING) {
+		pin->doomed = true; /* nothing is mapped yet: the back end's valid decides */
+	} else if (pin->state == TP_LIVE) {
+		pin->fence_gen = tp_fence(file->dev, TP_FENCE_REVOKED, 0);
+		pin->backend->unmap(pin, in_callback);
+		pin->nsegs = 0;
+		pin->reason = reason;
+		WRITE_ONCE(pin->state, TP_REVOKED);
+		pin_unlist(pin);
+		trace_tegra_p2p_revoke(file->dev->name, pin->obj.handle, reason, pin->fence_gen);
+		tp_signal_revoke(file);
+		queue_work(tp_wq, &pin->work);
+	}
+	mutex_unlock(&pin->lock);
+	if (!in_callback)
+		tp_backend_unlock(pin);
+}
+
+/* What tp_pin_revoke had to leave: page references, notifier, charge. Once. */
+static void pin_give_back(struct tp_pin *pin)
+{
+	if (pin->finished)
+		return;
+	pin->finished = true;
+	tp_export_end(pin);
+	if (pin->got)
+		pin->backend->put(pin);
+	tp_object_uncharge(&pin->obj, pin->mm_dropped);
+}
+
+void tp_pin_work(struct work_struct *work)
+{
+	pin_give_back(container_of(work, struct tp_pin, work));
+}
+
+/* The owner ends the pin: it is no longer mapped for the function. */
+void tp_pin_end(struct tp_pin *pin)
+{
+	tp_backend_lock(pin);
+	mutex_lock(&pin->lock);
+	if (pin->state == TP_LIVE)
+		pin->backend->unmap(pin, false);
+	if (pin->state != TP_REVOKED)
+		WRITE_ONCE(pin->state, TP_ENDED);
+	pin_unlist(pin);
+	mutex_unlock(&pin->lock);
+	tp_backend_unlock(pin);
+}
+
+/* After tp_pin_end, for many pins whose waits for grace periods are to be one: tp_pin_finish comes later. */
+void tp_pin_begin_finish(struct tp_pin *pin)
+{
+	queue_work(tp_wq, &pin->work);
+}
+
+/* After tp_pin_end: no callback of the pin runs any more when this returns. */
+void tp_pin_finish(struct tp_pin *pin)
+{
+	flush_work(&pin->work);
+	pin_give_back(pin);
+}
+
+void tp_pin_free(struct tp_pin *pin)
+{
+	if (pin->backend->free)
+		pin->backend->free(pin);
+	mutex_destroy(&pin->export_lock);
+	mutex_destroy(&pin->lock);
+	kvfree(pin->segs);
+	kmem_cache_free(tp_pin_cache, pin);
+}
