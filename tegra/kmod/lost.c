@@ -168,8 +168,8 @@ long tp_reset(struct tp_file *file)
 
 /*
  * Has nothing left in the function of those who could write it, if they have all closed it. With control_lock held.
- * A function that is out of reach is reset by those who bring it back. -EAGAIN: somebody has its lock, and unbinds it or
- * resets it, too.
+ * A function that is out of reach is reset by those who bring it back. -EAGAIN: somebody has its lock, and unbinds it
+ * or resets it, too.
  */
 static int clean(struct tp_dev *dev)
 {

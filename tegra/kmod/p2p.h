@@ -4,7 +4,7 @@
  *
  * Locks, outermost first (docs/kernel-abi.md says why):
  *
- *   the misc devices' lock → control_lock → the function's device lock (tried) → files_lock → file lock, bar_lock
+ *   misc's lock → control_lock → the function's device lock (tried) → files_lock → file lock, bar_lock
  *   mmap_lock → file lock, bar_lock                    in mmap and its faults
  *   mmap_lock → notifier SRCU → pin lock → fence_lock → provider's lock → spinlocks
  *

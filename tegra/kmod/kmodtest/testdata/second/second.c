@@ -67,7 +67,7 @@ static long second_export(void)
 /* Without its upper bits, which make an address: the lower twelve. */
 static long second_pte(unsigned long address)
 {
-	spinlock_t *lock;
+	spinlock_t *lock; /* of the page table */
 	pte_t *pte;
 	long bits;
 	int err;
