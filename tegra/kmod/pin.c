@@ -41,10 +41,10 @@ int tp_check_vma(struct tp_pin *pin)
 	return 0;
 }
 
-/* Room for n segments, for a back end's map. */
+/* Room for n segments, for a back end's map. Where that may not reclaim, it does not take from the reserves instead. */
 int tp_pin_segments(struct tp_pin *pin, u32 n)
 {
-	pin->segs = kvcalloc(n, sizeof(*pin->segs), GFP_KERNEL_ACCOUNT);
+	pin->segs = kvcalloc(n, sizeof(*pin->segs), GFP_KERNEL_ACCOUNT | __GFP_NOMEMALLOC);
 	return pin->segs ? 0 : -ENOMEM;
 }
 
