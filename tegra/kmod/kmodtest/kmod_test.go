@@ -234,6 +234,11 @@ func TestModule(t *testing.T) {
 			t.Parallel()
 			testATS(t, x)
 		})
+		t.Run("no interrupt remapping", func(t *testing.T) {
+			t.Parallel()
+			m := x.start(t, x.gup, vjetson.Config{Edu: true, Append: "intremap=off"})
+			m.guest(t, "^TestNoRemapping$")
+		})
 		testWays(t, x, "amd64 ")
 	}
 	t.Run("lazy IOMMU", func(t *testing.T) {
