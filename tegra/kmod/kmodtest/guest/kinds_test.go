@@ -73,6 +73,9 @@ func kinds() []kind {
 		readOnly("read-only file", ofFile(unix.PROT_READ, unix.MAP_SHARED)),
 		alone(readOnly("private read-only file", ofFile(unix.PROT_READ, unix.MAP_PRIVATE))),
 		{name: "private file", make: ofFile(readWrite, unix.MAP_PRIVATE)},
+		{name: "FUSE file", make: ofFUSE(unix.O_RDWR, readWrite, unix.MAP_SHARED)},
+		{name: "private FUSE file", make: ofFUSE(unix.O_RDONLY, readWrite, unix.MAP_PRIVATE)},
+		readOnly("FUSE file for reading", ofFUSE(unix.O_RDWR, unix.PROT_READ, unix.MAP_SHARED)),
 		alone(readOnly("vDSO", vdso)),
 		{name: "merged", make: merged},
 		{name: "transparent huge page", make: transparent},
@@ -92,6 +95,7 @@ func TestKinds(t *testing.T) {
 	asRoot(t, "/sys/kernel/mm/ksm/run", "1")
 	asRoot(t, "/sys/kernel/mm/ksm/pages_to_scan", "2000")
 	letIn(t, "/dev/hostmem")
+	fuse(t)
 	asNobody(t, func(t *testing.T, d *device) {
 		for _, k := range kinds() {
 			t.Run(k.name, func(t *testing.T) {

@@ -61,9 +61,15 @@ type child struct {
 
 func (s *scene) child(t *testing.T, role, opens string, m *memory) *child {
 	t.Helper()
+	return startChild(t, role, opens, file(t, m.fd), file(t, s.fd))
+}
+
+// startChild gives the child descriptors and closes them here.
+func startChild(t *testing.T, role, opens string, files ...*os.File) *child {
+	t.Helper()
 	c := exec.Command("/guest.test")
 	c.Env = []string{"GUEST_ROLE=" + role, "GUEST_OPEN=" + opens}
-	c.ExtraFiles = []*os.File{file(t, m.fd), file(t, s.fd)}
+	c.ExtraFiles = files
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +81,7 @@ func (s *scene) child(t *testing.T, role, opens string, m *memory) *child {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range c.ExtraFiles {
+	for _, f := range files {
 		f.Close()
 	}
 	return &child{c, bufio.NewScanner(out), in}
