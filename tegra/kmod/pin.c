@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* PIN and QUERY. */
+#include <linux/backing-dev.h>
 #include <linux/overflow.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -7,6 +8,18 @@
 
 #include "p2p.h"
 #include "trace.h"
+
+/*
+ * Whether a file system keeps track of what is written to the mapping, and writes it back. It does not learn of what a
+ * function writes: that would be lost, or found where it must not be. Linux itself refuses such pins since 6.5.
+ */
+static bool written_back(struct vm_area_struct *vma)
+{
+	const vm_flags_t written = VM_SHARED | VM_WRITE;
+
+	return (vma->vm_flags & written) == written && vma->vm_file && !S_ISCHR(file_inode(vma->vm_file)->i_mode) &&
+	       mapping_can_writeback(vma->vm_file->f_mapping);
+}
 
 /*
  * Whether the range lies in one mapping of memory that allows what is asked for. Fills in the cache attribute and the
@@ -25,6 +38,8 @@ int tp_check_vma(struct tp_pin *pin)
 	if (userfaultfd_armed(vma)) /* nv-p2p's provider would wait for whoever fills it in */
 		return -EFAULT;
 	if (pin->direction != DMA_TO_DEVICE && !pin->writable)
+		return -EFAULT;
+	if (written_back(vma))
 		return -EFAULT;
 	switch (tp_prot_cache(vma->vm_page_prot)) {
 	case TP_CACHE_WB:

@@ -73,7 +73,7 @@ func kinds() []kind {
 		readOnly("read-only file", ofFile(unix.PROT_READ, unix.MAP_SHARED)),
 		alone(readOnly("private read-only file", ofFile(unix.PROT_READ, unix.MAP_PRIVATE))),
 		{name: "private file", make: ofFile(readWrite, unix.MAP_PRIVATE)},
-		{name: "FUSE file", make: ofFUSE(unix.O_RDWR, readWrite, unix.MAP_SHARED)},
+		refused("FUSE file", ofFUSE(unix.O_RDWR, readWrite, unix.MAP_SHARED)),
 		{name: "private FUSE file", make: ofFUSE(unix.O_RDONLY, readWrite, unix.MAP_PRIVATE)},
 		readOnly("FUSE file for reading", ofFUSE(unix.O_RDWR, unix.PROT_READ, unix.MAP_SHARED)),
 		alone(readOnly("vDSO", vdso)),
