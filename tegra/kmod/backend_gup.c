@@ -96,10 +96,13 @@ static unsigned long gup_check_range(struct tp_pin *pin, unsigned long first, un
 
 	if (!mmget_not_zero(mm)) /* the address space ends, which is an event of its own */
 		return last + 1;
-	mmap_read_lock(mm);
-	for (; first <= last && !*err; first += !*err)
-		*err = gup_same_page(pin, first);
-	mmap_read_unlock(mm);
+	if (mmap_read_trylock(mm)) {
+		for (; first <= last && !*err; first += !*err)
+			*err = gup_same_page(pin, first);
+		mmap_read_unlock(mm);
+	} else { /* whoever has it may wait for a file's server, and this worker is needed for others' pins */
+		*err = -EBUSY;
+	}
 	mmput(mm);
 	return first;
 }

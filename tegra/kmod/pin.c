@@ -184,6 +184,29 @@ static int pin_map(struct tp_pin *pin)
 	return err;
 }
 
+/*
+ * Faults the pages in before the back end does it with mmap_lock held, where no signal ends it: they may be of a file
+ * whose server never answers. Whatever else goes wrong the back end says.
+ */
+static int pin_fault_in(struct tp_pin *pin)
+{
+	unsigned long va = pin->va, end = va + pin->obj.size;
+	long n;
+	int err;
+
+	if (mmap_read_lock_killable(current->mm))
+		return -EINTR;
+	err = tp_check_vma(pin);
+	mmap_read_unlock(current->mm);
+	while (!err && va < end) {
+		n = get_user_pages_unlocked(va, (end - va) >> PAGE_SHIFT, NULL, pin->writable ? FOLL_WRITE : 0);
+		if (n <= 0)
+			break;
+		va += n << PAGE_SHIFT;
+	}
+	return fatal_signal_pending(current) ? -EINTR : err;
+}
+
 static int pin_build(struct tp_pin *pin)
 {
 	struct tp_dev *dev = pin->obj.file->dev;
@@ -197,9 +220,13 @@ static int pin_build(struct tp_pin *pin)
 		return -ENODEV;
 	if (fenced)
 		return -ESTALE;
-	err = pin->va ? pin_list(pin) : 0; /* what is imported has no address here */
-	if (err)
-		return err;
+	if (pin->va) { /* what is imported has no address here */
+		err = pin_list(pin);
+		if (!err)
+			err = pin_fault_in(pin);
+		if (err)
+			return err;
+	}
 	err = pin->backend->get(pin);
 	if (err)
 		return err;

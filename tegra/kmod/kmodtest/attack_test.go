@@ -17,7 +17,7 @@ func TestAttack(t *testing.T) {
 			m.guest(t, "^Test(ReadOnlyDescriptor|Forked|Duplicated|Passed|Userfaultfd|Untouched|Quiet|Pressure|Taken|Dummy|ManyPins)$")
 			m.guest(t, "^Test(ReadOnlyFile|Sealed|ZeroPage|VDSO)$")
 			m.guestOn(t, m.take("0000:02:00.0"), "^TestHaltMSIX$")
-			m.guest(t, "^TestKinds$")
+			m.guest(t, "^Test(Kinds|StalledFuse)$")
 			m.guest(t, "^Test(Stale|HugeView|PinAgainstMunmap)$") // a module that has these faults brings the machine down
 			m.guest(t, "^TestUsable$")
 		})
