@@ -16,8 +16,11 @@ type Registers interface {
 	Write32(off uint32, v uint32)
 }
 
-// Interrupts delivers the device's MSI-X vectors.
+// Interrupts delivers the device's interrupts.
 type Interrupts interface {
+	// Vectors is how many there are, numbered from 0 on: those of MSI-X or MSI, 1 for a legacy interrupt line, 0 when the
+	// device has none that works.
+	Vectors() int
 	// Wait returns nil when the vector was raised at least once since the last Wait returned nil for it: raises
 	// are counted like an eventfd, so none between two calls is lost and several may come as one. It returns
 	// ctx.Err() when ctx ends first.

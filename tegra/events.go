@@ -71,6 +71,9 @@ func (v *vector) raise(n uint64) {
 	}
 }
 
+// Vectors is how many interrupt vectors the function has.
+func (d *Device) Vectors() int { return len(d.vectors) }
+
 // Wait waits for an interrupt: it returns nil when the vector was raised at least once since the last Wait returned nil
 // for it. No raise from Open on is lost, but, where no strict IOMMU holds the function back, those while it is
 // fenced; several may come as one. Else it returns ctx's error, ErrGone or ErrClosed.

@@ -111,6 +111,8 @@ func (m *model) expire() {
 }
 
 // Wait implements fpga.Interrupts.
+func (m *model) Vectors() int { return 1 }
+
 func (m *model) Wait(ctx context.Context, vector int) error {
 	if vector != 0 {
 		return errors.New("edu has one vector")

@@ -64,6 +64,11 @@ type Config struct {
 	// ClockPPM is how much faster than Clock the timestamp counter runs, in parts per million (Device.SetClockPPM).
 	ClockPPM float64
 
+	// MSI is the number of vectors of a core that has MSI instead of MSI-X: 1 to 32; less than 0 is a core whose messages
+	// reach nobody; 0 is MSI-X with 32. A vector that several sources share has one message when the first of them rises,
+	// and the next one when all have fallen in between; a message of a vector beyond is lost.
+	MSI int
+
 	// PollNeedsLog asks for desc_completed logging in Control before a poll-mode write-back is made, as PG195 has
 	// it; public drivers do not set the bit, so it is off by default.
 	PollNeedsLog bool
@@ -98,6 +103,9 @@ func (c *Config) check() error {
 	}
 	if math.IsNaN(c.ClockPPM) || math.Abs(c.ClockPPM) > maxPPM {
 		return fmt.Errorf("model: a clock that is off by %g ppm, want up to %d either way", c.ClockPPM, maxPPM)
+	}
+	if c.MSI > msixVectors {
+		return fmt.Errorf("model: %d vectors of MSI, want up to %d", c.MSI, msixVectors)
 	}
 	if err := c.Faults.check(); err != nil {
 		return err

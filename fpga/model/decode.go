@@ -103,7 +103,12 @@ func (d *Device) readConfig(off uint32) uint32 {
 	case 0x0c:
 		return 2 // max read request 512 bytes
 	case 0x14:
-		return 1 << 1 // MSI-X is enabled
+		switch {
+		case d.cfg.MSI == 0:
+			return 1 << 1 // MSI-X is enabled
+		case d.cfg.MSI > 0:
+			return 1 << 0 // MSI is
+		}
 	case 0x18:
 		return 1 // data path of 128 bits
 	}

@@ -56,6 +56,10 @@ func New(cfg Config) (*Device, error) {
 	d.counter = counter{at: d.clock.Now(), ppm: cfg.ClockPPM}
 	d.timers.wake = make(chan struct{}, 1)
 	d.faults.on.Store(len(cfg.Faults.Rates) > 0)
+	d.msix.count = max(cfg.MSI, 0)
+	if cfg.MSI == 0 {
+		d.msix.count = msixVectors
+	}
 	for i := range d.msix.vectors {
 		d.msix.vectors[i] = make(chan struct{}, 1)
 	}
@@ -105,7 +109,7 @@ func (d *Device) BARs() []fpga.BAR {
 	}
 }
 
-// Interrupts delivers the MSI-X vectors by their numbers in the IRQ block's vector registers.
+// Interrupts delivers the vectors by their numbers in the IRQ block's vector registers.
 func (d *Device) Interrupts() fpga.Interrupts { return &d.msix }
 
 // Run works until ctx ends and returns nil. Nothing touches the bus after it has returned. A device runs once.

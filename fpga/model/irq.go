@@ -114,14 +114,43 @@ func (d *Device) channelCause() uint32 {
 func (d *Device) updateIRQ() {
 	b := &d.irq
 	user, channel := d.userCause()&b.userEnable, d.channelCause()&b.channelEnable
-	for rise := user &^ b.userRequest; rise != 0; rise &= rise - 1 {
-		d.msix.post(vectorOf(b.userVectors[:], bits.TrailingZeros32(rise)))
+	high := uint32(0) // vectors whose message was sent already, where a vector has one message
+	if d.cfg.MSI != 0 {
+		high = b.raised(b.userRequest, b.channelRequest)
 	}
 	for rise := channel &^ b.channelRequest; rise != 0; rise &= rise - 1 {
 		i := bits.TrailingZeros32(rise)
-		d.engineOfBit(i).post(vectorOf(b.channelVectors[:], i))
+		if v := vectorOf(b.channelVectors[:], i); high>>v&1 == 0 {
+			d.engineOfBit(i).post(v)
+			high |= d.shared(v)
+		}
+	}
+	for rise := user &^ b.userRequest; rise != 0; rise &= rise - 1 {
+		if v := vectorOf(b.userVectors[:], bits.TrailingZeros32(rise)); high>>v&1 == 0 {
+			d.msix.post(v)
+			high |= d.shared(v)
+		}
 	}
 	b.userRequest, b.channelRequest = user, channel
+}
+
+// shared is the bit of a vector of MSI, which has one message for all its sources.
+func (d *Device) shared(vector int) uint32 {
+	if d.cfg.MSI == 0 {
+		return 0
+	}
+	return 1 << vector
+}
+
+// raised are the vectors of requests.
+func (b *irqBlock) raised(user, channel uint32) (vectors uint32) {
+	for ; user != 0; user &= user - 1 {
+		vectors |= 1 << vectorOf(b.userVectors[:], bits.TrailingZeros32(user))
+	}
+	for ; channel != 0; channel &= channel - 1 {
+		vectors |= 1 << vectorOf(b.channelVectors[:], bits.TrailingZeros32(channel))
+	}
+	return vectors
 }
 
 // engineOfBit is the channel of bit i: all H2C, then all C2H.
@@ -169,15 +198,20 @@ func (e *engine) post(vector int) {
 // vectorOf reads field i of vector registers: four 5-bit fields a dword.
 func vectorOf(regs []uint32, i int) int { return int(regs[i/4] >> (8 * (i % 4)) & 0x1f) }
 
-// msix is the MSI-X table with its pending bits, and the interrupt controller behind it. It begins as an operating
-// system leaves it that has enabled MSI-X: no vector is masked. Guarded by Device.mu but for the channels.
+// msix is the MSI-X table with its pending bits, and the interrupt controller behind it, or that of MSI. It begins as an
+// operating system leaves it that has enabled MSI-X: no vector is masked. Guarded by Device.mu but for count and the
+// channels.
 type msix struct {
+	count   int
 	table   [msixVectors * 4]uint32
 	pending uint32
 	vectors [msixVectors]chan struct{}
 }
 
 func (m *msix) post(vector int) {
+	if vector >= m.count {
+		return
+	}
 	if m.table[4*vector+3]&vectorMasked != 0 {
 		m.pending |= 1 << vector
 		return
@@ -197,10 +231,13 @@ func (m *msix) writeTable(off, v uint32) {
 	}
 }
 
+// Vectors implements fpga.Interrupts.
+func (m *msix) Vectors() int { return m.count }
+
 // Wait implements fpga.Interrupts.
 func (m *msix) Wait(ctx context.Context, vector int) error {
-	if vector < 0 || vector >= msixVectors {
-		return fmt.Errorf("model: interrupt vector %d, want 0 to %d", vector, msixVectors-1)
+	if vector < 0 || vector >= m.count {
+		return fmt.Errorf("model: interrupt vector %d, want 0 to %d", vector, m.count-1)
 	}
 	select {
 	case <-m.vectors[vector]:

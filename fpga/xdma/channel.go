@@ -18,7 +18,7 @@ type channel struct {
 	sgdma      uint32 // of the channel's SGDMA block
 	common     uint32 // the channel's bit in the common SGDMA block
 	bit        uint32 // the channel's bit in the IRQ block
-	vector     int
+	line       *line  // nil in poll mode
 	stream     bool
 	identifier uint32
 
@@ -80,7 +80,7 @@ func (c *channel) start(first uint64, adjacent int, poll uint64) error {
 		c.write(regIntEnable, 0)
 	} else {
 		c.write(regIntEnable, bitsRaised)
-		c.dev.regs.Write32(targetIRQ<<12|regChannelIntEnableW1S, c.bit)
+		c.dev.enable(c, true)
 	}
 	c.sgWrite(regDescLow, uint32(first))
 	c.sgWrite(regDescHigh, uint32(first>>32))
@@ -120,7 +120,7 @@ func (c *channel) stop(unblock func()) error {
 		return err
 	}
 	c.write(regIntEnable, 0)
-	c.dev.regs.Write32(targetIRQ<<12|regChannelIntEnableW1C, c.bit)
+	c.dev.enable(c, false)
 	c.read(regStatusClear)
 	c.commonWrite(regHaltW1S)
 	c.commonWrite(regHaltW1C)
@@ -168,7 +168,7 @@ func (c *channel) rearm() {
 		return
 	}
 	c.dev.writeVectors()
-	c.dev.regs.Write32(targetIRQ<<12|regChannelIntEnableW1S, c.bit)
+	c.dev.enable(c, true)
 	c.write(regIntEnable, 0)
 	c.write(regIntEnable, bitsRaised)
 }
@@ -176,6 +176,7 @@ func (c *channel) rearm() {
 // takeStatus reads and clears the status, which lets the next interrupt come.
 func (c *channel) takeStatus() (uint32, error) {
 	status := c.read(regStatusClear)
+	c.dev.unmask(c)
 	switch {
 	case status == gone:
 		return 0, c.goneError("its status was read")

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tegracast/fpga"
@@ -30,7 +31,7 @@ type Config struct {
 	Alloc func(size int) (Coherent, error)
 
 	// Poll makes channels announce completions by a write-back to memory that is looked at, between sleeps, instead
-	// of interrupts (PG195, poll mode). Interrupts may then be nil.
+	// of interrupts (PG195, poll mode). It is so anyway when Interrupts is nil or has no vector.
 	Poll bool
 	// Watchdog is how often the registers are looked at without any announcement; 0: 50 ms.
 	Watchdog time.Duration
@@ -48,8 +49,13 @@ type Device struct {
 	h2c   []*channel
 	c2h   []*channel
 
-	mu   sync.Mutex
-	user uint32 // enabled user interrupts
+	lines []*line // by vector; none in poll mode
+
+	seen [userInterrupts]atomic.Uint64 // raises of lines that user interrupts share
+
+	mu      sync.Mutex
+	user    uint32 // enabled user interrupts
+	enabled uint32 // channels whose interrupts are let through
 }
 
 // A ChannelInfo describes one channel.
@@ -61,7 +67,8 @@ type ChannelInfo struct {
 }
 
 // Open finds the BAR with the DMA registers by the identifiers of its IRQ and config blocks, and the channels by
-// theirs. It writes the interrupt vectors: a channel gets that of its bit in the IRQ block, the user interrupts follow.
+// theirs. It writes the interrupt vectors: a channel gets that of its bit in the IRQ block, the user interrupts follow;
+// where there are fewer vectors, they are shared.
 // A channel is left as it is until it is used for the first time; then it is recovered, whoever left it in what state.
 func Open(cfg Config) (*Device, error) {
 	if cfg.Watchdog <= 0 {
@@ -70,13 +77,18 @@ func Open(cfg Config) (*Device, error) {
 	if cfg.StopBound <= 0 {
 		cfg.StopBound = 2 * time.Second
 	}
+	vectors := 0
+	if cfg.Interrupts != nil && !cfg.Poll {
+		vectors = cfg.Interrupts.Vectors()
+	}
+	cfg.Poll = vectors == 0
 	for _, bar := range cfg.BARs {
 		if bar.Size < barSize || bar.Registers.Read32(targetIRQ<<12)>>16 != identifierIRQ ||
 			bar.Registers.Read32(targetConfig<<12)>>16 != identifierConf {
 			continue
 		}
 		d := &Device{cfg: cfg, regs: bar.Registers, bar: bar.Index}
-		if err := d.open(); err != nil {
+		if err := d.open(vectors); err != nil {
 			return nil, err
 		}
 		return d, nil
@@ -84,7 +96,7 @@ func Open(cfg Config) (*Device, error) {
 	return nil, fmt.Errorf("%w: looked for %#x and %#x at offsets 0x2000 and 0x3000 of %d BARs", ErrNotFound, identifierIRQ, identifierConf, len(cfg.BARs))
 }
 
-func (d *Device) open() error {
+func (d *Device) open(vectors int) error {
 	width := d.regs.Read32(targetConfig<<12 | regDataWidth)
 	if width == gone {
 		return fmt.Errorf("%w: while it was opened", ErrGone)
@@ -96,11 +108,36 @@ func (d *Device) open() error {
 		return fmt.Errorf("%w: the core has no channel", ErrChannel)
 	}
 	for i, c := range d.channels() {
-		c.bit, c.vector = uint32(1)<<i, i // channel bits pack all H2C, then all C2H
+		c.bit = uint32(1) << i // channel bits pack all H2C, then all C2H
 	}
+	d.share(vectors)
 	d.writeVectors()
 	return nil
 }
+
+// share gives every channel and user interrupt one of the vectors, if there are any.
+func (d *Device) share(vectors int) {
+	if vectors == 0 {
+		return
+	}
+	channels := d.channels()
+	d.lines = make([]*line, min(vectors, len(channels)+userInterrupts))
+	for i := range d.lines {
+		d.lines[i] = newLine(d, i)
+	}
+	for i, c := range channels {
+		c.line = d.lineOf(i)
+		c.line.add(c.bit, 0)
+	}
+	for i := range userInterrupts {
+		d.userLine(i).add(0, 1<<i)
+	}
+}
+
+// lineOf is the line of source i: channels by their bits, then user interrupts.
+func (d *Device) lineOf(i int) *line { return d.lines[i%len(d.lines)] }
+
+func (d *Device) userLine(i int) *line { return d.lineOf(len(d.h2c) + len(d.c2h) + i) }
 
 func (d *Device) find(dir fpga.Direction, target, identifier uint32) (found []*channel) {
 	for i := range uint32(maxChannels) {
@@ -125,12 +162,13 @@ func (d *Device) channels() []*channel { return append(append([]*channel{}, d.h2
 // writeVectors writes what a reset of the core clears and all channels share. It may be done at any time.
 func (d *Device) writeVectors() {
 	var vectors [2 + userInterrupts/4]uint32
-	channels := len(d.h2c) + len(d.c2h)
-	for i := range channels {
-		vectors[i/4] |= uint32(i) << (8 * (i % 4))
-	}
-	for i := range userInterrupts {
-		vectors[2+i/4] |= uint32(channels+i) << (8 * (i % 4))
+	if !d.cfg.Poll {
+		for i := range len(d.h2c) + len(d.c2h) {
+			vectors[i/4] |= uint32(d.lineOf(i).vector) << (8 * (i % 4))
+		}
+		for i := range userInterrupts {
+			vectors[2+i/4] |= uint32(d.userLine(i).vector) << (8 * (i % 4))
+		}
 	}
 	for i, v := range vectors {
 		at := uint32(regChannelVectors + 4*i)
@@ -142,6 +180,48 @@ func (d *Device) writeVectors() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.regs.Write32(targetIRQ<<12|regUserIntEnableW1S, d.user)
+}
+
+// enable lets a channel's interrupts through, or no more.
+func (d *Device) enable(c *channel, on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	register := uint32(regChannelIntEnableW1S)
+	d.enabled |= c.bit
+	if !on {
+		register = regChannelIntEnableW1C
+		d.enabled &^= c.bit
+	}
+	d.regs.Write32(targetIRQ<<12|register, c.bit)
+}
+
+// mask keeps all sources of a shared line quiet until each of them has looked: the line cannot rise for one while it is
+// up for another.
+func (d *Device) mask(l *line) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.regs.Write32(targetIRQ<<12|regChannelIntEnableW1C, l.channels&d.enabled)
+	d.regs.Write32(targetIRQ<<12|regUserIntEnableW1C, l.users&d.user)
+}
+
+// unmask lets a channel's interrupts through again, after it has looked.
+func (d *Device) unmask(c *channel) {
+	if c.line == nil || !c.line.shared {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.regs.Write32(targetIRQ<<12|regChannelIntEnableW1S, c.bit&d.enabled)
+}
+
+// unmaskUser does so for a user interrupt.
+func (d *Device) unmaskUser(i int) {
+	if !d.userLine(i).shared {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.regs.Write32(targetIRQ<<12|regUserIntEnableW1S, 1<<i&d.user)
 }
 
 // Channels lists the channels, H2C first.

@@ -29,6 +29,12 @@ func (n *noise) byte() byte {
 	return n.bytes[n.used-1]
 }
 
+func (n *noise) Vectors() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return int(n.byte() % 40)
+}
+
 func (n *noise) Read32(off uint32) uint32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()

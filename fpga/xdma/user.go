@@ -67,7 +67,10 @@ func (d *Device) awaitUser(ctx context.Context, i int) (raised bool, err error) 
 		<-tick.Done()
 		return false, ctx.Err()
 	}
-	err = d.cfg.Interrupts.Wait(tick, len(d.h2c)+len(d.c2h)+i)
+	d.unmaskUser(i)
+	seen := d.seen[i].Load()
+	err = d.userLine(i).wait(tick, &seen)
+	d.seen[i].Store(seen)
 	switch {
 	case err == nil:
 		return true, nil
@@ -77,11 +80,15 @@ func (d *Device) awaitUser(ctx context.Context, i int) (raised bool, err error) 
 	return false, fmt.Errorf("user interrupt %d: %w", i, err)
 }
 
+// masked says whether a shared line may have the user interrupt masked for now.
+func (d *Device) masked(i int) bool { return !d.cfg.Poll && d.userLine(i).shared }
+
+// userEnabled looks whether the core still has what EnableUser has written.
 func (d *Device) userEnabled(i int) error {
 	switch enabled := d.regs.Read32(targetIRQ<<12 | regUserIntEnable); {
 	case enabled == gone:
 		return fmt.Errorf("user interrupt %d: %w", i, ErrGone)
-	case enabled>>i&1 == 0:
+	case enabled>>i&1 == 0 && !d.masked(i):
 		return fmt.Errorf("user interrupt %d: %w: it is not enabled (%#x)", i, ErrReset, enabled)
 	}
 	return nil

@@ -19,6 +19,7 @@ type waiter struct {
 	word *uint32 // poll-mode write-back; nil: interrupts
 	last uint32  // what it was
 
+	seen   uint64          // raises of a shared line
 	parent <-chan struct{} // Done of the context that tick was made from
 	tick   context.Context // ends when the next tick is due
 	cancel context.CancelFunc
@@ -40,7 +41,7 @@ func (w *waiter) wait(ctx context.Context) (hint bool, err error) {
 		w.renew(ctx)
 	}
 	if w.tick.Err() == nil { // else ticks would wait as long as interrupts come
-		err := w.c.dev.cfg.Interrupts.Wait(w.tick, w.c.vector)
+		err := w.c.line.wait(w.tick, &w.seen)
 		switch {
 		case err == nil:
 			return true, nil
