@@ -14,6 +14,7 @@ import (
 // Hardware is what a card stands on: the device's registers and interrupts, who pins memory for it, and who makes that
 // memory.
 type Hardware struct {
+	Name       string // what errors call it; may be empty
 	BARs       []fpga.BAR
 	Interrupts fpga.Interrupts
 	Pinner     tegra.Pinner
@@ -29,7 +30,7 @@ func (h Hardware) OpenXDMA(ctx context.Context) (*xdma.Device, error) {
 	fencer, generation, fenced := h.fence()
 	d, err := xdma.Open(xdma.Config{BARs: h.BARs, Interrupts: h.Interrupts, Alloc: CoherentMemory(h.Pinner)})
 	if err != nil {
-		return nil, err
+		return nil, h.name(err)
 	}
 	if h.Halt != nil {
 		if err := h.Halt(d.HaltList()); err != nil {
@@ -45,6 +46,14 @@ func (h Hardware) OpenXDMA(ctx context.Context) (*xdma.Device, error) {
 		}
 	}
 	return d, fencer.Resume(generation)
+}
+
+// name says which card an error is of.
+func (h Hardware) name(err error) error {
+	if h.Name == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", h.Name, err)
 }
 
 // fence asks the pinner, if it is a Fencer, whether the function is fenced.

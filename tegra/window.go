@@ -23,7 +23,10 @@ type Window struct {
 	bytes []byte
 }
 
-// BARs are the function's BARs that can be mapped.
+// maxWindow is what 32-bit offsets reach.
+const maxWindow = math.MaxUint32 + 1
+
+// BARs are the function's BARs that can be mapped. One of more than 4 GiB is left out: it is memory, not registers.
 func (d *Device) BARs() []*Window { return d.bars }
 
 func (d *Device) mapBARs() error {
@@ -33,11 +36,8 @@ func (d *Device) mapBARs() error {
 		if err != nil {
 			return d.wrap(err, "BAR %d", i)
 		}
-		if r.Size == 0 || r.Flags&uapi.RegionMmap == 0 {
+		if r.Size == 0 || r.Size > maxWindow || r.Flags&uapi.RegionMmap == 0 {
 			continue
-		}
-		if r.Size > math.MaxUint32+1 {
-			return fmt.Errorf("%s: BAR %d has %d bytes, registers have 32-bit offsets", d.path, i, r.Size)
 		}
 		b, err := d.drv.mmap(r.MmapOffset, int(r.Size))
 		if err != nil {

@@ -20,12 +20,10 @@ type boardDevice struct {
 	open   opener
 }
 
-const (
-	vendorXilinx = 0x10ee // of PCI
-	defaultBoard = "/dev/tegra_p2p0"
-)
+const defaultBoard = "/dev/tegra_p2p0"
 
-// openBoard opens a device file of the kernel module and finds out by the PCI id what stands behind it.
+// openBoard opens a device file of the kernel module. What stands behind it is AMD's XDMA, which is found by its own
+// registers when it is needed, unless the PCI id is that of another engine.
 func openBoard(e env, path, backend string) (*boardDevice, error) {
 	memory, err := cudahost.Open(cudahost.Config{Backend: backend, Logger: e.log})
 	if err != nil {
@@ -36,6 +34,7 @@ func openBoard(e env, path, backend string) (*boardDevice, error) {
 		return nil, errors.Join(err, memory.Close())
 	}
 	b := &boardDevice{device: device, Hardware: capture.Hardware{Interrupts: device, Pinner: device, Memory: memory}}
+	b.Name = fmt.Sprintf("%s (PCI id %04x:%04x)", path, device.Info().Vendor, device.Info().Device)
 	if err := b.identify(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), device.Close(), memory.Close())
 	}
@@ -70,8 +69,6 @@ func (b *boardDevice) identify() error {
 	b.open = openXDMA
 	b.Halt = func(list []fpga.HaltOp) error { return b.device.SetHalt(haltOps(list)) }
 	switch info := b.device.Info(); {
-	case info.Vendor == vendorXilinx:
-		return nil
 	case info.Vendor == edu.Vendor && info.Device == edu.DeviceID && windows[0] != nil:
 		b.open = openEdu
 		return nil
@@ -89,10 +86,8 @@ func (b *boardDevice) identify() error {
 			}
 			return direct(posted)
 		}
-		return nil
-	default:
-		return fmt.Errorf("no engine is known for PCI id %04x:%04x: it must be an FPGA with AMD's XDMA (vendor %04x)", info.Vendor, info.Device, vendorXilinx)
 	}
+	return nil
 }
 
 // haltOps are accesses as the kernel module takes them.

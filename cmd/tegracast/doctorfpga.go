@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"tegracast/fpga/mailbox"
@@ -25,18 +26,22 @@ func (p patient) module() finding {
 	return finding{"module", isMissing, "the kernel module tegra_p2p is not installed", "apt-get install tegracast-dkms"}
 }
 
+// idsOfFPGAs are a hint: AMD's vendor id, NVIDIA's demonstration designs, and the model in a virtual machine. A design may
+// have any other.
+var idsOfFPGAs = []string{"0x10ee ", "0x10de 0x0001", fmt.Sprintf("%#04x %#04x", mailbox.Vendor, mailbox.Device)}
+
 // functions are what an FPGA may be on PCI Express.
 func (p patient) functions() []finding {
 	var list []finding
 	dirs, _ := fs.Glob(p.root, "sys/bus/pci/devices/*")
 	for _, dir := range dirs {
 		id := p.text(dir+"/vendor") + " " + p.text(dir+"/device")
-		if strings.HasPrefix(id, fmt.Sprintf("%#04x ", vendorXilinx)) || id == fmt.Sprintf("%#04x %#04x", mailbox.Vendor, mailbox.Device) || p.driver(dir) == "tegra_p2p" {
+		if p.driver(dir) == "tegra_p2p" || slices.ContainsFunc(idsOfFPGAs, func(known string) bool { return strings.HasPrefix(id, known) }) {
 			list = append(list, p.link(dir), p.bound(dir), p.iommu(dir))
 		}
 	}
 	if list == nil {
-		return []finding{{"FPGA", isMissing, "no function with an XDMA core (PCI vendor 10ee) is on the bus: is the FPGA powered, and configured before the bus was scanned?", "echo 1 > /sys/bus/pci/rescan"}}
+		return []finding{{"FPGA", isMissing, "no function with the PCI id of an FPGA (vendor 10ee, or 10de:0001) is on the bus, and none is bound to tegra_p2p: is the FPGA powered, and configured before the bus was scanned?", "echo 1 > /sys/bus/pci/rescan"}}
 	}
 	return list
 }

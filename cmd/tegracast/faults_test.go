@@ -63,7 +63,7 @@ func checkLoopback(t *testing.T, id model.FaultID, rate float64, seed uint64) {
 	failures, right := 0, 0
 	for range 20 {
 		began := time.Now()
-		r, err := validate(t.Context(), e, device, loopbackOptions{size: 150000, count: 1, direction: "both", limit: 5 * time.Second})
+		r, err := validate(t.Context(), e, device, loopbackOptions{size: 150000, count: 1, direction: "both", limit: 5 * time.Second, card: defaultCard})
 		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("a run took %v", took)
 		}

@@ -17,7 +17,8 @@ import (
 
 const loopbackUsage = `Usage: tegracast loopback [--device model|/dev/tegra_p2pN]
          [--memory host|cuda] [--direction h2c|c2h|both] [--size BYTES]
-         [--count N] [--json]
+         [--count N] [--address ADDRESS] [--window BYTES] [--channel N]
+         [--clock MHZ] [--json]
 
 The validation run: a source surface is filled, the FPGA copies it through its
 memory to a destination surface, and every byte is compared. With --memory cuda
@@ -27,10 +28,13 @@ which way is measured; the bytes always go both ways, or there would be nothing
 to compare. Bandwidth is checked against the engine's own counters, where it has
 some. Status 0 when every byte is right, 1 after a mismatch or a fault.
 
-A device file is one of the kernel module tegra_p2p. What stands behind it is
-found by its PCI id: 10ee:* an FPGA with AMD's XDMA and 64 KiB of memory behind
-its first memory-mapped channels; 1234:11e8 QEMU's edu; 1af4:1110 the FPGA model
-outside of a virtual machine.
+A device file is one of the kernel module tegra_p2p. An FPGA with AMD's XDMA is
+known by the core's own registers, whatever its PCI id is. It needs memory that
+its memory-mapped channels reach: by default 64 KiB at address 0 of channel 0.
+--address, --window and --channel name another one; large surfaces go through
+it piece by piece. A card with channels of one direction is measured with
+--direction; nothing is compared then. --clock is the frequency of the core's
+data path (axi_aclk), from which the engine's own rate is calculated.
 `
 
 // modelName is the device that needs no hardware.
@@ -41,19 +45,40 @@ type loopbackOptions struct {
 	size, count               int
 	limit                     time.Duration // for one copy
 	json                      bool
+	card                      cardMemory
+}
+
+// ways says whether the bytes go both ways, and can be compared.
+func (o loopbackOptions) ways(e engine) (both bool, err error) {
+	toCard, fromCard := e.has(fpga.H2C), e.has(fpga.C2H)
+	switch {
+	case toCard && fromCard:
+		return true, nil
+	case !toCard && !fromCard:
+		return false, fmt.Errorf("the card has no memory-mapped channel %d: name another one with --channel", o.card.channel)
+	case toCard && o.direction != "h2c":
+		return false, fmt.Errorf("the card has no memory-mapped channel %d from card to host: use --direction h2c, which measures and compares nothing", o.card.channel)
+	case fromCard && o.direction != "c2h":
+		return false, fmt.Errorf("the card has no memory-mapped channel %d from host to card: use --direction c2h, which measures and compares nothing", o.card.channel)
+	}
+	return false, nil
 }
 
 // copyLimit is how long one copy may take: 1 GiB over the slowest link takes 10 s.
 const copyLimit = 30 * time.Second
 
 func loopback(ctx context.Context, e env, args []string) error {
-	o := loopbackOptions{limit: copyLimit}
+	o := loopbackOptions{limit: copyLimit, card: defaultCard}
 	f := e.flags("loopback", loopbackUsage)
 	f.StringVar(&o.device, "device", modelName, "the FPGA: model, or a device file of the kernel module such as "+defaultBoard)
 	f.StringVar(&o.memory, "memory", "host", "memory of the surfaces: host or cuda")
 	f.StringVar(&o.direction, "direction", "both", "what is measured: h2c, c2h or both")
 	f.IntVar(&o.size, "size", 1<<20, "`BYTES` of a surface, from 1 on")
 	f.IntVar(&o.count, "count", 10, "how often it is copied, `N`")
+	f.Uint64Var(&o.card.address, "address", 0, "`ADDRESS` of the memory on the card")
+	f.IntVar(&o.card.window, "window", defaultCard.window, "`BYTES` that this memory has")
+	f.IntVar(&o.card.channel, "channel", 0, "DMA channel `N` of each direction, 0 to 3")
+	f.Float64Var(&o.card.clock, "clock", defaultCard.clock, "clock of the core's data path in `MHZ`")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
 	if err := parse(f, args); err != nil {
 		return err
@@ -67,6 +92,9 @@ func loopback(ctx context.Context, e env, args []string) error {
 		return usageError{fmt.Errorf("--size %d: must be from 1 to %d", o.size, tegra.MaxPinSize)}
 	case o.count < 1:
 		return usageError{fmt.Errorf("--count %d: must be at least 1", o.count)}
+	}
+	if err := o.card.check(); err != nil {
+		return usageError{err}
 	}
 	result, err := loopbackOn(ctx, e, o)
 	if err != nil {
@@ -130,11 +158,12 @@ func surfaceKinds(memory cudahost.Allocator) []surfaceKind {
 
 // run adds what it finds to r.
 func (k surfaceKind) run(ctx context.Context, e env, hw capture.Hardware, open opener, o loopbackOptions, r *loopbackResult) (err error) {
-	c, err := newCopier(ctx, hw, open, o.size, k.flags)
+	c, err := newCopier(ctx, hw, open, o, k.flags)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
+	r.Compared = c.compares
 	shown := time.Now()
 	for i := range o.count {
 		if err := c.hand.fill(uint64(i)); err != nil {
@@ -144,13 +173,8 @@ func (k surfaceKind) run(ctx context.Context, e env, hw capture.Hardware, open o
 			return fmt.Errorf("copy %d of %d: %w", i+1, o.count, err)
 		}
 		r.Copies++
-		if at, ok, err := c.hand.mismatch(o.size); err != nil {
+		if err := c.compare(r, o.size); err != nil {
 			return err
-		} else if !ok {
-			r.Wrong++
-			if r.Mismatch == "" {
-				r.Mismatch = fmt.Sprintf("copy %d, byte %d: %#02x arrived, %#02x was sent", i+1, at, c.dst.Buffer.Bytes()[at], c.src.Buffer.Bytes()[at])
-			}
 		}
 		if isTerminal(e.err) && time.Since(shown) > time.Second {
 			shown = time.Now()
@@ -159,7 +183,7 @@ func (k surfaceKind) run(ctx context.Context, e env, hw capture.Hardware, open o
 	}
 	for _, dir := range []fpga.Direction{fpga.H2C, fpga.C2H} {
 		if o.direction == "both" || o.direction == dir.String() {
-			l := c.lanes[dir].result(dir, c.width)
+			l := c.lanes[dir].result(dir, c.width, o.card.clock*1e6)
 			l.Memory = k.name
 			r.Lanes = append(r.Lanes, l)
 		}

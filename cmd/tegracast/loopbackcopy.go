@@ -25,24 +25,30 @@ type lane struct {
 	latency   pipeline.Histogram
 }
 
-// A copier copies one surface to the other through the card.
+// A copier copies one surface to the other through the card; or one of them only, where the card has one direction.
 type copier struct {
 	src, dst *capture.Surface
 	hand     hand
 	lanes    [2]lane // by fpga.Direction
 	width    int
+	windows  int
+	compares bool // the bytes go both ways
 }
 
 // newCopier pins the surfaces and prepares a transfer each way for every window of the engine's memory.
-func newCopier(ctx context.Context, hw capture.Hardware, open opener, size int, flags cudahost.Flags) (c *copier, err error) {
+func newCopier(ctx context.Context, hw capture.Hardware, open opener, o loopbackOptions, flags cudahost.Flags) (c *copier, err error) {
+	size := o.size
 	c = &copier{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	e, err := open(ctx, hw)
+	e, err := open(ctx, hw, o.card)
 	if err != nil {
+		return c, err
+	}
+	if c.compares, err = o.ways(e); err != nil {
 		return c, err
 	}
 	if c.src, err = capture.NewSurface(hw.Memory, hw.Pinner, size, flags, tegra.ToDevice); err != nil {
@@ -55,27 +61,42 @@ func newCopier(ctx context.Context, hw capture.Hardware, open opener, size int, 
 		return c, err
 	}
 	c.width = e.width()
+	c.windows = (size + e.window() - 1) / e.window()
 	for dir, mem := range []fpga.Memory{fpga.H2C: c.src.Memory, fpga.C2H: c.dst.Memory} {
-		for off := 0; off < size; off += e.window() {
-			part := mem.Slice(off, min(e.window(), size-off))
-			t, err := e.prepare(fpga.Direction(dir), part)
-			if err != nil {
-				return c, err
-			}
-			c.lanes[dir].transfers = append(c.lanes[dir].transfers, t)
-			c.lanes[dir].parts += uint64(len(part.Segments))
+		if !e.has(fpga.Direction(dir)) {
+			continue
+		}
+		if err := c.lanes[dir].prepare(e, fpga.Direction(dir), mem); err != nil {
+			return c, err
 		}
 	}
 	return c, nil
+}
+
+// prepare makes a transfer for every window of the engine's memory.
+func (l *lane) prepare(e engine, dir fpga.Direction, mem fpga.Memory) error {
+	for off := 0; off < mem.Size(); off += e.window() {
+		part := mem.Slice(off, min(e.window(), mem.Size()-off))
+		t, err := e.prepare(dir, part)
+		if err != nil {
+			return err
+		}
+		l.transfers = append(l.transfers, t)
+		l.parts += uint64(len(part.Segments))
+	}
+	return nil
 }
 
 // copy moves the whole surface, window by window.
 func (c *copier) copy(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for i := range c.lanes[fpga.H2C].transfers {
+	for i := range c.windows {
 		for dir := range c.lanes {
 			l := &c.lanes[dir]
+			if len(l.transfers) == 0 {
+				continue
+			}
 			r, err := l.transfers[i].Run(ctx)
 			if err != nil {
 				return fmt.Errorf("window %d: %w", i, err)
@@ -86,6 +107,22 @@ func (c *copier) copy(ctx context.Context, limit time.Duration) error {
 			l.counters.Cycles += r.Counters.Cycles
 			l.latency.Observe(r.Elapsed)
 		}
+	}
+	return nil
+}
+
+// compare looks whether the bytes of the last copy have arrived as they were sent.
+func (c *copier) compare(r *loopbackResult, size int) error {
+	if !c.compares {
+		return nil
+	}
+	at, ok, err := c.hand.mismatch(size)
+	if err != nil || ok {
+		return err
+	}
+	r.Wrong++
+	if r.Mismatch == "" {
+		r.Mismatch = fmt.Sprintf("copy %d, byte %d: %#02x arrived, %#02x was sent", r.Copies, at, c.dst.Buffer.Bytes()[at], c.src.Buffer.Bytes()[at])
 	}
 	return nil
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 
 	"tegracast/fpga"
-	"tegracast/fpga/model"
 	"tegracast/pipeline"
 )
 
 type loopbackResult struct {
 	Copies   int          `json:"copies"`
+	Compared bool         `json:"compared"` // else the card has one direction only
 	Wrong    int          `json:"wrong"`
 	Mismatch string       `json:"first_mismatch,omitempty"`
 	Lanes    []laneResult `json:"directions"`
@@ -27,13 +27,13 @@ type laneResult struct {
 	Counted      bool                 `json:"engine_has_counters"`     // else what follows is 0
 	EngineBytes  uint64               `json:"engine_bytes"`            // beats of the data path, a partial one whole
 	EngineCycles uint64               `json:"engine_cycles"`           // of the data path's clock
-	EngineRate   float64              `json:"engine_bytes_per_second"` // by those cycles, at 250 MHz
+	EngineRate   float64              `json:"engine_bytes_per_second"` // by those cycles and --clock
 	Agree        bool                 `json:"counters_agree"`          // true also without counters
 	Latency      pipeline.Percentiles `json:"latency"`                 // of a transfer
 }
 
 // result compares what the host counted with what the engine counted: every descriptor may end in a partial beat.
-func (l *lane) result(dir fpga.Direction, width int) laneResult {
+func (l *lane) result(dir fpga.Direction, width int, hz float64) laneResult {
 	runs := l.latency.Percentiles().Count / uint64(len(l.transfers))
 	slack := l.parts * runs * uint64(2*width)
 	r := laneResult{
@@ -44,7 +44,7 @@ func (l *lane) result(dir fpga.Direction, width int) laneResult {
 		return r
 	}
 	if l.counters.Cycles > 0 {
-		r.EngineRate = float64(l.counters.Bytes) * model.ClockHz / float64(l.counters.Cycles)
+		r.EngineRate = float64(l.counters.Bytes) * hz / float64(l.counters.Cycles)
 	}
 	// The engine is busy for a part of what the host waits for, so its own rate is never the lower one.
 	r.Agree = r.EngineBytes >= r.Bytes && r.EngineBytes <= r.Bytes+slack && r.EngineRate >= 0.99*r.Bandwidth
@@ -83,7 +83,11 @@ func (r loopbackResult) print(e env, o loopbackOptions) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(e.out, "%d of %d copies of %d bytes right\n", r.Copies-r.Wrong, r.Copies, o.size)
+		if r.Compared {
+			fmt.Fprintf(e.out, "%d of %d copies of %d bytes right\n", r.Copies-r.Wrong, r.Copies, o.size)
+		} else {
+			fmt.Fprintf(e.out, "%d copies of %d bytes, compared with nothing: the card has one direction\n", r.Copies, o.size)
+		}
 		for _, l := range r.Lanes {
 			fmt.Fprintf(e.out, "%s: %.3f GB/s; engine: %s; transfer p50 %v p99 %v max %v\n",
 				l.name(), l.Bandwidth/1e9, l.engine(), l.Latency.P50, l.Latency.P99, l.Latency.Max)
