@@ -133,6 +133,47 @@ func TestSegmentsByQuery(t *testing.T) {
 	}
 }
 
+// TestLegacyLine: the line is masked when it comes, and let through again by whoever waits for it next.
+func TestLegacyLine(t *testing.T) {
+	m, err := newFakeModule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.what.Flags |= uapi.InfoINTX
+	m.what.NIRQs = 1
+	d, err := newDevice("fake", m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	unmasked := func() int {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.calls["unmask"]
+	}
+	for n := range 5 {
+		m.signal(uapi.EventMSI, 0)
+		if err := d.Wait(t.Context(), 0); err != nil || unmasked() != n {
+			t.Fatalf("%v, unmasked %d times before interrupt %d was served", err, unmasked(), n)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		if err := d.Wait(ctx, 0); !errors.Is(err, context.DeadlineExceeded) || unmasked() != n+1 {
+			t.Fatalf("%v, unmasked %d times after interrupt %d", err, unmasked(), n)
+		}
+		cancel()
+	}
+	m.mu.Lock()
+	m.fail["control"] = unix.EIO
+	m.mu.Unlock()
+	m.signal(uapi.EventMSI, 0)
+	if err := d.Wait(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Wait(t.Context(), 0); !errors.Is(err, unix.EIO) {
+		t.Errorf("the line cannot be unmasked: %v", err)
+	}
+}
+
 func TestWait(t *testing.T) {
 	d, m := newTestDevice(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -17,6 +17,7 @@ import (
 type vector struct {
 	raised chan struct{}
 	count  atomic.Uint64
+	masked atomic.Bool // a legacy line that has come, and is kept quiet until the next wait
 }
 
 // eventfd is read by a goroutine of its own, parked in the poller.
@@ -65,6 +66,7 @@ func (d *Device) on(kind, index uint32, f func(n uint64)) error {
 
 func (v *vector) raise(n uint64) {
 	v.count.Add(n)
+	v.masked.Store(true)
 	select {
 	case v.raised <- struct{}{}:
 	default: // raised already, and not yet seen
@@ -81,6 +83,9 @@ func (d *Device) Wait(ctx context.Context, vector int) error {
 	if vector < 0 || vector >= len(d.vectors) {
 		return fmt.Errorf("%s: interrupt vector %d, the function has %d", d.path, vector, len(d.vectors))
 	}
+	if err := d.unmask(&d.vectors[vector]); err != nil {
+		return err
+	}
 	select {
 	case <-d.vectors[vector].raised:
 		return nil
@@ -91,6 +96,15 @@ func (d *Device) Wait(ctx context.Context, vector int) error {
 	case <-d.closing:
 		return fmt.Errorf("%s: waiting for an interrupt: %w", d.path, ErrClosed)
 	}
+}
+
+// unmask lets a legacy line come again: whoever waits for it has been at the registers since it came last.
+func (d *Device) unmask(v *vector) error {
+	if d.what.Flags&uapi.InfoINTX == 0 || len(v.raised) > 0 || !v.masked.Swap(false) {
+		return nil
+	}
+	_, err := d.drv.control(uapi.ControlUnmask, 0)
+	return d.wrap(err, "interrupt line")
 }
 
 // Raised is how often all vectors were raised since Open.

@@ -237,6 +237,8 @@ func (m *fakeModule) control(op uint32, generation uint64) (uint64, error) {
 		m.what.State = uapi.StateLive
 	case uapi.ControlFence:
 		m.fence()
+	case uapi.ControlUnmask:
+		m.calls["unmask"]++
 	default:
 		return 0, &uapi.Error{Call: uapi.CallControl, Errno: unix.EOPNOTSUPP}
 	}

@@ -127,6 +127,10 @@ static inline bool tp_interrupts_held(struct device *dev)
 #endif
 }
 
+#ifndef PCI_IRQ_INTX /* before 6.8 */
+#define PCI_IRQ_INTX PCI_IRQ_LEGACY
+#endif
+
 /* The core has functions report errors of their links by itself since 6.2. */
 static inline void tp_report_errors(struct pci_dev *pdev)
 {

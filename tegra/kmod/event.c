@@ -5,31 +5,55 @@
 
 #include "p2p.h"
 
-static irqreturn_t vector_handler(int irq, void *data)
+static void vector_signal(struct tp_vector *vector)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&vector->lock, flags);
+	if (vector->ctx)
+		tp_eventfd_signal(vector->ctx);
+	spin_unlock_irqrestore(&vector->lock, flags);
+}
+
+static irqreturn_t message_handler(int irq, void *data)
+{
+	vector_signal(data);
+	return IRQ_HANDLED;
+}
+
+/* The line stays up until user space has been at the registers, and others share it: the function is kept from it. */
+static irqreturn_t line_handler(int irq, void *data)
 {
 	struct tp_vector *vector = data;
 
-	spin_lock(&vector->lock);
-	if (vector->ctx)
-		tp_eventfd_signal(vector->ctx);
-	spin_unlock(&vector->lock);
+	if (!pci_check_and_mask_intx(vector->line))
+		return IRQ_NONE;
+	vector_signal(vector);
 	return IRQ_HANDLED;
 }
 
 /*
  * The handlers are there from probe to remove: an MSI that cannot be masked and has no handler goes to address 0.
- * What cannot be had is missing in n_irqs.
+ * What cannot be had is missing in n_irqs. A function without messages has its legacy line, if that can be masked.
  */
 void tp_vectors_request(struct tp_dev *dev)
 {
 	int i, n = pci_alloc_irq_vectors(dev->pdev, 1, TP_MAX_VECTORS, PCI_IRQ_MSI | PCI_IRQ_MSIX);
+	bool line = n < 0 && dev->pdev->pin && !dev->pdev->broken_intx_masking;
 
+	if (line)
+		n = pci_alloc_irq_vectors(dev->pdev, 1, 1, PCI_IRQ_INTX);
 	for (i = 0; i < n; i++) {
-		spin_lock_init(&dev->vectors[i].lock);
-		if (request_irq(pci_irq_vector(dev->pdev, i), vector_handler, 0, dev->name, &dev->vectors[i]))
+		struct tp_vector *vector = &dev->vectors[i];
+
+		spin_lock_init(&vector->lock);
+		vector->line = line ? dev->pdev : NULL;
+		if (request_irq(pci_irq_vector(dev->pdev, i), line ? line_handler : message_handler,
+				line ? IRQF_SHARED : 0, dev->name, vector))
 			break;
 	}
 	dev->n_irqs = i;
+	dev->intx = line && i;
 }
 
 void tp_vectors_free(struct tp_dev *dev)
@@ -39,6 +63,30 @@ void tp_vectors_free(struct tp_dev *dev)
 	for (i = 0; i < dev->n_irqs; i++)
 		free_irq(pci_irq_vector(dev->pdev, i), &dev->vectors[i]);
 	pci_free_irq_vectors(dev->pdev);
+}
+
+/* With irq_lock held, and the function there. */
+static void vector_unmask(struct tp_vector *vector)
+{
+	if (!pci_check_and_unmask_intx(vector->line)) /* it is up, and stays masked */
+		vector_signal(vector);
+}
+
+/* CONTROL's UNMASK. */
+long tp_unmask(struct tp_file *file)
+{
+	struct tp_dev *dev = file->dev;
+	long err = 0;
+
+	if (!dev->intx)
+		return -EOPNOTSUPP;
+	mutex_lock(&dev->irq_lock);
+	if (dev->vectors[0].owner != file)
+		err = -EBUSY;
+	else
+		vector_unmask(&dev->vectors[0]);
+	mutex_unlock(&dev->irq_lock);
+	return err;
 }
 
 /* With irq_lock held. */
@@ -63,6 +111,8 @@ static int vector_set(struct tp_dev *dev, struct tp_file *file, u32 i, struct ev
 		err = -EBUSY;
 	else
 		vector_swap(vector, ctx ? file : NULL, ctx);
+	if (!err && ctx && vector->line) /* what came before has nobody been told of */
+		vector_unmask(vector);
 	mutex_unlock(&dev->irq_lock);
 	return err;
 }

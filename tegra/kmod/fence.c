@@ -148,6 +148,8 @@ long tp_control(struct tp_file *file, void *arg)
 
 	if (a->flags || a->pad)
 		return -EINVAL;
+	if (a->op == TEGRA_P2P_UNMASK)
+		return tp_unmask(file);
 	if (mutex_lock_killable(&dev->control_lock)) /* a reset takes its time, and there may be many */
 		return -EINTR;
 	switch (a->op) {

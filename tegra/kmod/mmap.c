@@ -63,12 +63,6 @@ static u64 bar_size(struct tp_dev *dev, u32 bar)
 	return min_t(u64, pci_resource_len(dev->pdev, bar) & PAGE_MASK, 1ULL << TP_MMAP_SHIFT);
 }
 
-/* x86 maps by page what nobody has reserved as write-combined as uncached. */
-static bool bar_write_combined(struct tp_dev *dev, u32 bar)
-{
-	return !IS_ENABLED(CONFIG_X86) && pci_resource_flags(dev->pdev, bar) & IORESOURCE_PREFETCH;
-}
-
 long tp_get_region(struct tp_file *file, void *arg)
 {
 	struct tegra_p2p_region *a = arg;
@@ -84,8 +78,6 @@ long tp_get_region(struct tp_file *file, void *arg)
 		a->size = pci_resource_len(dev->pdev, a->index);
 	if (bar_size(dev, a->index))
 		a->flags |= TEGRA_P2P_REGION_MMAP;
-	if (a->flags && bar_write_combined(dev, a->index))
-		a->flags |= TEGRA_P2P_REGION_WC;
 	a->mmap_offset = (u64)a->index << TP_MMAP_SHIFT;
 	return 0;
 }
@@ -228,10 +220,8 @@ static int mmap_bar(struct tp_dev *dev, struct vm_area_struct *vma, u32 bar, u64
 {
 	if (off + len > bar_size(dev, bar))
 		return -EINVAL;
-	if (bar_write_combined(dev, bar))
-		vma->vm_page_prot = pgprot_writecombine(vma->vm_page_prot);
-	else
-		vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
+	/* Prefetchable ones, too: they may hold registers, whose reads must not be guessed and whose writes must not merge. */
+	vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
 	tp_vm_flags_set(vma, VM_IO | VM_PFNMAP);
 	vma->vm_ops = &bar_ops;
 	return 0;

@@ -51,6 +51,7 @@ struct dma_buf;
 struct dma_buf_attachment;
 
 struct tp_vector {
+	struct pci_dev *line;	/* whose legacy line it is; NULL for a message */
 	spinlock_t lock;	/* ctx, against the handler */
 	struct eventfd_ctx *ctx;
 	struct tp_file *owner;
@@ -92,6 +93,7 @@ struct tp_dev {
 	struct miscdevice misc;
 	u32 dma_bits;
 	u32 n_irqs;
+	bool intx;			/* the one is the legacy line */
 	bool exposed;			/* no IOMMU can hold it back: ATS, or a group with others */
 	struct notifier_block neighbours;
 	int msix_bar;			/* -1 for none */
@@ -359,6 +361,7 @@ long tp_set_event(struct tp_file *file, void *arg);
 void tp_signal_revoke(struct tp_file *file);
 void tp_signal_error(struct tp_file *file);
 void tp_events_release(struct tp_file *file);
+long tp_unmask(struct tp_file *file);
 void tp_vectors_request(struct tp_dev *dev);
 void tp_vectors_free(struct tp_dev *dev);
 void tp_vectors_release(struct tp_file *owner);

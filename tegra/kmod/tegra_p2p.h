@@ -27,7 +27,7 @@ struct tegra_p2p_info {
 	__u64 fence_gen;	/* out: counts the fences; CONTROL's RESUME must name it */
 	__u16 vendor, device, subvendor, subdevice; /* out: of PCI */
 	__u32 dma_bits;		/* out: width of the DMA mask */
-	__u32 n_irqs;		/* out: MSI or MSI-X vectors for SET_EVENT */
+	__u32 n_irqs;		/* out: vectors for SET_EVENT: of MSI-X or MSI, or 1 for the legacy line */
 	__u32 pin_align;	/* out: of a pin's address and size, in bytes */
 	__u32 max_pins;		/* out: live pins and allocations an open file may have */
 	__u64 max_pin_bytes;	/* out: largest single pin */
@@ -46,6 +46,7 @@ struct tegra_p2p_info {
 #define TEGRA_P2P_INFO_NVP2P_BUILT   (1U << 6) /* nv-p2p is compiled in */
 #define TEGRA_P2P_INFO_NVP2P_PRESENT (1U << 7) /* a provider of nv-p2p was loaded before this module */
 #define TEGRA_P2P_INFO_NVP2P_FOREIGN (1U << 8) /* it was the desktop driver, whose nv-p2p is another one: refused */
+#define TEGRA_P2P_INFO_INTX	(1U << 9) /* its one interrupt is the legacy line: masked when it comes, until UNMASK */
 
 /* Why the function has lost its state, or its protection: it is fenced until user space has started it again. */
 #define TEGRA_P2P_ERROR_NONE	0
@@ -72,8 +73,7 @@ struct tegra_p2p_region {
 	__u64 mmap_offset;	/* out */
 };
 
-#define TEGRA_P2P_REGION_MMAP	(1U << 0) /* it can be mapped */
-#define TEGRA_P2P_REGION_WC	(1U << 1) /* it is prefetchable and is mapped write-combined */
+#define TEGRA_P2P_REGION_MMAP	(1U << 0) /* it can be mapped: uncached */
 
 /* PIN: memory of the caller that the function may reach until PUT, revocation or close. */
 #define TEGRA_P2P_PIN		_IO(TEGRA_P2P_IOC, 2)
@@ -192,7 +192,7 @@ struct tegra_p2p_halt {
 struct tegra_p2p_control {
 	__u32 argsz;
 	__u32 flags;
-	__u32 op;		/* in: TEGRA_P2P_RESUME, _FENCE or _RESET */
+	__u32 op;		/* in: TEGRA_P2P_RESUME, _FENCE, _RESET or _UNMASK */
 	__u32 pad;
 	__u64 fence_gen;	/* RESUME in: the fence that was seen; else EAGAIN. out: the present one */
 };
@@ -200,6 +200,7 @@ struct tegra_p2p_control {
 #define TEGRA_P2P_RESUME	0	/* the engine is reset: PIN works again */
 #define TEGRA_P2P_FENCE		1	/* forbid PIN */
 #define TEGRA_P2P_RESET		2	/* reset the function (FLR); it stays fenced */
+#define TEGRA_P2P_UNMASK	3	/* let the legacy line come again; it is signalled at once if it is still up */
 
 /* EXPORT: a pin as a dma-buf, for other devices' drivers. It keeps the pages until it is closed. */
 #define TEGRA_P2P_EXPORT	_IO(TEGRA_P2P_IOC, 9)

@@ -38,7 +38,7 @@ type Info struct {
 	Subvendor   uint16
 	Subdevice   uint16
 	DMABits     uint32 // out: width of the DMA mask
-	NIRQs       uint32 // out: MSI or MSI-X vectors for SetEvent
+	NIRQs       uint32 // out: vectors for SetEvent: of MSI-X or MSI, or 1 for the legacy line
 	PinAlign    uint32 // out: of a pin's address and size, in bytes
 	MaxPins     uint32 // out: live pins and allocations that an open file may have
 	MaxPinBytes uint64 // out: largest single pin
@@ -59,6 +59,8 @@ const (
 	InfoNVP2PBuilt   // nv-p2p is compiled in
 	InfoNVP2PPresent // a provider of nv-p2p was loaded before the module
 	InfoNVP2PForeign // it was the desktop driver, whose nv-p2p is another one: refused
+
+	InfoINTX // its one interrupt is the legacy line: masked when it comes, until ControlUnmask
 )
 
 // Info.Error: why the function has lost its state or its protection. It is fenced until it was started again.
@@ -83,7 +85,7 @@ const (
 // Region is a BAR.
 type Region struct {
 	Argsz      uint32
-	Flags      uint32 // out: RegionMmap, RegionWC
+	Flags      uint32 // out: RegionMmap
 	Index      uint32 // in: BAR 0 to 5
 	Pad        uint32
 	Size       uint64 // out: bytes, 0 for a BAR that is not there
@@ -92,8 +94,7 @@ type Region struct {
 
 // Region.Flags.
 const (
-	RegionMmap = 1 << iota // it can be mapped
-	RegionWC               // it is prefetchable and is mapped write-combined
+	RegionMmap = 1 << iota // it can be mapped: uncached
 )
 
 // Segment is a contiguous range of bus addresses.
@@ -238,6 +239,7 @@ const (
 	ControlResume = iota // the engine is reset: Pin works again
 	ControlFence         // forbid Pin
 	ControlReset         // reset the function (FLR); it stays fenced
+	ControlUnmask        // let the legacy line come again; it is signalled at once if it is still up
 )
 
 // Export is a pin as a dma-buf, for other devices' drivers. It keeps the pages until it is closed.

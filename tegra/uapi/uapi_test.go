@@ -31,18 +31,18 @@ var constants = map[string]uint64{
 	"EXPORT": CallExport, "IMPORT": CallImport,
 	"INFO_IOMMU": InfoIOMMU, "INFO_STRICT": InfoStrict, "INFO_UNSAFE": InfoUnsafe, "INFO_COHERENT": InfoCoherent,
 	"INFO_NVP2P": InfoNVP2P, "INFO_FLR": InfoFLR,
-	"INFO_NVP2P_BUILT": InfoNVP2PBuilt, "INFO_NVP2P_PRESENT": InfoNVP2PPresent, "INFO_NVP2P_FOREIGN": InfoNVP2PForeign,
+	"INFO_NVP2P_BUILT": InfoNVP2PBuilt, "INFO_NVP2P_PRESENT": InfoNVP2PPresent, "INFO_NVP2P_FOREIGN": InfoNVP2PForeign, "INFO_INTX": InfoINTX,
 	"ERROR_NONE": ErrorNone, "ERROR_LINK": ErrorLink, "ERROR_FATAL": ErrorFatal, "ERROR_RESET": ErrorReset,
 	"ERROR_SUSPEND": ErrorSuspend, "ERROR_SHUTDOWN": ErrorShutdown, "ERROR_EXPOSED": ErrorExposed, "ERROR_UNPLUG": ErrorUnplug,
 	"STATE_LIVE": StateLive, "STATE_FENCED": StateFenced, "STATE_GONE": StateGone,
-	"REGION_MMAP": RegionMmap, "REGION_WC": RegionWC,
+	"REGION_MMAP":   RegionMmap,
 	"PIN_TO_DEVICE": PinToDevice, "PIN_FROM_DEVICE": PinFromDevice, "PIN_EXPECT_WB": PinExpectWB, "PIN_EXPECT_WC": PinExpectWC,
 	"ATTR_WB": AttrWB, "ATTR_WC": AttrWC,
 	"PIN_LIVE": PinLive, "PIN_REVOKED": PinRevoked,
 	"REASON_NONE": ReasonNone, "REASON_INVALIDATE": ReasonInvalidate, "REASON_MM_EXIT": ReasonMMExit, "REASON_UNPLUG": ReasonUnplug,
 	"EVENT_MSI": EventMSI, "EVENT_REVOKE": EventRevoke, "EVENT_ERROR": EventError,
 	"HALT_W32": HaltW32, "HALT_W64": HaltW64, "HALT_POLL32": HaltPoll32, "HALT_OPS": HaltOps,
-	"RESUME": ControlResume, "FENCE": ControlFence, "RESET": ControlReset,
+	"RESUME": ControlResume, "FENCE": ControlFence, "RESET": ControlReset, "UNMASK": ControlUnmask,
 }
 
 // TestNothingMissing compares the names in the header with those that the other tests know.

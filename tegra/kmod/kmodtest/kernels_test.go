@@ -56,30 +56,35 @@ func TestConvertedSRCU(t *testing.T) {
 
 // testLoopback has the program copy through edu's memory with both ways to pin.
 func testLoopback(t *testing.T, b built) {
+	for name, w := range b.ways() {
+		t.Run(name, func(t *testing.T) {
+			b.start(t, w, vjetson.Config{Edu: true}).loopback(t)
+		})
+	}
+}
+
+// loopback has the program copy through edu's memory.
+func (m machine) loopback(t *testing.T) {
+	t.Helper()
 	program := filepath.Join(t.TempDir(), "tegracast")
 	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "tegracast/cmd/tegracast")
-	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+b.kernel.Arch, "CGO_ENABLED=0", "GOFLAGS=")
+	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+m.Kernel().Arch, "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("building the program: %v: %s", err, out)
 	}
-	for name, w := range b.ways() {
-		t.Run(name, func(t *testing.T) {
-			m := b.start(t, w, vjetson.Config{Edu: true})
-			if err := m.CopyIn(t.Context(), program, "/tmp/tegracast"); err != nil {
-				t.Fatal(err)
-			}
-			const size = 64 << 10
-			out := m.shell(fmt.Sprintf("/tmp/tegracast loopback --device /dev/tegra_p2p0 --size %d --count 1 --json", size))
-			var result struct {
-				Copies, Wrong uint64
-				Directions    []struct{ Bytes uint64 }
-			}
-			if err := json.Unmarshal([]byte(out), &result); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			if result.Copies != 1 || result.Wrong != 0 || len(result.Directions) != 2 || result.Directions[0].Bytes != size || result.Directions[1].Bytes != size {
-				t.Errorf("%s", out)
-			}
-		})
+	if err := m.CopyIn(t.Context(), program, "/tmp/tegracast"); err != nil {
+		t.Fatal(err)
+	}
+	const size = 64 << 10
+	out := m.shell(fmt.Sprintf("/tmp/tegracast loopback --device /dev/tegra_p2p0 --size %d --count 1 --json", size))
+	var result struct {
+		Copies, Wrong uint64
+		Directions    []struct{ Bytes uint64 }
+	}
+	if err := json.Unmarshal([]byte(out), &result); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if result.Copies != 1 || result.Wrong != 0 || len(result.Directions) != 2 || result.Directions[0].Bytes != size || result.Directions[1].Bytes != size {
+		t.Errorf("%s", out)
 	}
 }

@@ -246,6 +246,12 @@ func TestModule(t *testing.T) {
 		m := b.start(t, b.gup, vjetson.Config{Edu: true, Append: "iommu.strict=0"})
 		m.guest(t, "^TestLazy$")
 	})
+	t.Run("legacy line", func(t *testing.T) {
+		t.Parallel()
+		m := b.start(t, b.gup, vjetson.Config{Edu: true, Append: "pci=nomsi"})
+		m.guest(t, "^TestLine$")
+		m.loopback(t)
+	})
 	t.Run("other functions", func(t *testing.T) {
 		t.Parallel()
 		testOthers(t, b)

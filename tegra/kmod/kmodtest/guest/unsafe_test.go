@@ -92,7 +92,7 @@ func TestUnsafe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shared.Flags != uapi.RegionMmap|uapi.RegionWC {
+	if shared.Flags != uapi.RegionMmap {
 		t.Errorf("%+v", shared)
 	}
 	words := d.mmap(t, shared.MmapOffset, shared.Size)
