@@ -37,7 +37,8 @@ static long tp_get_info(struct tp_file *file, void *arg)
 	if (READ_ONCE(dev->gone))
 		a->state = TEGRA_P2P_STATE_GONE;
 	else
-		a->flags |= tp_protection(dev) | (dev->flr ? TEGRA_P2P_INFO_FLR : 0) | (dev->intx ? TEGRA_P2P_INFO_INTX : 0);
+		a->flags |= tp_protection(dev) | (dev->flr ? TEGRA_P2P_INFO_FLR : 0) |
+			    (dev->intx ? TEGRA_P2P_INFO_INTX : 0);
 	srcu_read_unlock(&dev->srcu, idx);
 	return 0;
 }

@@ -220,7 +220,7 @@ static int mmap_bar(struct tp_dev *dev, struct vm_area_struct *vma, u32 bar, u64
 {
 	if (off + len > bar_size(dev, bar))
 		return -EINVAL;
-	/* Prefetchable ones, too: they may hold registers, whose reads must not be guessed and whose writes must not merge. */
+	/* Prefetchable ones, too: they may hold registers, which are not read by guess, and whose writes stay apart. */
 	vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
 	tp_vm_flags_set(vma, VM_IO | VM_PFNMAP);
 	vma->vm_ops = &bar_ops;
