@@ -30,7 +30,7 @@ const (
 	commandIntxOff = 1 << 10
 	statusIntx     = 1 << 3
 	statusCaps     = 1 << 4
-	statusErrors   = 0xf900 // cleared by ones
+	statusAbort    = 1 << 13 // Received Master Abort
 	noSoftReset    = 1 << 3
 	devControlFLR  = 1 << 15
 )
@@ -48,7 +48,7 @@ func newConfigSpace(f *Function) *configSpace {
 	c.put16(0x02, f.Device, 0)
 	c.put16(cfgCommand, 0, 0x0546) // memory, bus master, parity, SERR, no INTx
 	c.put16(cfgStatus, statusCaps, 0)
-	le.PutUint16(c.clears[cfgStatus:], statusErrors)
+	le.PutUint16(c.clears[cfgStatus:], statusAbort)
 	c.put32(0x08, f.Class<<8|uint32(f.Revision), 0)
 	c.bytes[0x0c], c.writable[0x0c] = 0, 0xff // cache line size
 	for _, b := range f.BARs {
@@ -123,25 +123,22 @@ func (c *configSpace) putExpress(l Link) {
 	link := uint32(l.Width<<4 | l.Speed)
 	c.bytes[capPCIe] = 0x10
 	c.put16(capPCIe+2, 2, 0)
-	c.put32(capPCIe+4, 1<<28|1<<15|1<<5|1, 0)   // FLR, role-based errors, extended tags, 256 bytes of payload
-	c.put16(cfgDevControl, 0x2810, 0x7fff)      // as PCI Express has it after reset; FLR is never read back
-	le.PutUint16(c.clears[capPCIe+10:], 0x000f) // device status: errors
-	c.put32(capPCIe+12, link, 0)                // the most
-	c.put16(capPCIe+16, 0, 0x01fb)              // link control
-	c.put16(capPCIe+18, uint16(link), 0)        // what it came to
-	c.put16(capPCIe+40, 0, 0x001f)              // device control 2: completion time-out
-	c.put32(capPCIe+44, (1<<l.Speed-1)<<1, 0)   // speeds
-	c.put16(capPCIe+48, uint16(l.Speed), 0x1f)  // link control 2: target speed
+	c.put32(capPCIe+4, 1<<28|1<<15|1<<5|1, 0)  // FLR, role-based errors, extended tags, 256 bytes of payload
+	c.put16(cfgDevControl, 0x2810, 0x7fff)     // as PCI Express has it after reset; FLR is never read back
+	c.put32(capPCIe+12, link, 0)               // the most
+	c.put16(capPCIe+16, 0, 0x01fb)             // link control
+	c.put16(capPCIe+18, uint16(link), 0)       // what it came to
+	c.put16(capPCIe+40, 0, 0x001f)             // device control 2: completion time-out
+	c.put32(capPCIe+44, (1<<l.Speed-1)<<1, 0)  // speeds
+	c.put16(capPCIe+48, uint16(l.Speed), 0x1f) // link control 2: target speed
 }
 
 // putExtended: Advanced Error Reporting, in which nothing is ever reported, and a serial number.
 func (c *configSpace) putExtended(f *Function) {
 	c.put32(extAER, extSerial<<20|2<<16|0x0001, 0)
 	const uncorrectable, correctable = 0x07fff030, 0x0000f1c1
-	le.PutUint32(c.clears[extAER+4:], uncorrectable)
 	c.put32(extAER+8, 0, uncorrectable)
 	c.put32(extAER+12, 0x00462030, uncorrectable)
-	le.PutUint32(c.clears[extAER+16:], correctable)
 	c.put32(extAER+20, 0x0000e000, correctable)
 	c.put32(extSerial, 1<<16|0x0003, 0)
 	c.put32(extSerial+4, uint32(f.Device)<<16|uint32(f.Vendor), 0)
@@ -173,6 +170,9 @@ func (c *configSpace) read(off, n int, line bool) []byte {
 	}
 	return b
 }
+
+// abort says that a read of the function was answered as an unsupported request.
+func (c *configSpace) abort() { c.bytes[cfgStatus+1] |= statusAbort >> 8 }
 
 func (c *configSpace) command() uint16 { return le.Uint16(c.bytes[cfgCommand:]) }
 

@@ -3,6 +3,7 @@ package vfiouser
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -40,30 +41,33 @@ func TestVersion(t *testing.T) {
 
 // TestGreetings: what is no version ends the connection, and the next client is served.
 func TestGreetings(t *testing.T) {
-	for name, b := range map[string][]byte{
-		"major 1":       vt.Frame(1, vt.Version, 0, vt.Cat(uint16(1), uint16(0))),
-		"short":         vt.Frame(1, vt.Version, 0, vt.Cat(uint16(0))),
-		"no NUL":        vt.Frame(1, vt.Version, 0, vt.Cat(no, `{}`)),
-		"two NULs":      vt.Frame(1, vt.Version, 0, vt.Cat(no, "{}\x00\x00")),
-		"no JSON":       vt.Frame(1, vt.Version, 0, vt.Cat(no, "{\x00")),
-		"another type":  vt.Frame(1, vt.Version, 0, vt.Cat(no, `{"capabilities":7}`+"\x00")),
-		"no version":    vt.Frame(1, vt.Reset, 0, nil),
-		"no reply":      vt.Frame(1, vt.Version, 1<<4, vt.Cat(no)),
-		"a reply":       vt.Frame(1, vt.Version, 1, vt.Cat(no)),
-		"type 7":        vt.Frame(1, vt.Version, 7, vt.Cat(no)),
-		"size 15":       vt.Cat(uint16(1), uint16(1), uint32(15), no, no),
-		"too big":       vt.Cat(uint16(1), uint16(1), uint32(16+16+1<<20+1), no, no),
-		"half a header": vt.Cat(uint16(1), uint16(1), uint32(16)),
-		"half a body":   vt.Cat(uint16(1), uint16(1), uint32(20), no, no, uint16(0)),
+	for name, x := range map[string]struct {
+		b   []byte
+		why string
+	}{
+		"major 1":       {vt.Frame(1, vt.Version, 0, vt.Cat(uint16(1), uint16(0))), "it began with command"},
+		"short":         {vt.Frame(1, vt.Version, 0, vt.Cat(uint16(0))), "it began with command"},
+		"no NUL":        {vt.Frame(1, vt.Version, 0, vt.Cat(no, `{}`)), "it began with command"},
+		"two NULs":      {vt.Frame(1, vt.Version, 0, vt.Cat(no, "{}\x00\x00")), "it began with command"},
+		"no JSON":       {vt.Frame(1, vt.Version, 0, vt.Cat(no, "{\x00")), "it began with command"},
+		"another type":  {vt.Frame(1, vt.Version, 0, vt.Cat(no, `{"capabilities":7}`+"\x00")), "it began with command"},
+		"no version":    {vt.Frame(1, vt.Reset, 0, nil), "it began with command"},
+		"no reply":      {vt.Frame(1, vt.Version, 1<<4, vt.Cat(no)), "it began with command"},
+		"a reply":       {vt.Frame(1, vt.Version, 1, vt.Cat(no)), "began with command 1"},
+		"type 7":        {vt.Frame(1, vt.Version, 7, vt.Cat(no)), "of type 7"},
+		"size 15":       {vt.Cat(uint16(1), uint16(1), uint32(15), no, no), "want 16 to"},
+		"too big":       {vt.Cat(uint16(1), uint16(1), uint32(16+16+1<<20+1), no, no), "want 16 to"},
+		"half a header": {vt.Cat(uint16(1), uint16(1), uint32(16)), "EOF"},
+		"half a body":   {vt.Cat(uint16(1), uint16(1), uint32(20), no, no, uint16(0)), "the body of command 1"},
 	} {
 		d := serve(t)
 		c := vt.Dial(t, d.Path())
-		if err := c.Send(b); err != nil {
+		if err := c.Send(x.b); err != nil {
 			t.Fatal(name, err)
 		}
 		c.Hang()
 		c.Ended()
-		eventually(t, name, func() bool { return d.Books().LastError != "" })
+		eventually(t, name, func() bool { return strings.Contains(d.Books().LastError, x.why) })
 		d.connect(t).Close()
 		eventually(t, name, func() bool { return d.Books().LastError == "" })
 	}
@@ -126,9 +130,15 @@ func TestRegions(t *testing.T) {
 			read(bar, uint64(0x10+off), n, []byte{0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88}[off:off+n])
 		}
 	}
-	read(2, 8<<30-4, 4, vt.Cat(no)) // without registers
+	d.regs.Write32(0x10000, 9)
+	read(2, 0x10000, 4, vt.Cat(no)) // without registers
+	read(2, 4<<30+0x10, 4, vt.Cat(no))
+	read(2, 8<<30-4, 4, vt.Cat(no))
 	works(t, "write behind the registers", c.Write(2, 0x10000, vt.Cat(uint32(7))), vt.Cat(uint64(0x10000), uint32(2), uint32(4)))
 	read(2, 0xfffc, 8, vt.Cat(no, no))
+	if v := d.regs.Read32(0x10000); v != 9 {
+		t.Errorf("a write behind the registers arrived: %d", v)
+	}
 	if err := c.Post(vt.Write, vt.Cat(uint64(0x20), bar, uint32(4), uint32(9))); err != nil {
 		t.Fatal(err)
 	}

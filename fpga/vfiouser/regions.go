@@ -66,6 +66,7 @@ func (s *Server) readRegion(m *message, out []byte) ([]byte, unix.Errno) {
 			out = append(out, ones)
 		}
 	case r.region == regionConfig:
+		s.lookForAborts()
 		out = append(out, s.config.read(int(r.offset), r.count, s.irqs.asserted())...)
 	default:
 		out = s.readBAR(s.f.bar(int(r.region)), out, r.offset, r.count)
@@ -125,9 +126,17 @@ func (s *Server) writeRegion(m *message, out []byte) ([]byte, unix.Errno) {
 
 // writeConfig follows what a write to configuration space means: the bus, the line, power, a Function Level Reset.
 func (s *Server) writeConfig(off int, p []byte) {
+	s.lookForAborts()
 	if s.config.write(off, p)&devControlFLR != 0 {
 		s.reset()
 		return
 	}
 	s.configured()
+}
+
+// lookForAborts brings the status register up to date.
+func (s *Server) lookForAborts() {
+	if s.aborted.Swap(false) {
+		s.config.abort()
+	}
 }

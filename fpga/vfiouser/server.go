@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,6 +35,7 @@ type Server struct {
 	listener *net.UnixListener
 	handle   int // the socket's file, O_PATH: it has no name
 	refusals chan Refusal
+	aborted  atomic.Bool // a read was refused since the configuration space was looked at
 	books    serverBooks
 	ended    chan struct{} // closed when Run has returned
 
@@ -169,6 +171,7 @@ func (s *Server) Close() {
 // reset puts the function into its reset state. Mappings and eventfds are the client's and stay.
 func (s *Server) reset() {
 	s.books.resets.Add(1)
+	s.aborted.Store(false)
 	s.config.bytes = s.config.reset
 	s.configured()
 	s.irqs.reset()

@@ -181,8 +181,12 @@ func words(out []byte, v ...uint32) []byte {
 	return out
 }
 
-// noteRefusal keeps a refused access for the IOMMU's report. It waits for nobody: what is too much is only counted.
+// noteRefusal keeps a refused access for the status register and the IOMMU's report. It waits for nobody: what is too
+// much is only counted.
 func (s *Server) noteRefusal(r Refusal) {
+	if !r.Write {
+		s.aborted.Store(true)
+	}
 	select {
 	case s.refusals <- r:
 	default:
