@@ -18,30 +18,40 @@ import (
 	"time"
 )
 
-// suite is the one that everything comes from but kernels of an older series.
-const suite = "bookworm"
+// suites are those that everything comes from but kernels of an older series and the newer QEMU.
+var suites = []string{"bookworm", "bookworm-security"}
 
-// olderSuites have the series that suite does not have.
+// olderSuites have the series that suites do not have.
 var olderSuites = map[string]string{"5.10": "bullseye"}
 
 // apt is the ordinary client with a state of its own.
 type apt struct {
 	state, arch string
 	suites      []string
+	prefer      string // the suite that comes before the others, which apt may rank higher; "" for none
 	log         *slog.Logger
 }
 
 // newApt makes the client for an architecture and a kernel's series, with its state in the cache and fresh lists.
 func newApt(ctx context.Context, cache, arch, series string, log *slog.Logger) (apt, error) {
-	a := apt{state: filepath.Join(cache, "apt-"+arch), arch: arch, suites: []string{suite}, log: log}
+	a := apt{state: filepath.Join(cache, "apt-"+arch), arch: arch, suites: suites, log: log}
 	if older, ok := olderSuites[series]; ok {
 		a.state = filepath.Join(cache, "apt-"+older+"-"+arch)
-		a.suites = append(a.suites, older)
+		a.suites = slices.Concat(suites, []string{older, older + "-security"})
 	}
+	return a, a.update(ctx)
+}
+
+// update makes the client's state and fetches the lists.
+func (a apt) update(ctx context.Context) error {
 	if err := a.prepare(); err != nil {
-		return a, err
+		return err
 	}
-	return a, a.get(ctx, a.state, "update", "-o", "APT::Update::Error-Mode=any")
+	err := a.get(ctx, a.state, "update", "-o", "APT::Update::Error-Mode=any")
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return err
 }
 
 func (a apt) prepare() error {
@@ -60,8 +70,11 @@ func (a apt) prepare() error {
 func (a apt) sources() string {
 	var list strings.Builder
 	for _, s := range a.suites {
-		fmt.Fprintf(&list, "deb [signed-by=%[2]s] http://deb.debian.org/debian %[1]s main\n"+
-			"deb [signed-by=%[2]s] http://deb.debian.org/debian-security %[1]s-security main\n", s, keyring)
+		archive := "debian"
+		if strings.HasSuffix(s, "-security") {
+			archive = "debian-security"
+		}
+		fmt.Fprintf(&list, "deb [signed-by=%s] http://deb.debian.org/%s %s main\n", keyring, archive, s)
 	}
 	return list.String()
 }
@@ -73,6 +86,9 @@ func (a apt) options() []string {
 		"-oDir::Etc::sourcelist=" + a.state + "/sources.list", "-oDir::Etc::sourceparts=/dev/null",
 		"-oAcquire::Languages=none", "-oAcquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
 		"-oAcquire::http::Timeout=20", "-oAcquire::Retries=2",
+	}
+	if a.prefer != "" {
+		o = append(o, "-oAPT::Default-Release="+a.prefer)
 	}
 	if os.Getuid() == 0 { // the sandbox's user may not write to this user's cache
 		o = append(o, "-oAPT::Sandbox::User=root")
@@ -200,6 +216,15 @@ func (a apt) download(ctx context.Context, work string, releases []release) (str
 		}
 	}
 	return "", failed
+}
+
+// downloadWithDependencies fetches packages and what they depend on into the folder debs.
+func (a apt) downloadWithDependencies(ctx context.Context, debs string, packages ...string) error {
+	if err := os.MkdirAll(filepath.Join(debs, "partial"), 0o755); err != nil {
+		return fmt.Errorf("vjetson: cache: %w", err)
+	}
+	install := []string{"install", "--download-only", "-y", "--no-install-recommends", "-oDir::Cache::archives=" + debs, "-oDebug::NoLocking=1"}
+	return a.get(ctx, debs, append(install, packages...)...)
 }
 
 func removeDebs(dir string) error {

@@ -16,11 +16,16 @@ type arch struct {
 	iommuBoard  []string // the same with an IOMMU
 	console     string
 	append      string // for the kernel's command line
-	ramBase     uint64 // physical address of the RAM
-	ramAtBase   int    // MiB of RAM that lie there in one piece
-	makeArch    string // the kernel's name
-	gcc         string // the compiler on any other architecture
-	gccPackage  string
+
+	functionBoard  []string // the board with an IOMMU that vfio-user can follow
+	functionAppend string   // more for the kernel's command line then
+	virtioIOMMU    bool     // its IOMMU is virtio's
+
+	ramBase    uint64 // physical address of the RAM
+	ramAtBase  int    // MiB of RAM that lie there in one piece
+	makeArch   string // the kernel's name
+	gcc        string // the compiler on any other architecture
+	gccPackage string
 }
 
 var arches = []arch{
@@ -30,6 +35,9 @@ var arches = []arch{
 		board:      []string{"-machine", "virt,gic-version=3", "-cpu", "cortex-a57"},
 		iommuBoard: []string{"-machine", "virt,gic-version=3,iommu=smmuv3", "-cpu", "cortex-a57"},
 		console:    "ttyAMA0", ramBase: 0x40000000, ramAtBase: 16 << 10,
+		functionBoard: []string{"-machine", "virt,gic-version=3", "-cpu", "cortex-a57", "-device", "virtio-iommu-pci"},
+		// A device that waits for the IOMMU's driver waits for ever: it must not come without, on a host that is busy.
+		functionAppend: "deferred_probe_timeout=-1", virtioIOMMU: true,
 		makeArch: "arm64", gcc: "aarch64-linux-gnu-gcc", gccPackage: "gcc-aarch64-linux-gnu",
 	},
 	{
@@ -39,6 +47,11 @@ var arches = []arch{
 		iommuBoard: []string{"-machine", "q35", "-cpu", "qemu64", "-device", "intel-iommu,device-iotlb=on"},
 		// A host that is busy must not make the kernel doubt its timer.
 		console: "ttyS0", append: "intel_iommu=on iommu.strict=1 no_timer_check", ramAtBase: 2 << 10,
+		// Without caching-mode QEMU does not learn of mappings. By ACPI's hot plug the port's link would never be up.
+		functionBoard: []string{
+			"-machine", "q35", "-cpu", "qemu64", "-device", "intel-iommu,caching-mode=on,intremap=on",
+			"-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off",
+		},
 		makeArch: "x86", gcc: "x86_64-linux-gnu-gcc", gccPackage: "gcc-x86-64-linux-gnu",
 	},
 }

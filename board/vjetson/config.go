@@ -17,12 +17,13 @@ import (
 
 // Errors that say what became of a machine; each comes wrapped with the details and the end of the kernel log.
 var (
-	ErrMissing = errors.New("vjetson: missing on this machine") // a program or file, with the Debian package
-	ErrBoot    = errors.New("vjetson: the machine did not boot")
-	ErrHung    = errors.New("vjetson: the machine does not answer")
-	ErrPanic   = errors.New("vjetson: the kernel panicked")
-	ErrEnded   = errors.New("vjetson: the machine has ended")
-	ErrFault   = errors.New("vjetson: the kernel reported faults")
+	ErrMissing     = errors.New("vjetson: missing on this machine") // a program or file, with the Debian package
+	ErrUnreachable = errors.New("vjetson: Debian's archive is out of reach")
+	ErrBoot        = errors.New("vjetson: the machine did not boot")
+	ErrHung        = errors.New("vjetson: the machine does not answer")
+	ErrPanic       = errors.New("vjetson: the kernel panicked")
+	ErrEnded       = errors.New("vjetson: the machine has ended")
+	ErrFault       = errors.New("vjetson: the kernel reported faults")
 )
 
 const (
@@ -45,6 +46,11 @@ type Config struct {
 	Edu  bool  // QEMU's edu device (1234:11e8) on a hot-plug port, everything behind an SMMUv3 or an Intel IOMMU
 	Card *Card // the FPGA model as a process outside, reached by ivshmem (1af4:1110) on a hot-plug port; no SMMU
 
+	// Functions are PCI functions that processes of this host serve by vfio-user: the paths of the servers' Unix sockets,
+	// which need no name any more when Start has returned. Each has a hot-plug port, is at FunctionAddress, and does its
+	// DMA through an IOMMU. The servers are there before Start, and again before HotPlug.
+	Functions []string
+
 	// Devices are further ones, each as QEMU's -device names it. Nothing of them can be unplugged.
 	Devices []string
 
@@ -64,7 +70,10 @@ type Config struct {
 	Console  io.Writer    // gets the serial console too
 	Keyboard *os.File     // what is read from it is typed at the console
 
-	arch *arch // of Arch
+	arch        *arch    // of Arch
+	qemu        []string // the command that is QEMU
+	qemuVersion string   // "" for this host's
+	iommuModule string   // file of virtioIOMMU, "" for the kernel's own
 }
 
 func (c *Config) check() error {
@@ -98,8 +107,10 @@ func (c *Config) check() error {
 		return fmt.Errorf("vjetson: %d CPUs, want 1 to 8", c.CPUs)
 	case c.BootTimeout < 0:
 		return fmt.Errorf("vjetson: boot timeout of %v", c.BootTimeout)
-	case c.Edu && c.Card != nil:
-		return errors.New("vjetson: edu stands behind an IOMMU, the card must not: ask for one of them")
+	case c.Edu && c.Card != nil || len(c.Functions) > 0 && (c.Edu || c.Card != nil):
+		return errors.New("vjetson: edu, the card and functions stand behind different IOMMUs, or none: ask for one of them")
+	case len(c.Functions) > maxFunctions:
+		return fmt.Errorf("vjetson: %d functions, want %d at most", len(c.Functions), maxFunctions)
 	case c.Card != nil && c.Memory > a.ramAtBase:
 		return fmt.Errorf("vjetson: the card reaches %d MiB of memory on %s, not %d", a.ramAtBase, a.name, c.Memory)
 	}

@@ -1,7 +1,6 @@
 package vjetson
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -60,45 +59,57 @@ func FetchSeries(ctx context.Context, arch, series string, log *slog.Logger) (Ke
 	if !slices.Contains(Series, series) {
 		return Kernel{}, fmt.Errorf("vjetson: kernel series %q, want one of %s", series, strings.Join(Series, ", "))
 	}
+	find := func(dir string) (Kernel, bool) { return cached(dir, arch, series) }
+	return once(ctx, find, func(ctx context.Context, dir string) (Kernel, error) {
+		return fetch(ctx, dir, arch, series, log)
+	})
+}
+
+// once returns what find finds in the cache, or else what fetch brings there with Debian's tools, by one process at a time.
+func once[T any](ctx context.Context, find func(dir string) (T, bool), fetch func(ctx context.Context, dir string) (T, error)) (none T, err error) {
 	dir, err := CacheDir()
 	if err != nil {
-		return Kernel{}, err
+		return none, err
 	}
-	if k, ok := cached(dir, arch, series); ok {
-		return k, nil
+	if found, ok := find(dir); ok {
+		return found, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return Kernel{}, fmt.Errorf("vjetson: cache: %w", err)
+		return none, fmt.Errorf("vjetson: cache: %w", err)
 	}
 	unlock, err := lock(ctx, filepath.Join(dir, "lock"))
 	if err != nil {
-		return Kernel{}, err
+		return none, err
 	}
 	defer unlock()
-	if k, ok := cached(dir, arch, series); ok {
-		return k, nil // another process was quicker
+	if found, ok := find(dir); ok {
+		return found, nil // another process was quicker
 	}
 	if err := needTools(map[string]string{
 		"apt-get": "apt", "apt-cache": "apt", "dpkg": "dpkg", "xz": "xz-utils", keyring: "debian-archive-keyring",
 	}); err != nil {
-		return Kernel{}, err
+		return none, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, fmt.Errorf("fetching took more than %v", fetchTimeout))
 	defer cancel()
-	return fetch(ctx, dir, arch, series, log)
+	return fetch(ctx, dir)
 }
 
 // cached finds the newest complete kernel of a series.
 func cached(dir, arch, series string) (Kernel, bool) {
-	marks, _ := filepath.Glob(filepath.Join(dir, series+".*-"+arch, completeMark))
+	root, ok := newest(dir, series+".*-"+arch)
+	return Kernel{Arch: arch, Release: filepath.Base(root), Dir: root}, ok
+}
+
+// newest is the complete folder of the cache whose name fits the pattern and has the highest numbers.
+func newest(dir, pattern string) (string, bool) {
+	marks, _ := filepath.Glob(filepath.Join(dir, pattern, completeMark))
 	if len(marks) == 0 {
-		return Kernel{}, false
+		return "", false
 	}
-	newest := slices.MaxFunc(marks, func(a, b string) int {
+	return filepath.Dir(slices.MaxFunc(marks, func(a, b string) int {
 		return compareReleases(filepath.Base(filepath.Dir(a)), filepath.Base(filepath.Dir(b)))
-	})
-	root := filepath.Dir(newest)
-	return Kernel{Arch: arch, Release: filepath.Base(root), Dir: root}, true
+	})), true
 }
 
 // lock waits for the cache's lock.
@@ -144,30 +155,33 @@ func fetch(ctx context.Context, dir, arch, series string, log *slog.Logger) (Ker
 	if err != nil {
 		return Kernel{}, err
 	}
-	if err := unpack(ctx, work, log); err != nil {
+	unpacked := filepath.Join(work, "root")
+	if err := unpack(ctx, work, unpacked, log); err != nil {
+		return Kernel{}, err
+	}
+	if err := command(ctx, "sh", "-c", `find "$1/lib/modules" -name '*.ko.xz' -print0 | xargs -0r xz -d`, "unpack", unpacked); err != nil {
 		return Kernel{}, err
 	}
 	root := filepath.Join(dir, got)
-	if err := finish(filepath.Join(work, "root"), root, got, arch); err != nil {
+	if err := finish(unpacked, root, got, arch); err != nil {
 		return Kernel{}, fmt.Errorf("vjetson: cache: %w", err)
 	}
 	return Kernel{Arch: arch, Release: got, Dir: root}, nil
 }
 
-// unpack unpacks every package in work to work/root, and the modules that are compressed there.
-func unpack(ctx context.Context, work string, log *slog.Logger) error {
-	debs, _ := filepath.Glob(filepath.Join(work, "*.deb"))
-	for _, deb := range debs {
+// unpack unpacks every package of a folder.
+func unpack(ctx context.Context, debs, to string, log *slog.Logger) error {
+	files, _ := filepath.Glob(filepath.Join(debs, "*.deb"))
+	for _, deb := range files {
 		log.Info("unpacking", "package", filepath.Base(deb))
-		c := exec.CommandContext(ctx, "dpkg", "-x", deb, filepath.Join(work, "root"))
-		if out, err := c.CombinedOutput(); err != nil {
-			return fmt.Errorf("vjetson: dpkg -x %s: %w: %s", filepath.Base(deb), err, bytes.TrimSpace(out))
+		if err := command(ctx, "dpkg", "-x", deb, to); err != nil {
+			return fmt.Errorf("%w (package %s)", err, filepath.Base(deb))
 		}
 	}
-	return command(ctx, "sh", "-c", `find "$1/lib/modules" -name '*.ko.xz' -print0 | xargs -0r xz -d`, "unpack", filepath.Join(work, "root"))
+	return nil
 }
 
-// finish makes the headers find their common part where they lie now, marks the folder and puts it into its place.
+// finish makes the headers find their common part where they lie now, and puts the folder into its place.
 func finish(unpacked, root, release, arch string) error {
 	headers := filepath.Join("usr/src", "linux-headers-"+release)
 	common := filepath.Join("usr/src", "linux-headers-"+strings.TrimSuffix(release, arch)+"common")
@@ -175,13 +189,18 @@ func finish(unpacked, root, release, arch string) error {
 	if err := os.WriteFile(filepath.Join(unpacked, headers, "Makefile"), []byte(line), 0o644); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(unpacked, completeMark), nil, 0o644); err != nil {
+	return place(unpacked, root)
+}
+
+// place marks a folder as complete and puts it into its place.
+func place(made, at string) error {
+	if err := os.WriteFile(filepath.Join(made, completeMark), nil, 0o644); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(root); err != nil {
+	if err := os.RemoveAll(at); err != nil {
 		return err
 	}
-	return os.Rename(unpacked, root)
+	return os.Rename(made, at)
 }
 
 // needTools looks for programs (or files, by absolute path) and names the Debian packages of those that are missing.

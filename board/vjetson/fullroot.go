@@ -98,11 +98,7 @@ func makeFull(ctx context.Context, k Kernel, image string, log *slog.Logger) err
 		return err
 	}
 	debs, root := filepath.Join(work, "debs"), filepath.Join(work, "root")
-	if err := os.MkdirAll(filepath.Join(debs, "partial"), 0o755); err != nil {
-		return fmt.Errorf("vjetson: cache: %w", err)
-	}
-	install := []string{"install", "--download-only", "-y", "--no-install-recommends", "-oDir::Cache::archives=" + debs, "-oDebug::NoLocking=1"}
-	if err := a.get(ctx, work, append(install, fullPackages...)...); err != nil {
+	if err := a.downloadWithDependencies(ctx, debs, fullPackages...); err != nil {
 		return err
 	}
 	if err := unpackFull(ctx, debs, root, log); err != nil {

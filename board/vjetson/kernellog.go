@@ -31,7 +31,7 @@ var faults = regexp.MustCompile(strings.Join([]string{
 	`INFO: trying to register non-static key`, `rcu: INFO: .*stall`, `INFO: task .* blocked for more`, `cleanup_srcu_struct: Active`,
 	`destroy_workqueue: .* busy`, `workqueue \S+: \w+\(\) isn't complete`, `unregister_netdevice: waiting for`,
 	// devices
-	`arm-smmu-v3 .*(\bevent 0x|CMDQ error|unexpected global error)`, `DMAR: .*fault`, `AMD-Vi: Event logged`,
+	`arm-smmu-v3 .*(\bevent 0x|CMDQ error|unexpected global error)`, `DMAR: .*fault`, `virtio_iommu \S+: .*fault`, `AMD-Vi: Event logged`,
 	`DMA-API: .*(device driver|out of memory|ENOMEM|exceeded|overlapping)`, `irq \d+: nobody cared`, `cannot create duplicate filename`,
 	`(EXT4-fs|Buffer I/O) error`,
 }, "|"))

@@ -26,6 +26,8 @@ type Machine struct {
 	card *cardSlot // nil without a card
 	net  *network  // nil without a network
 
+	slots []device // what stands in the hot-plug slots
+
 	ended   chan struct{} // closed when QEMU has gone
 	exitErr error         // of QEMU; read after ended
 
@@ -42,15 +44,8 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	if err := needTools(map[string]string{cfg.arch.qemu: cfg.arch.qemuPackage, "go": "golang-go"}); err != nil {
+	if err := cfg.prepare(ctx); err != nil {
 		return nil, err
-	}
-	if cfg.Kernel.Dir == "" {
-		k, err := Fetch(ctx, cfg.arch.name, cfg.Log)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Kernel = k
 	}
 	kernel, err := os.Open(cfg.Kernel.Image())
 	if err != nil {
@@ -74,6 +69,29 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// prepare finds or fetches QEMU and the kernel.
+func (c *Config) prepare(ctx context.Context) error {
+	tools := map[string]string{"go": "golang-go"}
+	if len(c.Functions) == 0 {
+		tools[c.arch.qemu] = c.arch.qemuPackage
+	}
+	if err := needTools(tools); err != nil {
+		return err
+	}
+	if c.Kernel.Dir == "" {
+		k, err := Fetch(ctx, c.arch.name, c.Log)
+		if err != nil {
+			return err
+		}
+		c.Kernel = k
+	}
+	if len(c.Functions) > 0 {
+		return c.prepareFunctions(ctx)
+	}
+	c.qemu = []string{c.arch.qemu}
+	return nil
 }
 
 // boot waits for the agent and starts the card.

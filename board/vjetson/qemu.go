@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -93,7 +94,7 @@ func (m *Machine) launch(ctx context.Context, kernel, root *os.File) (err error)
 	if err := m.devices(ctx, l); err != nil {
 		return err
 	}
-	m.qemu = exec.Command(m.cfg.arch.qemu, l.args...)
+	m.qemu = exec.Command(m.cfg.qemu[0], slices.Concat(m.cfg.qemu[1:], l.args)...)
 	m.qemu.ExtraFiles = l.files
 	if m.cfg.Keyboard != nil {
 		m.qemu.Stdin = m.cfg.Keyboard
@@ -127,9 +128,12 @@ func (m *Machine) drop() {
 
 // machine adds what every machine has.
 func (l *launcher) machine(cfg Config) {
-	board := cfg.arch.board
-	if cfg.Edu {
+	board, more := cfg.arch.board, ""
+	switch {
+	case cfg.Edu:
 		board = cfg.arch.iommuBoard
+	case len(cfg.Functions) > 0:
+		board, more = cfg.arch.functionBoard, cfg.arch.functionAppend
 	}
 	l.add(board...)
 	l.add("-accel", "tcg,thread=multi", "-m", strconv.Itoa(cfg.Memory),
@@ -138,11 +142,11 @@ func (l *launcher) machine(cfg Config) {
 	if cfg.Full {
 		cfg.Append = "net.ifnames=0 " + cfg.Append
 	}
-	line := []string{"console=" + cfg.arch.console, "loglevel=8", "panic=-1", "watchdog_thresh=60", cfg.arch.append, cfg.Append}
+	line := []string{"console=" + cfg.arch.console, "loglevel=8", "panic=-1", "watchdog_thresh=60", cfg.arch.append, more, cfg.Append}
 	l.add("-append", strings.Join(strings.Fields(strings.Join(line, " ")), " "))
 }
 
-// devices adds disk, network and what stands in the hot-plug slot, a port of PCI Express.
+// devices adds disk, network and what stands in the hot-plug slots, ports of PCI Express.
 func (m *Machine) devices(ctx context.Context, l *launcher) error {
 	if err := m.disk(ctx, l); err != nil {
 		return err
@@ -157,12 +161,18 @@ func (m *Machine) devices(ctx context.Context, l *launcher) error {
 	switch {
 	case m.cfg.Edu:
 		l.add("-device", "pcie-root-port,id=slot0,chassis=1,slot=0", "-device", "edu,id=edu,bus=slot0")
+		m.slots = []device{{Driver: "edu", ID: "edu", Bus: "slot0"}}
 	case m.cfg.Card != nil:
 		var err error
 		if m.card, err = newCardSlot(ctx, m.cfg); err != nil {
 			return err
 		}
 		if err := m.card.attach(l, m.cfg.Memory); err != nil {
+			return err
+		}
+		m.slots = []device{{Driver: "ivshmem-doorbell", ID: "card", Bus: "slot0", Chardev: "card", Vectors: ivshmem.Vectors}}
+	case len(m.cfg.Functions) > 0:
+		if err := m.attachFunctions(l); err != nil {
 			return err
 		}
 	}
@@ -206,49 +216,6 @@ func makeDisk(ctx context.Context, image, disk string) error {
 	return command(ctx, "cp", "--sparse=always", "--reflink=auto", image, disk)
 }
 
-// device is the id of what stands in the slot.
-func (m *Machine) device() (string, error) {
-	switch {
-	case m.cfg.Edu:
-		return "edu", nil
-	case m.cfg.Card != nil:
-		return "card", nil
-	}
-	return "", errors.New("vjetson: the machine has no device to plug: set Config.Edu or Config.Card")
-}
-
-// HotUnplug presses the slot's attention button and waits until the guest has let its device go: Linux takes 5 s.
-func (m *Machine) HotUnplug(ctx context.Context) error {
-	ctx, cancel := bound(ctx)
-	defer cancel()
-	id, err := m.device()
-	if err != nil {
-		return err
-	}
-	if err := m.qmp.unplug(ctx, id); err != nil || m.card == nil {
-		return err
-	}
-	return m.plugHoles(ctx)
-}
-
-// HotPlug puts the device into its slot again.
-func (m *Machine) HotPlug(ctx context.Context) error {
-	ctx, cancel := bound(ctx)
-	defer cancel()
-	id, err := m.device()
-	if err != nil {
-		return err
-	}
-	args := map[string]any{"driver": "edu", "id": id, "bus": "slot0"}
-	if id == "card" {
-		args["driver"], args["chardev"], args["vectors"] = "ivshmem-doorbell", "card", ivshmem.Vectors
-		if err := m.card.shared.Introduce(m.card.guest, ivshmem.Guest); err != nil {
-			return err
-		}
-	}
-	return m.qmp.do(ctx, "device_add", args)
-}
-
 // InjectError makes a device of Config.Devices report an error of its link, by its id and the error's name in QEMU
 // ("COMP_TIME" is a completion's time-out). The device must be of PCI Express and have aer=on.
 func (m *Machine) InjectError(ctx context.Context, id, name string) error {
@@ -259,21 +226,4 @@ func (m *Machine) InjectError(ctx context.Context, id, name string) error {
 		err = fmt.Errorf("vjetson: error %s of %s: %s", name, id, strings.TrimSpace(says))
 	}
 	return err
-}
-
-// plugHoles gives QEMU descriptors in place of those that an unplugged ivshmem device has closed: QEMU 7.2 goes on to
-// watch their numbers for the device that it has freed, and ends with a segmentation fault when they come to life again.
-func (m *Machine) plugHoles(ctx context.Context) error {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("vjetson: eventfd: %w", err)
-	}
-	never := os.NewFile(uintptr(fd), "never")
-	defer never.Close()
-	for range 2 * ivshmem.Vectors {
-		if _, err := m.qmp.doWith(ctx, "add-fd", nil, never); err != nil {
-			return err
-		}
-	}
-	return nil
 }

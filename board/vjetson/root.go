@@ -15,9 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootModules are what the agent's port needs.
-var bootModules = []string{"virtio_pci", "virtio_console"}
-
 // buildAgent compiles the program that runs in the machine; dir is where it goes.
 func buildAgent(ctx context.Context, arch, dir string) (string, error) {
 	out := filepath.Join(dir, "agent")
@@ -97,7 +94,14 @@ func addModules(c *cpio, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	names := slices.Concat(bootModules, cfg.Modules)
+	names := []string{"virtio_pci"}
+	if len(cfg.Functions) > 0 && cfg.arch.virtioIOMMU {
+		names = append(names, virtioIOMMU)
+		if cfg.iommuModule != "" {
+			all[virtioIOMMU] = cfg.iommuModule
+		}
+	}
+	names = append(append(names, "virtio_console"), cfg.Modules...) // the console is the agent's port
 	if cfg.Network {
 		names = append(names, "virtio_net")
 	}

@@ -97,22 +97,27 @@ func buildSanitized(ctx context.Context, stock Kernel, root string, log *slog.Lo
 	return placeSanitized(ctx, stock, root, source, strings.TrimSpace(string(b)))
 }
 
-// fetchSource unpacks Debian's linux-source into root.
-func fetchSource(ctx context.Context, stock Kernel, root string, log *slog.Logger) (string, error) {
-	a, err := newApt(ctx, filepath.Dir(stock.Dir), stock.Arch, defaultSeries, log)
+// fetchSource unpacks Debian's linux-source of a kernel's series into root: the folders that are named, or all of it.
+func fetchSource(ctx context.Context, k Kernel, root string, log *slog.Logger, folders ...string) (string, error) {
+	series := strings.Join(strings.SplitN(k.Release, ".", 3)[:2], ".")
+	a, err := newApt(ctx, filepath.Dir(k.Dir), k.Arch, series, log)
 	if err != nil {
 		return "", err
 	}
-	series := strings.Join(strings.SplitN(stock.Release, ".", 3)[:2], ".")
-	if err := a.get(ctx, root, "download", "linux-source-"+series); err != nil {
+	name := "linux-source-" + series
+	if err := a.get(ctx, root, "download", name); err != nil {
 		return "", err
 	}
 	log.Info("unpacking the kernel's source")
-	line := `set -eo pipefail; cd "$1"; dpkg-deb --fsys-tarfile linux-source-*.deb | tar -xO --wildcards './usr/src/linux-source-*.tar.xz' | tar -xJ; rm linux-source-*.deb`
-	if err := command(ctx, "bash", "-c", line, "unpack", root); err != nil {
+	line := `set -eo pipefail; cd "$1"; dpkg-deb --fsys-tarfile linux-source-*.deb | tar -xO --wildcards './usr/src/linux-source-*.tar.xz' | tar -xJ "${@:2}"; rm linux-source-*.deb`
+	argv := []string{"bash", "-c", line, "unpack", root}
+	for _, f := range folders {
+		argv = append(argv, name+"/"+f)
+	}
+	if err := command(ctx, argv...); err != nil {
 		return "", err
 	}
-	return filepath.Join(root, "linux-source-"+series), nil
+	return filepath.Join(root, name), nil
 }
 
 // placeSanitized lays everything out as Debian's packages do, with the programs of the stock kernel's root, and marks

@@ -215,8 +215,15 @@ func TestBuiltInModules(t *testing.T) {
 }
 
 func TestAptSources(t *testing.T) {
-	if got := (apt{suites: []string{"bookworm", "bullseye"}}).sources(); strings.Count(got, keyring) != 4 || !strings.Contains(got, "/debian-security bullseye-security main\n") {
+	got := (apt{suites: []string{"bookworm", "bookworm-security", "trixie-backports"}}).sources()
+	want := "deb [signed-by=" + keyring + "] http://deb.debian.org/debian bookworm main\n" +
+		"deb [signed-by=" + keyring + "] http://deb.debian.org/debian-security bookworm-security main\n" +
+		"deb [signed-by=" + keyring + "] http://deb.debian.org/debian trixie-backports main\n"
+	if got != want {
 		t.Errorf("%s", got)
+	}
+	if o := (apt{prefer: "trixie-backports"}).options(); !slices.Contains(o, "-oAPT::Default-Release=trixie-backports") {
+		t.Errorf("%q", o)
 	}
 }
 

@@ -1,0 +1,118 @@
+package vjetson
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// qemuSuites have a QEMU that knows vfio-user, and what it depends on.
+var qemuSuites = []string{"trixie", "trixie-security", qemuSuite}
+
+const qemuSuite = "trixie-backports"
+
+// oldestQEMU is the first with vfio-user-pci.
+const oldestQEMU = "10.1"
+
+// QEMU is a newer one than this host's, with everything that it needs, unpacked in the cache.
+type QEMU struct {
+	Version string // Debian's, without epoch: "11.1.3+ds-1~bpo13+1"
+	Dir     string
+}
+
+// FetchQEMU returns the newest QEMU in the cache that knows vfio-user and, when there is none, fetches the newest one that
+// Debian has for its stable release. It fetches as FetchSeries does; the error is ErrUnreachable where the archive is out of reach.
+func FetchQEMU(ctx context.Context, log *slog.Logger) (QEMU, error) {
+	return once(ctx, cachedQEMU, func(ctx context.Context, dir string) (QEMU, error) {
+		return fetchQEMU(ctx, dir, log)
+	})
+}
+
+const qemuPrefix = "qemu-" // of a folder's name, before the version
+
+func cachedQEMU(dir string) (QEMU, bool) {
+	root, ok := newest(dir, qemuPrefix+"*")
+	return QEMU{Version: strings.TrimPrefix(filepath.Base(root), qemuPrefix), Dir: root}, ok
+}
+
+func fetchQEMU(ctx context.Context, dir string, log *slog.Logger) (QEMU, error) {
+	log.Info("fetching a newer QEMU for the virtual Jetson, once", "cache", dir)
+	a := apt{state: filepath.Join(dir, "apt-qemu"), arch: runtime.GOARCH, suites: qemuSuites, prefer: qemuSuite, log: log}
+	if err := a.update(ctx); err != nil {
+		return QEMU{}, err
+	}
+	work, err := os.MkdirTemp(dir, "fetch-")
+	if err != nil {
+		return QEMU{}, fmt.Errorf("vjetson: cache: %w", err)
+	}
+	defer os.RemoveAll(work)
+	var packages []string
+	for _, m := range arches {
+		packages = append(packages, m.qemuPackage)
+	}
+	if err := a.downloadWithDependencies(ctx, work, packages...); err != nil {
+		return QEMU{}, err
+	}
+	version, err := qemuVersion(work)
+	if err != nil {
+		return QEMU{}, err
+	}
+	unpacked := filepath.Join(work, "root")
+	if err := unpack(ctx, work, unpacked, log); err != nil {
+		return QEMU{}, err
+	}
+	q := QEMU{Version: version, Dir: filepath.Join(dir, qemuPrefix+version)}
+	if err := q.place(unpacked, filepath.Join(work, "kept")); err != nil {
+		return QEMU{}, fmt.Errorf("vjetson: cache: %w", err)
+	}
+	return q, nil
+}
+
+// qemuVersion reads the version from the names of the packages that apt-get has fetched, where %3a stands for a colon.
+func qemuVersion(debs string) (string, error) {
+	names, _ := filepath.Glob(filepath.Join(debs, arches[0].qemuPackage+"_*.deb"))
+	if len(names) != 1 {
+		return "", fmt.Errorf("vjetson: apt-get has fetched %d packages %s, want 1", len(names), arches[0].qemuPackage)
+	}
+	version := strings.Split(filepath.Base(names[0]), "_")[1]
+	if _, v, epoch := strings.Cut(version, "%3a"); epoch {
+		version = v
+	}
+	if compareReleases(version, oldestQEMU) < 0 {
+		return "", fmt.Errorf("vjetson: Debian's QEMU is %s, which does not know vfio-user: %s does", version, oldestQEMU)
+	}
+	return version, nil
+}
+
+// place puts what is needed to run into its place: programs, libraries and firmware, no documentation.
+func (q QEMU) place(unpacked, kept string) error {
+	parts := []string{"usr/lib", "usr/share/qemu", "usr/share/seabios"}
+	for _, a := range arches {
+		parts = append(parts, filepath.Join("usr/bin", a.qemu))
+	}
+	for _, p := range parts {
+		to := filepath.Join(kept, p)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.Rename(filepath.Join(unpacked, p), to)); err != nil {
+			return err
+		}
+	}
+	return place(kept, q.Dir)
+}
+
+// command starts the program with its own libraries, the dynamic linker first of all, and its own firmware.
+func (q QEMU) command(program string) ([]string, error) {
+	linkers, _ := filepath.Glob(filepath.Join(q.Dir, "usr/lib/*-linux-gnu/ld-linux-*.so.*"))
+	if len(linkers) != 1 {
+		return nil, fmt.Errorf("%w: QEMU's dynamic linker in %s (remove the folder to fetch it again)", ErrMissing, q.Dir)
+	}
+	share := filepath.Join(q.Dir, "usr/share")
+	return []string{
+		linkers[0], "--library-path", filepath.Dir(linkers[0]), filepath.Join(q.Dir, "usr/bin", program),
+		"-L", filepath.Join(share, "qemu"), "-L", filepath.Join(share, "seabios"),
+	}, nil
+}
