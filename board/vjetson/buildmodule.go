@@ -49,11 +49,17 @@ func BuildModule(ctx context.Context, k Kernel, src, dst string, variables ...st
 // SlotAddress is the PCI address of what stands in the hot-plug slot, in every machine.
 const SlotAddress = "0000:01:00.0"
 
-// Bind waits until a function is in the slot, gives it to a driver, whatever ids that has, and waits for the device file.
+// Bind waits until a function is in the first slot, gives it to a driver, whatever ids that has, and waits for the device
+// file.
 func (m *Machine) Bind(ctx context.Context, driver, file string) error {
+	return m.BindAt(ctx, SlotAddress, driver, file)
+}
+
+// BindAt does so with the function at a PCI address.
+func (m *Machine) BindAt(ctx context.Context, address, driver, file string) error {
 	const pci = "/sys/bus/pci"
-	at := pci + "/devices/" + SlotAddress
-	_, err := m.Shell(ctx, "until [ -e "+at+" ]; do sleep 0.02; done; echo "+driver+" > "+at+"/driver_override && echo "+SlotAddress+" > "+pci+"/drivers_probe && "+
+	at := pci + "/devices/" + address
+	_, err := m.Shell(ctx, "until [ -e "+at+" ]; do sleep 0.02; done; echo "+driver+" > "+at+"/driver_override && echo "+address+" > "+pci+"/drivers_probe && "+
 		"for i in $(seq 100); do [ -c "+file+" ] && exit 0; sleep 0.02; done; exit 1")
 	return err
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"flag"
 	"io"
 	"log/slog"
@@ -11,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tegracast/fpga"
+	"tegracast/fpga/model"
+	"tegracast/fpga/xdma"
 	"tegracast/tegra"
 )
 
@@ -83,4 +87,103 @@ func revokeOne(t *testing.T, d *tegra.Device) {
 		t.Fatal("not revoked")
 	}
 	_ = p.Unpin() // ErrRevoked
+}
+
+// TestRevokedInFlight takes memory away that XDMA writes at this moment: nothing is written once it is gone, and the next
+// transfer works. TestVirtualBoard runs it in the machine.
+func TestRevokedInFlight(t *testing.T) {
+	if *devicePath == "" {
+		t.Skip("NEEDS a device of the kernel module tegra_p2p: -args -device /dev/tegra_p2p0")
+	}
+	board, err := openBoard(env{out: io.Discard, err: io.Discard, log: slog.New(slog.DiscardHandler)}, *devicePath, "host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := board.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	core, err := board.OpenXDMA(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	flying := 0
+	for round := range 100 {
+		if revokeInFlight(t, board, core, time.Duration(round%10)*300*time.Microsecond) {
+			flying++
+		}
+	}
+	if flying < 50 {
+		t.Errorf("a transfer was under way in %d of 100 rounds", flying)
+	}
+	t.Logf("a transfer was under way in %d of 100 rounds", flying)
+}
+
+// revokeInFlight has the core write memory, transfer after transfer, and unmaps it after a while. It returns whether a
+// transfer failed for that.
+func revokeInFlight(t *testing.T, board *boardDevice, core *xdma.Device, after time.Duration) (flying bool) {
+	t.Helper()
+	const size = model.DefaultRAM
+	fd, err := unix.MemfdCreate("target", unix.MFD_CLOEXEC)
+	if err == nil {
+		err = unix.Ftruncate(fd, size)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	view := func() []byte {
+		b, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	target, seen := view(), view()
+	defer unix.Munmap(seen)
+	pin, err := board.device.Pin(uintptr(unsafe.Pointer(&target[0])), size, tegra.FromDevice, tegra.WriteBack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var segments []fpga.Segment
+	for _, s := range pin.Segments {
+		segments = append(segments, fpga.Segment{Addr: s.IOVA, Len: s.Len})
+	}
+	transfer, err := core.NewTransfer(fpga.C2H, 0, fpga.Memory{Segments: segments}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() {
+		for {
+			if _, err := transfer.Run(t.Context()); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	time.Sleep(after)
+	if err := unix.Munmap(target); err != nil {
+		t.Fatal(err)
+	}
+	for i := range seen {
+		seen[i] = 0xa5
+	}
+	err = <-ended
+	var status *xdma.StatusError
+	flying = errors.As(err, &status)
+	if n := bytes.Count(seen, []byte{0xa5}); n != size {
+		t.Fatalf("%d bytes were written after the memory was gone", size-n)
+	}
+	<-pin.Revoked()
+	_ = pin.Unpin() // ErrRevoked
+	generation, fenced := board.device.Fenced()
+	if !fenced {
+		t.Fatal("no fence")
+	}
+	if err := errors.Join(core.Recover(t.Context(), fpga.C2H, 0), board.device.Resume(generation), transfer.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return flying
 }

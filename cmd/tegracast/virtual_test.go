@@ -37,7 +37,7 @@ outputs:
     rtp: {payload: raw, destinations: ["` + vjetson.HostAddress + `:5004"], checksum: true}
 `
 
-func buildGuest(t *testing.T) guest {
+func buildGuest(t *testing.T, arch string) guest {
 	t.Helper()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -48,7 +48,7 @@ func buildGuest(t *testing.T) guest {
 		g.suite:   {"test", "-c", "-ldflags", "-s -w", "-o", g.suite, "tegracast/tegra/tegratest"},
 	} {
 		c := exec.CommandContext(t.Context(), "go", args...)
-		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
+		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 		if b, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("building %s: %v: %s", filepath.Base(out), err, b)
 		}
@@ -57,7 +57,7 @@ func buildGuest(t *testing.T) guest {
 		t.Fatal(err)
 	}
 	var err error
-	if g.kernel, err = vjetson.Fetch(t.Context(), "arm64", slog.Default()); err != nil {
+	if g.kernel, err = vjetson.Fetch(t.Context(), arch, slog.Default()); err != nil {
 		t.Fatal(err)
 	}
 	provider := nvp2ptest.Best(t, g.kernel, "../../tegra", in("provider"))
@@ -73,7 +73,7 @@ func buildGuest(t *testing.T) guest {
 // boot starts a machine and binds what is in its slot to the kernel module.
 func (g guest) boot(t *testing.T, cfg vjetson.Config, parameters ...string) *vjetson.Machine {
 	t.Helper()
-	cfg.Kernel, cfg.Append = g.kernel, "slub_debug=FZPU"
+	cfg.Arch, cfg.Kernel, cfg.Append = g.kernel.Arch, g.kernel, "slub_debug=FZPU"
 	cfg.Files = map[string]string{"/bin/tegracast": g.program, "/bin/tests": g.tests, "/bin/suite": g.suite, "/etc/tegracast.yaml": g.cfg}
 	m := vjetson.StartTest(t, cfg)
 	if err := m.LoadModule(t.Context(), g.module, parameters...); err != nil {
@@ -98,12 +98,12 @@ func TestVirtualJetson(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NEEDS a virtual machine, which -short leaves out")
 	}
-	g := buildGuest(t)
+	g := buildGuest(t, "arm64")
 	t.Run("edu behind an SMMU", func(t *testing.T) {
 		m := g.boot(t, vjetson.Config{Edu: true})
 		t.Run("conformance", func(t *testing.T) { conformance(t, m, 5) })
 		t.Run("loopback", func(t *testing.T) { guestLoopback(t, m, 256<<10, edu.BufferSize) })
-		t.Run("hot unplug", func(t *testing.T) { unplugged(t, m) })
+		t.Run("hot unplug", func(t *testing.T) { unplugged(t, m, edu.BufferSize) })
 		t.Run("nv-p2p", func(t *testing.T) {
 			if out, err := m.Shell(t.Context(), "rmmod tegra_p2p"); err != nil {
 				t.Fatalf("%v %s", err, out)
@@ -121,7 +121,9 @@ func TestVirtualJetson(t *testing.T) {
 		t.Run("conformance", func(t *testing.T) { conformance(t, m, 5) })
 		t.Run("loopback", func(t *testing.T) { guestLoopback(t, m, 256<<10, 64<<10) })
 		t.Run("halt list", func(t *testing.T) { haltList(t, m) })
-		t.Run("serve", func(t *testing.T) { guestServe(t, m) })
+		t.Run("serve", func(t *testing.T) {
+			guestServe(t, m, func() error { return errors.Join(m.KillCard(), m.StartCard(t.Context())) })
+		})
 		t.Run("killed", func(t *testing.T) { killed(t, m) })
 		t.Run("auto", func(t *testing.T) { guestAuto(t, m) })
 		t.Run("no IOMMU", func(t *testing.T) {
@@ -167,7 +169,7 @@ func guestLoopback(t *testing.T, m *vjetson.Machine, size, window int) {
 }
 
 // unplugged takes the function away under a loopback, which says so, and gives it back.
-func unplugged(t *testing.T, m *vjetson.Machine) {
+func unplugged(t *testing.T, m *vjetson.Machine, window int) {
 	ctx := t.Context()
 	if _, err := m.Shell(ctx, "(tegracast loopback --device /dev/tegra_p2p0 --count 1000 >/run/loopback.log 2>&1; echo $? > /run/status) & usleep 500000"); err != nil {
 		t.Fatal(err)
@@ -182,7 +184,7 @@ func unplugged(t *testing.T, m *vjetson.Machine) {
 		t.Fatal(err)
 	}
 	bind(t, m)
-	guestLoopback(t, m, 4096, edu.BufferSize)
+	guestLoopback(t, m, 4096, window)
 }
 
 // refuses has loopback refuse the device with a reason.
@@ -206,7 +208,7 @@ func ended(t *testing.T, m *vjetson.Machine, log string) string {
 
 // guestServe streams the camera of the FPGA to this host: a hundred frames; more, after the machine was suspended under the
 // stream; and more, after the FPGA was replaced by another one. What looks at all mappings, as a debugger does, takes nothing.
-func guestServe(t *testing.T, m *vjetson.Machine) {
+func guestServe(t *testing.T, m *vjetson.Machine, replace func() error) {
 	ctx := t.Context()
 	if out, err := m.Shell(ctx, "mkdir -p /run/sdp && (tegracast serve --config /etc/tegracast.yaml --sdp-dir /run/sdp >/run/serve.log 2>&1; echo $? > /run/status) & "+
 		"for i in $(seq 200); do [ -s /run/sdp/raw.sdp ] && exit 0; usleep 50000; done; cat /run/serve.log; exit 1"); err != nil {
@@ -233,7 +235,7 @@ func guestServe(t *testing.T, m *vjetson.Machine) {
 	if out, err := m.Shell(ctx, "echo 4 > /proc/$(pidof tegracast)/clear_refs; sleep 1; grep -c 'source streaming' /run/serve.log"); err != nil || out != "4\n" {
 		t.Errorf("%v: the stream has begun %q times, want 4: once, and after each suspend", err, out)
 	}
-	recovers(t, m, func() error { return errors.Join(m.KillCard(), m.StartCard(ctx)) })
+	recovers(t, m, replace)
 	hostProbe(t, m, sdp, 3*time.Second)
 	refuses(t, m, "another process has opened the device")
 	if _, err := m.Shell(ctx, "kill -TERM $(pidof tegracast)"); err != nil {
