@@ -3,7 +3,7 @@
 // both documented in docs/fpga-interface.md).
 //
 // The drivers are in fpga/xdma (AMD's XDMA IP) and fpga/edu (QEMU's edu device); fpga/mailbox reaches the registers of a
-// card by messages, and fpga/model is the FPGA in software.
+// card by messages, fpga/model is the FPGA in software, and fpga/vfiouser shows it to a virtual machine.
 package fpga
 
 import "context"

@@ -153,6 +153,14 @@ func (b *irqBlock) raised(user, channel uint32) (vectors uint32) {
 	return vectors
 }
 
+// Line is the level of the device's interrupt line, as long as neither MSI nor MSI-X is enabled: asserted while a request
+// is. It can rise with every message that Interrupts delivers, and at no other time.
+func (d *Device) Line() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.absent() && d.irq.userRequest|d.irq.channelRequest != 0
+}
+
 // engineOfBit is the channel of bit i: all H2C, then all C2H.
 func (d *Device) engineOfBit(i int) *engine {
 	if i < len(d.h2c) {

@@ -209,9 +209,12 @@ func TestInterruptRouting(t *testing.T) {
 	if err := irq.Wait(ctx, 9); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("a message although the channel is not enabled: %v", err)
 	}
+	if h.d.Line() {
+		t.Error("the line is asserted although the channel is not enabled")
+	}
 	h.w(0x2010, 1<<5) // the cause still stands: the request rises
-	if got := h.r(0x2044); got != 1<<5 {
-		t.Errorf("request %#x", got)
+	if got := h.r(0x2044); got != 1<<5 || !h.d.Line() {
+		t.Errorf("request %#x, line %v", got, h.d.Line())
 	}
 	if err := irq.Wait(t.Context(), 9); err != nil {
 		t.Fatal(err)
@@ -233,6 +236,9 @@ func TestInterruptRouting(t *testing.T) {
 		if got := h.r(off); got != 0 {
 			t.Errorf("[%#x] = %#x after the status was cleared", off, got)
 		}
+	}
+	if h.d.Line() {
+		t.Error("the line stays asserted after the status was cleared")
 	}
 	for _, vector := range []int{-1, 32} {
 		if err := irq.Wait(t.Context(), vector); err == nil {

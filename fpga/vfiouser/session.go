@@ -1,0 +1,234 @@
+package vfiouser
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// session is one client's connection. One goroutine handles its messages in their order, and nothing that it does waits
+// for the client but the writing of the answer, which QEMU always reads. Another one asks about refused accesses.
+type session struct {
+	s    *Server
+	conn *net.UnixConn
+	out  []byte // an answer, with room for the header
+
+	write sync.Mutex // a message is written whole
+
+	question atomic.Uint32 // 1<<16 and the id of the one that is open, 0 for none
+	answered chan struct{}
+}
+
+// The answer that grows with the request is that of a read.
+const smallAnswer = 4096
+
+// session serves a client until it goes; an error says why the connection had to end.
+func (s *Server) session(c *net.UnixConn) error {
+	t := &session{s: s, conn: c, out: make([]byte, smallAnswer), answered: make(chan struct{}, 1)}
+	var asking sync.WaitGroup
+	ended := make(chan struct{})
+	defer func() {
+		c.Close()
+		close(ended)
+		asking.Wait()
+		s.memory.drop()
+		s.irqs.close()
+	}()
+	r := newReceiver(c)
+	if err := t.greet(r); err != nil {
+		return hidden(err)
+	}
+	asking.Go(func() { t.ask(ended) })
+	for {
+		if err := t.one(r); err != nil {
+			return hidden(err)
+		}
+	}
+}
+
+// hidden takes away the error that is none: the end.
+func hidden(err error) error {
+	if gone(err) {
+		return nil
+	}
+	return fmt.Errorf("vfio-user: %w", err)
+}
+
+// greet wants the version first.
+func (t *session) greet(r *receiver) error {
+	m, err := r.next()
+	defer m.close()
+	if err != nil {
+		return err
+	}
+	t.s.books.requests.Add(1)
+	errno := m.versionRequest()
+	if m.command != cmdVersion || m.flags != typeCommand || errno != 0 {
+		t.s.books.errors.Add(1)
+		_ = t.send(m.putReply(t.out, max(errno, unix.EINVAL))) // the connection ends
+		return fmt.Errorf("%w: it began with command %d, flags %#x, want version 0.x with proper capabilities", errProtocol, m.command, m.flags)
+	}
+	body := append(words(t.out[:headerSize], 0), capabilities...) // version 0.0
+	return t.send(m.putReply(body, 0))
+}
+
+// capabilities: no REGION_WRITE_MULTI, 4 KiB pages, and the bounds of the tables.
+var capabilities = fmt.Sprintf(`{"capabilities":{"max_msg_fds":%d,"max_data_xfer_size":%d,"max_dma_maps":%d,"pgsizes":%d,"write_multiple":false}}`+"\x00",
+	maxFiles, maxTransfer, maxRanges, pageSize)
+
+// one handles one message.
+func (t *session) one(r *receiver) error {
+	m, err := r.next()
+	defer m.close()
+	if err != nil {
+		return err
+	}
+	if m.flags&typeBits == typeReply {
+		return t.answer(&m)
+	}
+	t.s.books.requests.Add(1)
+	body, errno := t.s.do(&m, t.out[:headerSize])
+	if errno != 0 {
+		t.s.books.errors.Add(1)
+		body = t.out[:headerSize]
+	}
+	if cap(body) > cap(t.out) {
+		t.out = body[:cap(body)]
+	}
+	m.close() // whoever sees the answer finds them closed
+	if m.flags&flagNoReply != 0 {
+		return nil
+	}
+	return t.send(m.putReply(body, errno))
+}
+
+func (t *session) send(b []byte) error {
+	t.write.Lock()
+	defer t.write.Unlock()
+	_, err := t.conn.Write(b)
+	return err
+}
+
+// do handles a request and appends the answer to out.
+func (s *Server) do(m *message, out []byte) ([]byte, unix.Errno) {
+	if m.flags&^flagBits != 0 || m.flags&flagError != 0 {
+		return nil, unix.EINVAL
+	}
+	switch m.command {
+	case cmdDMAMap:
+		return out, s.mapMemory(m)
+	case cmdDMAUnmap:
+		r, errno := m.unmapRequest()
+		if errno == 0 {
+			errno = s.memory.remove(r)
+		}
+		return append(out, m.body...), errno // the answer is the request
+	case cmdInfo:
+		_, errno := m.infoRequest(16)
+		return words(out, 16, deviceReset|devicePCI, regions, irqKinds), errno
+	case cmdRegionInfo:
+		return s.regionInfo(m, out)
+	case cmdIRQInfo:
+		index, errno := m.infoRequest(16)
+		if errno != 0 || index >= irqKinds {
+			return nil, unix.EINVAL
+		}
+		flags, count := s.irqs.info(int(index))
+		return words(out, 16, flags, index, count), 0
+	case cmdSetIRQs:
+		return out, s.irqs.set(m)
+	case cmdRead:
+		return s.readRegion(m, out)
+	case cmdWrite:
+		return s.writeRegion(m, out)
+	case cmdReset:
+		if len(m.body) > 0 || len(m.files) > 0 {
+			return nil, unix.EINVAL
+		}
+		s.reset()
+		return out, 0
+	case cmdVersion:
+		return nil, unix.EINVAL // it was agreed upon
+	}
+	return nil, unix.ENOTSUP
+}
+
+// Flags of GET_INFO.
+const (
+	deviceReset = 1
+	devicePCI   = 2
+)
+
+func (s *Server) mapMemory(m *message) unix.Errno {
+	r, errno := m.mapRequest()
+	if errno != 0 {
+		return errno
+	}
+	fd := -1
+	if len(m.files) > 0 {
+		fd = m.files[0]
+	}
+	return s.memory.add(r, fd)
+}
+
+func words(out []byte, v ...uint32) []byte {
+	for _, w := range v {
+		out = le.AppendUint32(out, w)
+	}
+	return out
+}
+
+// noteRefusal keeps a refused access for the status register and the IOMMU's report. It waits for nobody: what is too
+// much is only counted.
+func (s *Server) noteRefusal(r Refusal) {
+	if !r.Write {
+		s.aborted.Store(true)
+	}
+	select {
+	case s.refusals <- r:
+	default:
+	}
+}
+
+// ask shows refused accesses to the machine's IOMMU, one at a time: the client reads the address as the function, fails
+// as it did, and the machine reports it as it reports any device's. It is always a read, which does no harm if the
+// address is mapped by now.
+func (t *session) ask(ended <-chan struct{}) {
+	for len(t.s.refusals) > 0 {
+		<-t.s.refusals // of the time before this client
+	}
+	var b [headerSize + 16]byte
+	for id := uint16(0); ; id++ {
+		var r Refusal
+		select {
+		case <-ended:
+			return
+		case r = <-t.s.refusals:
+		}
+		putHeader(b[:], id, cmdDMARead, typeCommand, 0)
+		le.PutUint64(b[headerSize:], r.Addr)
+		le.PutUint64(b[headerSize+8:], 1)
+		t.question.Store(1<<16 | uint32(id))
+		if t.send(b[:]) != nil {
+			return
+		}
+		t.s.books.reported.Add(1)
+		select {
+		case <-ended:
+			return
+		case <-t.answered:
+		}
+	}
+}
+
+// answer takes the reply to a question, an error as a rule.
+func (t *session) answer(m *message) error {
+	if m.command != cmdDMARead || !t.question.CompareAndSwap(1<<16|uint32(m.id), 0) {
+		return fmt.Errorf("%w: a reply to command %d, which nobody has sent", errProtocol, m.command)
+	}
+	t.answered <- struct{}{}
+	return nil
+}

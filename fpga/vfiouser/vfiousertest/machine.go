@@ -1,0 +1,151 @@
+package vfiousertest
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tegracast/fpga"
+)
+
+// Window is a function's BAR over the connection: reads wait for their answer, writes are posted, as QEMU has it.
+type Window struct {
+	C     *Client
+	Index uint32
+}
+
+// Read32 implements fpga.Registers.
+func (w Window) Read32(off uint32) uint32 {
+	r := w.C.Read(w.Index, uint64(off), 4)
+	if len(r.Body) != 20 {
+		return ^uint32(0)
+	}
+	return binary.LittleEndian.Uint32(r.Body[16:])
+}
+
+// Write32 implements fpga.Registers.
+func (w Window) Write32(off, v uint32) {
+	_ = w.C.Post(Write, Cat(uint64(off), w.Index, uint32(4), v)) // a function that has gone swallows it
+}
+
+// RAM is a machine's memory: a file that client and server share.
+type RAM struct {
+	FD    int
+	Bytes []byte
+	next  int
+}
+
+// NewRAM makes size bytes, which the test's end gives back.
+func (c *Client) NewRAM(size int) *RAM {
+	c.t.Helper()
+	fd, err := unix.MemfdCreate("ram", unix.MFD_CLOEXEC)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.Ftruncate(fd, int64(size)); err != nil {
+		c.t.Fatal(err)
+	}
+	r := &RAM{FD: fd}
+	if r.Bytes, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = unix.Munmap(r.Bytes) })
+	return r
+}
+
+// Alloc takes whole pages of the RAM and maps them at bus addresses from base on that are not those of the file, as an
+// IOMMU does, with a hole behind each segment of so many bytes: whole pages, or all in one.
+func (r *RAM) Alloc(c *Client, base uint64, size, segment int) fpga.Memory {
+	c.t.Helper()
+	at := r.next
+	var m fpga.Memory
+	m.Bytes = r.Bytes[at : at+size : at+size]
+	for off := 0; off < size; off += segment {
+		n := min(segment, size-off)
+		pages := (n + 4095) &^ 4095
+		addr := base + uint64(2*(at+off))
+		if e := c.Map(addr, uint64(pages), uint64(at+off), 3, r.FD); e.Flags != 1 {
+			c.t.Fatalf("mapping %#x: %+v", addr, e)
+		}
+		m.Segments = append(m.Segments, fpga.Segment{Addr: addr, Len: n})
+	}
+	r.next = (at + size + 4095) &^ 4095
+	return m
+}
+
+// Vectors are eventfds for interrupts. They implement fpga.Interrupts.
+type Vectors struct {
+	FDs []int
+
+	mu sync.Mutex
+}
+
+// NewVectors makes n eventfds, which the test's end closes.
+func (c *Client) NewVectors(n int) *Vectors {
+	c.t.Helper()
+	v := &Vectors{}
+	for range n {
+		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		v.FDs = append(v.FDs, fd)
+	}
+	c.t.Cleanup(func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		for _, fd := range v.FDs {
+			unix.Close(fd)
+		}
+		v.FDs = nil
+	})
+	return v
+}
+
+// Assign gives the eventfds to vectors of a kind (0 INTx, 1 MSI, 2 MSI-X), 16 a message.
+func (v *Vectors) Assign(c *Client, kind uint32) {
+	c.t.Helper()
+	for at := 0; at < len(v.FDs); at += 16 {
+		fds := v.FDs[at:min(at+16, len(v.FDs))]
+		if r := c.Do(SetIRQs, Cat(uint32(20), uint32(1<<2|1<<5), kind, uint32(at), uint32(len(fds))), fds...); r.Flags != 1 {
+			c.t.Fatalf("eventfds of kind %d from %d on: %+v", kind, at, r)
+		}
+	}
+}
+
+// Raised takes what was raised of a vector and returns how often; interrupts that came together count, too.
+func (v *Vectors) Raised(vector int) uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var b [8]byte
+	if vector >= len(v.FDs) {
+		return 0
+	}
+	if n, err := unix.Read(v.FDs[vector], b[:]); err != nil || n != 8 {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// Vectors implements fpga.Interrupts.
+func (v *Vectors) Vectors() int { return len(v.FDs) }
+
+// Wait implements fpga.Interrupts.
+func (v *Vectors) Wait(ctx context.Context, vector int) error {
+	if vector >= len(v.FDs) {
+		return fmt.Errorf("vfiousertest: vector %d of %d", vector, len(v.FDs))
+	}
+	for v.Raised(vector) == 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Microsecond):
+		}
+	}
+	return nil
+}
