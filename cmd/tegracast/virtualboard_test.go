@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"tegracast/board/vjetson"
 	"tegracast/fpga/model"
@@ -43,6 +45,7 @@ func TestVirtualBoard(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NEEDS a virtual machine, which -short leaves out")
 	}
+	suspends := map[string]int{"amd64": 3} // Linux's virtio-iommu, which arm64 has here, does not survive one
 	for _, arch := range []string{"arm64", "amd64"} {
 		t.Run(arch, func(t *testing.T) {
 			g := buildGuest(t, arch)
@@ -55,7 +58,7 @@ func TestVirtualBoard(t *testing.T) {
 				}
 			})
 			t.Run("serve", func(t *testing.T) {
-				guestServe(t, m, func() error { card.Kill(); return card.Insert() })
+				guestServe(t, m, suspends[arch], func() error { card.Kill(); return card.Insert() })
 			})
 			t.Run("killed", func(t *testing.T) { killed(t, m) })
 			if b := card.Books(); b.Refused != 0 {
@@ -79,7 +82,9 @@ func revocations(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint) {
 		t.Fatal(err)
 	}
 	before := card.Books()
-	r, err := m.Run(t.Context(), "/bin/tests", "-test.run", "^TestRevokedInFlight$", "-test.v", "-device", "/dev/tegra_p2p0")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	r, err := m.Run(ctx, "/bin/tests", "-test.run", "^TestRevokedInFlight$", "-test.v", "-device", "/dev/tegra_p2p0")
 	if err != nil || r.Status != 0 || !strings.Contains(string(r.Stdout), "--- PASS: TestRevokedInFlight") {
 		t.Fatalf("status %d, %v\n%s%s", r.Status, err, r.Stdout, r.Stderr)
 	}
@@ -87,7 +92,7 @@ func revocations(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint) {
 	if after.Refused == before.Refused {
 		t.Error("no access was refused: no DMA was in flight")
 	}
-	if _, err := faults.Wait(t.Context()); err != nil {
+	if _, err := faults.Wait(ctx); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%s%d accesses refused", r.Stdout, after.Refused-before.Refused)
