@@ -64,10 +64,14 @@ type frameBuffer struct {
 
 func newCamera(d *Device, index int, s *Sensor, host *engine) *camera {
 	c := &camera{d: d, index: index, sensor: s, host: host, wake: make(chan struct{}, 1)}
-	c.cameraRegisters = resetCameraRegisters(s.Config())
-	for i := range c.buffers {
-		c.buffers[i].data = make([]byte, s.FrameBytes()+fpga.TrailerSize)
+	size := s.FrameBytes() + fpga.TrailerSize
+	if s.cfg.Bare {
+		size = s.FrameBytes()
 	}
+	for i := range c.buffers {
+		c.buffers[i].data = make([]byte, size)
+	}
+	c.reset()
 	return c
 }
 
@@ -169,7 +173,8 @@ func (c *camera) take() {
 		c.expose(c.due.Add(period))
 	}
 	b := c.freeBuffer()
-	if b == nil || late || c.host.control&bitRun == 0 {
+	away := c.host.control&bitRun == 0 && !c.sensor.cfg.Bare // the host
+	if b == nil || late || away {
 		c.drop()
 		d.mu.Unlock()
 		return
@@ -199,6 +204,9 @@ func (c *camera) fill(b *frameBuffer, seq uint64, setting exposing, t fpga.Trail
 	pixels := b.data[:c.sensor.FrameBytes()]
 	c.sensor.Frame(seq, pixels)
 	c.exposer.apply(c.sensor, setting, pixels)
+	if c.sensor.cfg.Bare {
+		return
+	}
 	t.PixelCRC = fpga.PixelCRC(pixels)
 	_, _ = t.AppendBinary(pixels) // the buffer has the room behind the pixels
 }
@@ -243,8 +251,11 @@ func (c *camera) flush(keep int) {
 }
 
 // detach implements streamSource: frames that have not left complete are dropped, so that the next start of the
-// channel begins with the first pixel of a frame.
+// channel begins with the first pixel of a frame. A bare one does not notice.
 func (c *camera) detach() {
+	if c.sensor.cfg.Bare {
+		return
+	}
 	for i := range c.nfull {
 		if c.full[i].run == c.runs {
 			c.drop()
@@ -261,6 +272,10 @@ func (c *camera) reset() {
 	c.cameraRegisters, c.packet = resetCameraRegisters(c.sensor.Config()), packet{}
 	c.unclosed, c.closing = false, false
 	c.stop()
+	if c.sensor.cfg.Bare {
+		c.control = fpga.CameraRun
+		c.start(c.d.clock.Now())
+	}
 }
 
 // next implements streamSource. A forced end of packet is one last beat.
@@ -344,4 +359,14 @@ func (c *camera) taken(n int) {
 	c.nfull--
 	copy(c.full[:], c.full[1:])
 	c.packet = packet{}
+}
+
+// Counters are those of a sensor since its last start, as its camera block would have them.
+func (d *Device) Counters(sensor int) fpga.CameraCounters {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.cameras[sensor]
+	return fpga.CameraCounters{
+		Sequence: c.sequence, Delivered: c.delivered, Dropped: c.dropped, Padded: c.padded, Lost: c.lost, TriggerMissed: c.missed,
+	}
 }

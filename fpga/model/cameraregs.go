@@ -87,7 +87,7 @@ func (c *camera) readRegister(off uint32) uint32 {
 	case fpga.CamMinPeriod:
 		return uint32(minPeriod)
 	case fpga.CamCount:
-		return uint32(len(c.d.cameras))
+		return uint32(len(c.d.blocks))
 	case fpga.CamIndex:
 		return uint32(c.index)
 	case fpga.CamChannel:

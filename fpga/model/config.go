@@ -49,8 +49,8 @@ type Config struct {
 	// BAR; 0 is 64 KiB.
 	RAM int
 
-	// Sensors are the cameras: sensor n feeds the nth of the C2H stream channels and puts its camera block at
-	// n * fpga.CameraBlock into the user BAR. A C2H stream channel without camera carries what the H2C stream channel
+	// Sensors are the cameras: sensor n feeds the nth of the C2H stream channels. The nth that is not bare puts its camera
+	// block at n * fpga.CameraBlock into the user BAR. A C2H stream channel without camera carries what the H2C stream channel
 	// of the same number sends; a stream H2C channel without such a partner swallows its data.
 	Sensors []*Sensor
 

@@ -36,6 +36,7 @@ type Device struct {
 	irq     irqBlock
 	msix    msix
 	cameras []*camera
+	blocks  []*camera // those with a camera block
 	counter counter
 	resets  uint64 // whoever let go of mu and finds it changed has nothing left to do
 	timers  timers
@@ -84,8 +85,11 @@ func (d *Device) connectStreams() {
 			continue
 		}
 		if n := len(d.cameras); n < len(d.cfg.Sensors) {
-			d.cameras = append(d.cameras, newCamera(d, n, d.cfg.Sensors[n], e))
-			e.source = d.cameras[n]
+			c := newCamera(d, len(d.blocks), d.cfg.Sensors[n], e)
+			d.cameras, e.source = append(d.cameras, c), c
+			if !c.sensor.cfg.Bare {
+				d.blocks = append(d.blocks, c)
+			}
 			continue
 		}
 		f := &fifo{reader: e}
@@ -150,22 +154,22 @@ func (d *Device) engines() []*engine {
 
 func (d *Device) readUser(off uint32) uint32 {
 	n := int(off / fpga.CameraBlock)
-	if n >= len(d.cameras) {
+	if n >= len(d.blocks) {
 		return 0
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.cameras[n].readRegister(off % fpga.CameraBlock)
+	return d.blocks[n].readRegister(off % fpga.CameraBlock)
 }
 
 func (d *Device) writeUser(off, v uint32) {
 	n := int(off / fpga.CameraBlock)
-	if n >= len(d.cameras) {
+	if n >= len(d.blocks) {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.cameras[n].writeRegister(off%fpga.CameraBlock, v)
+	d.blocks[n].writeRegister(off%fpga.CameraBlock, v)
 	d.updateIRQ()
 }
 

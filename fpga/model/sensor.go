@@ -37,6 +37,11 @@ type SensorConfig struct {
 	// follows from the seed. A frame never begins later than the next one allows.
 	Jitter     time.Duration
 	JitterSeed uint64
+
+	// Bare makes it a stream without a camera block, as a stock design has it: it runs from reset on, a packet is a
+	// frame's pixels, and it takes no notice of the channel: when that stops, a packet that has begun to leave goes on
+	// where it was with the next start.
+	Bare bool
 }
 
 // Crop cuts every frame to its upper left corner.
