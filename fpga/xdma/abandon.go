@@ -18,7 +18,7 @@ func (f *feed) abandon() error {
 		errs = append(errs, s.memory.Close())
 	}
 	f.slots, f.frames = nil, nil
-	errs = append(errs, f.memory.Close())
+	errs = append(errs, f.freeMemory())
 	// Whoever takes the channel next finds out whether it is still busy.
 	if f.state != idle {
 		f.state = idle

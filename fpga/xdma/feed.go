@@ -23,7 +23,7 @@ const grantTries = 3
 // copy of the first descriptor of the slot's pixels, which continues in the slot's own list; and the tail, for the
 // trailer, in which that list ends. A tail always continues at the head of the next position: so all descriptors of a
 // frame may be fetched before it is known what comes after it, slots may come in any order, and the rest of a slot's
-// descriptors is made once.
+// descriptors is made once. Where packets have no trailer, the tail takes the last beat of the pixels.
 //
 // The head of a position without frame has no magic number. If an engine gets beyond the last frame that it was given,
 // because it ignores credits or counts them wrongly, it stops there with magic_stopped and has overwritten nothing.
@@ -33,6 +33,7 @@ type feed struct {
 	positions int
 	poll      uint64
 	wait      waiter
+	scrap     *scrap // of a bare stream, else nil
 
 	mu      sync.Mutex // held for a few register accesses, never while something is waited for
 	state   feedState
@@ -62,10 +63,10 @@ type frame struct {
 	end            uint32 // completed descriptors with which it is done
 }
 
-// newFeed makes the descriptors of n positions. Their trailers have the given length.
-func newFeed(c *channel, n, trailer int) (*feed, error) {
-	if trailer < 1 || trailer > descriptorPage {
-		return nil, c.errorf(ErrMemory, "a trailer has 1 to %d bytes, not %d", descriptorPage, trailer)
+// newFeed makes the descriptors of n positions. Their tails have the given length.
+func newFeed(c *channel, n, tail int) (*feed, error) {
+	if tail < 1 || tail > descriptorPage {
+		return nil, c.errorf(ErrMemory, "a trailer has 1 to %d bytes, not %d", descriptorPage, tail)
 	}
 	writeBacks := roundUp(2 * n * descriptorSize)
 	word := writeBacks + n*writeBackSize
@@ -85,7 +86,7 @@ func newFeed(c *channel, n, trailer int) (*feed, error) {
 		d, le := f.descriptor(2*p+1), binary.LittleEndian
 		clear(d)
 		le.PutUint32(d[0:], control)
-		le.PutUint32(d[4:], uint32(trailer))
+		le.PutUint32(d[4:], uint32(tail))
 		le.PutUint64(d[8:], m.Segments[0].Addr+uint64(writeBacks+p*writeBackSize)) // of an H2C tail: place overwrites it
 		le.PutUint64(d[24:], f.at(2*((p+1)%n)))
 	}
@@ -130,7 +131,9 @@ func (f *feed) place(i int) {
 	atomic.StoreUint32((*uint32)(unsafe.Pointer(&head[0])), magic)
 	n := s.chain.n + 1
 	f.end += uint32(n)
-	f.allowed += n
+	if !f.aligning() {
+		f.allowed += n
+	}
 	f.frames = append(f.frames, frame{slot: i, position: p, end: f.end})
 }
 
@@ -191,6 +194,10 @@ func (f *feed) reset(slots []int) {
 	for _, s := range f.slots {
 		s.placed = false
 	}
+	if f.scrap != nil {
+		f.scrap.reset()
+		f.allowed = 1
+	}
 	for _, i := range slots {
 		f.place(i)
 	}
@@ -200,7 +207,11 @@ func (f *feed) reset(slots []int) {
 
 func (f *feed) run() error {
 	f.c.commonWrite(regCreditW1S)
-	if err := f.c.start(f.at(0), 0, f.poll); err != nil {
+	first := f.at(0)
+	if f.scrap != nil {
+		first = f.scrap.addr()
+	}
+	if err := f.c.start(first, 0, f.poll); err != nil {
 		return err
 	}
 	var err error
@@ -213,6 +224,7 @@ func (f *feed) run() error {
 // pump grants as many of the allowed credits as the counter has room for. While the engine's fetch is halted, the
 // counter must show exactly what was written: credits that got lost are written again.
 func (f *feed) pump() error {
+	f.begin()
 	if f.allowed == 0 {
 		return nil
 	}
@@ -373,19 +385,12 @@ func (f *feed) close() error {
 		errs = append(errs, s.memory.Close())
 	}
 	f.slots = nil
-	return errors.Join(append(errs, f.memory.Close())...)
+	return errors.Join(append(errs, f.freeMemory())...)
 }
 
-func roundUp(n int) int { return (n + descriptorPage - 1) &^ (descriptorPage - 1) }
-
-// add lays out one more slot.
-func (f *feed) add(mem fpga.Memory, trailer int) (int, error) {
-	s, err := f.c.newSlot(mem, trailer)
-	if err != nil {
-		return 0, err
+func (f *feed) freeMemory() error {
+	if f.scrap == nil {
+		return f.memory.Close()
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.slots = append(f.slots, s)
-	return len(f.slots) - 1, nil
+	return errors.Join(f.scrap.memory.Close(), f.memory.Close())
 }

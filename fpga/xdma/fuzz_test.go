@@ -118,7 +118,8 @@ func FuzzDevice(f *testing.F) {
 				case !c.Stream:
 					fuzzTransfer(ctx, d, c, mem)
 				case c.Direction == fpga.C2H:
-					fuzzRing(ctx, d, c, mem)
+					fuzzRing(ctx, d, c, mem, 16)
+					fuzzRing(ctx, d, c, mem, 0)
 				default:
 					fuzzSendRing(ctx, d, c, mem)
 				}
@@ -143,8 +144,8 @@ func fuzzTransfer(ctx context.Context, d *Device, c ChannelInfo, mem fpga.Memory
 	_ = tr.Close()
 }
 
-func fuzzRing(ctx context.Context, d *Device, c ChannelInfo, mem fpga.Memory) {
-	r, err := d.NewRing(RingConfig{Channel: c.Channel, Slots: []fpga.Memory{mem, mem}, Trailer: 16})
+func fuzzRing(ctx context.Context, d *Device, c ChannelInfo, mem fpga.Memory, trailer int) {
+	r, err := d.NewRing(RingConfig{Channel: c.Channel, Slots: []fpga.Memory{mem, mem}, Trailer: trailer})
 	if err != nil {
 		return
 	}

@@ -77,6 +77,8 @@ func (c chain) link(i int, next uint64, adjacent int) {
 	atomic.StoreUint32(control, atomic.LoadUint32(control)&^(0x3f<<8)|uint32(adjacent)<<8)
 }
 
+func roundUp(n int) int { return (n + descriptorPage - 1) &^ (descriptorPage - 1) }
+
 func (c *channel) allocate(what string, size int) (Coherent, error) {
 	m, err := c.dev.cfg.Alloc(size)
 	if err != nil {

@@ -16,7 +16,10 @@ const lateTicks = 20
 type RingConfig struct {
 	Channel int
 	Slots   []fpga.Memory // a frame's pixels each, of equal size; mapped for the device until Close; at least two
-	Trailer int           // bytes that follow the pixels in each packet; they get a descriptor of their own
+	// Trailer is how many bytes follow the pixels in each packet; they get a descriptor of their own. 0 is a bare stream:
+	// its packets are frames and nothing else, and the design goes on with the packet that it has begun when it is stopped
+	// and started. So what comes after Start is thrown away up to the end of a packet.
+	Trailer int
 	// Unblock is called, if not nil, when the engine does not stop because it waits for the rest of a packet: it makes
 	// the design end the packet.
 	Unblock func()
@@ -31,17 +34,19 @@ type RingConfig struct {
 // to a read does not overtake the writes before it (PCI Express, producer and consumer ordering).
 //
 // Frames have a fixed length. When a packet is shorter or longer, Next returns ErrStream; Stop and Start realign
-// the stream, since the design drops what it has begun while Run is 0.
+// the stream: a design that sends trailers drops what it has begun while Run is 0, and a bare stream is searched for the
+// end of a packet.
 type Ring struct {
 	*feed
 	unblock func()
+	tail    int       // bytes
 	late    time.Time // since when the oldest frame's write-backs have been missing or wrong; zero: they are not
 }
 
 // A Completion is a slot that the device has filled.
 type Completion struct {
 	Slot    int
-	Trailer []byte // valid until the slot is freed
+	Trailer []byte // valid until the slot is freed; nil of a bare stream
 }
 
 // NewRing lays out the descriptors of all slots.
@@ -54,11 +59,18 @@ func (d *Device) NewRing(cfg RingConfig) (*Ring, error) {
 		return nil, c.errorf(ErrMemory, "a ring needs two slots, not %d", len(cfg.Slots))
 	}
 	// More positions than slots: the next one is always empty, and a write-back is not used again soon.
-	f, err := newFeed(c, 2*len(cfg.Slots)+1, cfg.Trailer)
-	if err != nil {
+	r := &Ring{unblock: cfg.Unblock, tail: cfg.Trailer}
+	if cfg.Trailer == 0 {
+		r.tail = d.width
+	}
+	if r.feed, err = newFeed(c, 2*len(cfg.Slots)+1, r.tail); err != nil {
 		return nil, err
 	}
-	r := &Ring{feed: f, unblock: cfg.Unblock}
+	if cfg.Trailer == 0 {
+		if r.scrap, err = c.newScrap(); err != nil {
+			return nil, errors.Join(err, r.Close())
+		}
+	}
 	for i, m := range cfg.Slots {
 		if m.Size() != cfg.Slots[0].Size() {
 			err = c.errorf(ErrMemory, "slot %d has %d bytes, slot 0 has %d", i, m.Size(), cfg.Slots[0].Size())
@@ -143,6 +155,9 @@ func (r *Ring) complete(why reason) (Completion, bool, error) {
 	if r.state != running {
 		return Completion{}, false, r.stopped()
 	}
+	if r.aligning() {
+		return Completion{}, false, r.align(why)
+	}
 	if len(r.frames) == 0 {
 		return Completion{}, false, nil
 	}
@@ -157,7 +172,11 @@ func (r *Ring) complete(why reason) (Completion, bool, error) {
 		if why == byNothing && r.late.IsZero() {
 			return Completion{}, false, nil
 		}
-		return Completion{}, false, r.overdue(f)
+		lost, err := r.overdue(f.end)
+		if lost {
+			err = r.c.errorf(ErrLost, "the descriptors of slot %d are completed, their write-backs have not come within %v", f.slot, r.lateBound())
+		}
+		return Completion{}, false, err
 	}
 	done, err := r.done(f.end)
 	if !done {
@@ -168,8 +187,8 @@ func (r *Ring) complete(why reason) (Completion, bool, error) {
 		n, end, _ := written(s.writeBacks[wrong*writeBackSize:])
 		return Completion{}, false, r.misfit(f.slot, wrong, n, end, s.lengths[wrong])
 	}
-	if !eop || int(length) != len(s.trailer) {
-		return Completion{}, false, r.misfit(f.slot, s.chain.n, length, eop, uint32(len(s.trailer)))
+	if !eop || int(length) != r.tail {
+		return Completion{}, false, r.misfit(f.slot, s.chain.n, length, eop, uint32(r.tail))
 	}
 	r.take()
 	r.late = time.Time{}
@@ -179,21 +198,23 @@ func (r *Ring) complete(why reason) (Completion, bool, error) {
 	return Completion{Slot: f.slot, Trailer: s.trailer}, true, nil
 }
 
-// overdue looks, when something has been announced, whether the oldest frame's descriptors are completed although its
-// write-backs are not there.
-func (r *Ring) overdue(f frame) error {
-	done, err := r.done(f.end)
-	switch bound := lateTicks * r.c.dev.cfg.Watchdog; {
+// overdue looks, when something has been announced, whether descriptors are completed although their write-backs are not
+// there; lost: and have not come for too long.
+func (r *Ring) overdue(end uint32) (lost bool, err error) {
+	done, err := r.done(end)
+	switch {
 	case !done:
-		return err
+		return false, err
 	case r.late.IsZero():
 		r.stats.Late++
 		r.late = time.Now()
-	case time.Since(r.late) > bound:
-		return r.c.errorf(ErrLost, "the descriptors of slot %d are completed, their write-backs have not come within %v", f.slot, bound)
+	case time.Since(r.late) > r.lateBound():
+		return true, nil
 	}
-	return nil
+	return false, nil
 }
+
+func (r *Ring) lateBound() time.Duration { return lateTicks * r.c.dev.cfg.Watchdog }
 
 // misfit is the error of a write-back that does not show what a frame's does, when it still does not after a tick of the
 // watchdog: it may be an earlier one, with the right one on its way.

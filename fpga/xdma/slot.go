@@ -14,13 +14,13 @@ type slot struct {
 	chain       chain    // of the pixels; the first is the template of the head of whatever position the slot is at
 	lengths     []uint32 // of the pixel descriptors, bytes
 	writeBacks  []byte   // of the pixel descriptors (C2H)
-	trailer     []byte
-	trailerAddr uint64
-	placed      bool // with the engine
+	trailer     []byte   // nil: the frame has none
+	trailerAddr uint64   // of what the tail takes
+	placed      bool     // with the engine
 }
 
 // newSlot lays out the descriptors of a frame. A C2H stream descriptor's source field is the address of its write-back
-// (PG195, C2H stream); an H2C one has no destination.
+// (PG195, C2H stream); an H2C one has no destination. Where a frame has no trailer, its last beat takes the place of one.
 func (c *channel) newSlot(mem fpga.Memory, trailer int) (*slot, error) {
 	segments := pieces(mem.Segments)
 	if len(segments) == 0 {
@@ -36,6 +36,13 @@ func (c *channel) newSlot(mem fpga.Memory, trailer int) (*slot, error) {
 			return nil, c.errorf(ErrMemory, "segment %d of a slot has %d bytes, the stream is %d wide", i, s.Len, granularity)
 		}
 	}
+	var lastBeat uint64
+	if trailer == 0 {
+		var err error
+		if segments, lastBeat, err = c.cutBeat(segments); err != nil {
+			return nil, err
+		}
+	}
 	at := roundUp(len(segments) * descriptorSize)
 	back := at + roundUp(trailer) // pages of their own: no cache line is shared
 	m, err := c.allocate("a slot's descriptors", back+len(segments)*writeBackSize)
@@ -46,6 +53,9 @@ func (c *channel) newSlot(mem fpga.Memory, trailer int) (*slot, error) {
 	s := &slot{
 		memory: m, trailer: m.Bytes[at : at+trailer : at+trailer], trailerAddr: base + uint64(at),
 		writeBacks: m.Bytes[back : back+len(segments)*writeBackSize],
+	}
+	if trailer == 0 {
+		s.trailer, s.trailerAddr = nil, lastBeat
 	}
 	parts := make([]part, len(segments))
 	for k, seg := range segments {
@@ -60,6 +70,20 @@ func (c *channel) newSlot(mem fpga.Memory, trailer int) (*slot, error) {
 	}
 	s.chain = writeChain(m.Bytes, base, parts)
 	return s, nil
+}
+
+// cutBeat takes the last beat off a frame's segments and returns where it is.
+func (c *channel) cutBeat(segments []fpga.Segment) (rest []fpga.Segment, beat uint64, err error) {
+	width, k := c.dev.width, len(segments)-1
+	last := &segments[k]
+	if last.Len%width != 0 || k == 0 && last.Len == width {
+		return nil, 0, c.errorf(ErrMemory, "a slot ends with %d bytes: a frame must be some beats of %d bytes, the stream's width", last.Len, width)
+	}
+	if last.Len == width {
+		return segments[:k], last.Addr, nil
+	}
+	last.Len -= width
+	return segments, last.Addr + uint64(last.Len), nil
 }
 
 // written reads a write-back: whether it is there, how many bytes came, and whether the packet ended with them.
@@ -81,4 +105,16 @@ func (s *slot) filled() (all bool, wrong int) {
 		}
 	}
 	return true, -1
+}
+
+// add lays out one more slot.
+func (f *feed) add(mem fpga.Memory, trailer int) (int, error) {
+	s, err := f.c.newSlot(mem, trailer)
+	if err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.slots = append(f.slots, s)
+	return len(f.slots) - 1, nil
 }
