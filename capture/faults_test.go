@@ -86,12 +86,15 @@ var faultyRate = pipeline.Rate{Num: 49971, Den: 1000}
 // stream runs a camera with faults for d of the bubble's time. A line has 128 bytes, so 16 of them need one descriptor and
 // 320 about six.
 func stream(t *testing.T, plan model.FaultPlan, lines int, d time.Duration) (*witness, outcome) {
-	b := newFaultyBench(t, 64, lines, faultyRate, plan)
+	return streamFrom(t, newFaultyBench(t, 64, lines, faultyRate, plan), d)
+}
+
+func streamFrom(t *testing.T, b *bench, d time.Duration) (*witness, outcome) {
 	w := &witness{bench: b, want: make([]byte, b.sensor.FrameBytes()), at: time.Now()}
 	logger := slog.New(slog.NewTextHandler(&w.log, nil))
 	c, err := NewFPGACamera(FPGAConfig{
-		Card: b.card, Width: 64, Height: lines, Pixel: pipeline.RGGB10, Slots: 6, Rate: faultyRate,
-		GiveUp: 5 * time.Second, Logger: logger,
+		Card: b.card, Width: 64, Height: b.sensor.Config().Height, Pixel: pipeline.RGGB10, Slots: 6, Rate: faultyRate,
+		Bare: b.sensor.Config().Bare, GiveUp: 5 * time.Second, Logger: logger,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,12 @@ type FPGAConfig struct {
 	Slots         int            // frames of memory; 0: 8
 	Flags         cudahost.Flags // of that memory
 	GiveUp        time.Duration  // how long recovery may take before Run returns the fault; 0: 30 s
+	// Bare is a stream without camera block and trailers, whose packets are a frame's pixels each: Channel is its C2H
+	// channel, Rate what it delivers; Number, Exposure, Gain and Triggered are not used. Frames are counted as they come,
+	// so those that the FPGA drops are not seen; where the stream had to be started again, those that were lost are
+	// estimated by the time that has passed. A frame's exposure is taken to be the period before it was complete.
+	Bare    bool
+	Channel int
 	// Reset pulses the FPGA's reset line, once in a recovery that nothing else has helped for half of GiveUp; the hardware has
 	// been let go then. It returns false when there is no such line. nil: there never is.
 	Reset    func(context.Context) (bool, error)
@@ -67,6 +73,10 @@ type FPGACamera struct {
 	sup      supervisor
 	counters [numStates]atomic.Uint64 // transitions by state
 	state    atomic.Int32             // the supervisor's, for others to read
+
+	// Of a bare stream: when its last frame was complete, and whether it was started again since.
+	completed time.Time
+	restarted bool
 }
 
 // NewFPGACamera finds camera and DMA engine, configures the camera, and allocates, pins and describes all slots.
@@ -86,6 +96,9 @@ func NewFPGACamera(cfg FPGAConfig) (*FPGACamera, error) {
 // open allocates the slots and makes the first session, so that what cannot be is refused before anything runs.
 func (c *FPGACamera) open() error {
 	var err error
+	if c.cfg.Bare && c.cfg.Rate.Period() <= 0 {
+		return fmt.Errorf("%w: a bare stream has no clock: give its rate", ErrHardware)
+	}
 	if c.format, err = pipeline.NewFormat(c.cfg.Pixel, c.cfg.Width, c.cfg.Height, c.cfg.Rate); err != nil {
 		return err
 	}
@@ -155,16 +168,16 @@ func (c *FPGACamera) State() State { return State(c.state.Load()) }
 func (c *FPGACamera) Trigger() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.session != nil {
+	if c.session != nil && c.session.camera != nil {
 		c.session.camera.Trigger()
 	}
 }
 
-// Exposure is the sensor's exposure and gain as its registers have them. The error wraps ErrReopening or one of fpga's.
+// Exposure is the sensor's exposure and gain as its registers have them. The error wraps ErrReopening, ErrBare or one of fpga's.
 func (c *FPGACamera) Exposure() (time.Duration, float64, error) {
 	camera, _ := c.registers()
 	if camera == nil {
-		return 0, 0, ErrReopening
+		return 0, 0, c.noRegisters()
 	}
 	return camera.Exposure()
 }
@@ -175,7 +188,7 @@ func (c *FPGACamera) Exposure() (time.Duration, float64, error) {
 func (c *FPGACamera) SetExposure(exposure time.Duration, gain float64) (from uint64, err error) {
 	camera, base := c.registers()
 	if camera == nil {
-		return 0, ErrReopening
+		return 0, c.noRegisters()
 	}
 	if from, err = camera.SetExposure(exposure, gain); err != nil {
 		return 0, err
@@ -196,7 +209,7 @@ func (c *FPGACamera) Adjustable() (exposure, gain bool) {
 	return caps&fpga.CapExposure != 0, caps&fpga.CapGain != 0
 }
 
-// registers are those of the camera block, nil while there is no session, and what its sequence numbers begin at.
+// registers are those of the camera block, nil while there is none, and what its sequence numbers begin at.
 func (c *FPGACamera) registers() (*fpga.Camera, uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,6 +217,13 @@ func (c *FPGACamera) registers() (*fpga.Camera, uint64) {
 		return nil, 0
 	}
 	return c.session.camera, c.base
+}
+
+func (c *FPGACamera) noRegisters() error {
+	if c.cfg.Bare {
+		return ErrBare
+	}
+	return ErrReopening
 }
 
 // Run implements pipeline.Source: it starts engine and camera, emits every good frame, mends what faults break, and

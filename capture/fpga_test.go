@@ -98,7 +98,7 @@ func (b *bench) open(t testing.TB, slots int) *FPGACamera {
 	t.Helper()
 	s := b.sensor.Config()
 	c, err := NewFPGACamera(FPGAConfig{
-		Card: b.card, Width: s.Width, Height: s.Height, Pixel: pipeline.RGGB10, Slots: slots,
+		Card: b.card, Width: s.Width, Height: s.Height, Pixel: pipeline.RGGB10, Slots: slots, Bare: s.Bare,
 		Rate: pipeline.Rate{Num: int(time.Second / s.Period), Den: 1},
 	})
 	if err != nil {
@@ -220,6 +220,8 @@ func TestFPGACameraRefusals(t *testing.T) {
 		{func(c *FPGAConfig) { c.Slots = 1 }, "two slots"},
 		{func(c *FPGAConfig) { c.Number = 3 }, "camera"},
 		{func(c *FPGAConfig) { c.Pixel = pipeline.UYVY }, "UYVY"},
+		{func(c *FPGAConfig) { c.Bare, c.Channel = true, 1 }, "c2h 1, the core has 1"},
+		{func(c *FPGAConfig) { c.Bare, c.Rate = true, pipeline.Rate{} }, "give its rate"},
 	} {
 		cfg := good
 		c.change(&cfg)

@@ -17,7 +17,7 @@ import (
 // and the ring of their descriptors.
 type session struct {
 	owner   *FPGACamera
-	camera  *fpga.Camera
+	camera  *fpga.Camera // nil of a bare stream
 	ring    *xdma.Ring
 	pins    []*tegra.Pin
 	revoked chan struct{} // closed when a pin was taken away
@@ -37,15 +37,18 @@ func (c *FPGACamera) newSession(ctx context.Context) (*session, error) {
 }
 
 func (s *session) open(ctx context.Context) error {
-	if err := s.openCamera(); err != nil {
-		return err
+	cfg := &s.owner.cfg
+	ring := xdma.RingConfig{Channel: cfg.Channel}
+	if !cfg.Bare {
+		if err := s.openCamera(); err != nil {
+			return err
+		}
+		ring = xdma.RingConfig{Channel: s.camera.Info().Channel, Trailer: fpga.TrailerSize, Unblock: s.camera.ForceEOP}
 	}
-	cfg, channel := &s.owner.cfg, s.camera.Info().Channel
-	device, err := cfg.Card.channel(ctx, s, fpga.C2H, channel)
+	device, err := cfg.Card.channel(ctx, s, fpga.C2H, ring.Channel)
 	if err != nil {
 		return err
 	}
-	ring := xdma.RingConfig{Channel: channel, Trailer: fpga.TrailerSize, Unblock: s.camera.ForceEOP}
 	for i, b := range s.owner.buffers {
 		pin, memory, err := pinBuffer(cfg.Card.Pinner, b, s.owner.format.Size(), tegra.FromDevice)
 		if err != nil {
@@ -129,7 +132,8 @@ func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) error {
 		return err
 	}
 	c.freeSlots() // those that were released in between
-	if !s.started {
+	c.restarted = c.frames.Load() > 0
+	if s.camera != nil && !s.started {
 		if err := s.camera.Start(); err != nil {
 			return err
 		}
@@ -167,6 +171,9 @@ func (c *FPGACamera) freeSlots() (free []int) {
 // (xdma.Ring); the consumers get the frame through a lock, which is the synchronising operation that GPUDirect RDMA 12.9
 // §11.7 asks for between the observation and a kernel's launch (TestKernelIsLaunchedAfterCompletion).
 func (c *FPGACamera) take(done xdma.Completion, camera *fpga.Camera, emit func(*pipeline.Frame)) error {
+	if c.cfg.Bare {
+		return c.takeBare(done, emit)
+	}
 	now := time.Now()
 	trailer, err := fpga.ParseTrailer(done.Trailer)
 	if err != nil {
@@ -199,10 +206,14 @@ func (c *FPGACamera) take(done xdma.Completion, camera *fpga.Camera, emit func(*
 	if trailer.Flags&fpga.FlagPadded != 0 {
 		f.Flags |= pipeline.FlagPadded
 	}
+	c.deliver(f, emit)
+	return nil
+}
+
+func (c *FPGACamera) deliver(f *pipeline.Frame, emit func(*pipeline.Frame)) {
 	c.last.Store(f.Sequence)
 	c.frames.Add(1)
 	emit(f)
-	return nil
 }
 
 // fits says whether a trailer is of the frames that were asked for.

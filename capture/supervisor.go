@@ -154,7 +154,7 @@ func (s *supervisor) attempt(ctx context.Context, emit func(*pipeline.Frame)) er
 		c.setSession(next)
 		c.clock.forget()
 	}
-	if c.clock.due(time.Now()) {
+	if !c.cfg.Bare && c.clock.due(time.Now()) {
 		c.clock.Update(c.session.camera.Timestamp)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -237,6 +237,9 @@ func (s *supervisor) watch(ctx context.Context, session *session) error {
 // look is one look of the watchdog. Starting means that it should be streaming and is not.
 func (s *supervisor) look(session *session) (State, error) {
 	c := s.camera
+	if c.cfg.Bare {
+		return s.lookBare(), nil
+	}
 	n, err := session.camera.Counters()
 	if err != nil {
 		return 0, err

@@ -1,0 +1,52 @@
+package capture
+
+import (
+	"errors"
+	"time"
+
+	"tegracast/fpga/xdma"
+	"tegracast/pipeline"
+)
+
+// ErrBare says that a stream has no camera block.
+var ErrBare = errors.New("a bare stream has no camera block: its exposure and gain are the design's")
+
+// takeBare emits a completed slot of a bare stream. All that is known of the frame is when it was complete.
+func (c *FPGACamera) takeBare(done xdma.Completion, emit func(*pipeline.Frame)) error {
+	now, period := time.Now(), c.cfg.Rate.Period()
+	f, err := c.pool.Lease(done.Slot)
+	if err != nil {
+		return err
+	}
+	if c.restarted {
+		c.next += lostSince(now.Sub(c.completed), period)
+	}
+	c.restarted, c.completed = false, now
+	f.Sequence = c.base + c.next
+	c.next++
+	f.Times.ExposureStart, f.Times.ExposureEnd, f.Times.Uncertainty = now.Add(-period), now, period
+	f.Times.Captured = now
+	c.deliver(f, emit)
+	return nil
+}
+
+// lostSince estimates how many frames were lost when there was a start between two that are gap apart: a start costs one,
+// within which it falls, at least.
+func lostSince(gap, period time.Duration) uint64 {
+	return uint64(max(1, (gap+period/2)/period-1))
+}
+
+// lookBare is look for a stream of which nothing is known but its frames.
+func (s *supervisor) lookBare() State {
+	c := s.camera
+	frames := c.frames.Load()
+	moved := frames != s.seen
+	s.seen = frames
+	switch {
+	case moved:
+		return Streaming
+	case c.pool.Leased() >= c.Slots():
+		return Idle
+	}
+	return Starting
+}
