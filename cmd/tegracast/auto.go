@@ -80,6 +80,8 @@ func (d *document) checkAuto(path string, c *ISPConfig) error {
 		switch {
 		case source.File != nil:
 			return d.errorAt(path+".exposure", "source %q is a file, which is exposed already: leave exposure out", c.From)
+		case source.bare():
+			return d.errorAt(path+".exposure", "source %q is a bare stream, whose exposure nobody can set: leave exposure out", c.From)
 		case e.Longest.V > period:
 			return d.errorAt(path+".exposure.longest", "%v: must be up to the frame period, %v", e.Longest.V, period)
 		case e.Shortest.V < 0 || e.Longest.V < 0:

@@ -46,7 +46,9 @@ type SourceConfig struct {
 // CameraConfig is a camera of an FPGA that the kernel module tegra_p2p drives.
 type CameraConfig struct {
 	Device    string              `yaml:"device" jsonschema:"pattern=^/,description=device file of the kernel module such as /dev/tegra_p2p0; several cameras may share one"`
+	Stream    string              `yaml:"stream,omitempty" jsonschema:"enum=camera,enum=bare,description=camera: a camera block and trailers; bare: packets of a frame's pixels and nothing else (docs/fpga-interface.md); default camera"`
 	Camera    int                 `yaml:"camera,omitempty" jsonschema:"minimum=0,maximum=15,description=number of the camera on the FPGA; default 0"`
+	Channel   int                 `yaml:"channel,omitempty" jsonschema:"minimum=0,maximum=3,description=C2H channel of a bare stream; default 0"`
 	Width     int                 `yaml:"width" jsonschema:"minimum=2,maximum=32768,description=pixels"`
 	Height    int                 `yaml:"height" jsonschema:"minimum=2,maximum=32768,description=lines"`
 	Sensor    *SensorConfig       `yaml:"sensor,omitempty" jsonschema:"description=how its samples lie in memory; default: RGGB of 10 bits"`
@@ -58,6 +60,7 @@ type CameraConfig struct {
 
 // ModelConfig is the FPGA camera in software.
 type ModelConfig struct {
+	Stream   string              `yaml:"stream,omitempty" jsonschema:"enum=camera,enum=bare,description=bare: without camera block and trailers as a stock design has it; default camera"`
 	Replay   string              `yaml:"replay,omitempty" jsonschema:"description=headerless raw file of one or more frames that the sensor delivers; default: a real test chart at 1920x1080"`
 	Width    int                 `yaml:"width,omitempty" jsonschema:"minimum=64,maximum=32768,description=pixels; default 1920"`
 	Height   int                 `yaml:"height,omitempty" jsonschema:"minimum=2,maximum=32768,description=lines; default 1080"`

@@ -81,6 +81,20 @@ var combinations = [][3]string{
 		"{name: camera, model: {width: 320, height: 240}}", "{name: camera, fpga: {device: /dev/x, width: 320, height: 240}}, {name: two, fpga: {device: /dev//x, width: 320, height: 240}}",
 		`sources[1].fpga: camera 0 of /dev/x is source "camera" already`,
 	},
+	{
+		"{name: camera, model: {width: 320, height: 240}}", "{name: camera, fpga: {device: /dev/x, stream: bare, channel: 1, width: 320, height: 240}}, {name: two, fpga: {device: /dev/x, stream: bare, channel: 1, width: 320, height: 240}}",
+		`sources[1].fpga: channel 1 of /dev/x is source "camera" already`,
+	},
+	{"model: {width", "fpga: {device: /dev/x, stream: naked, width", `c.yaml:1:57: sources[0].fpga.stream: "naked": use camera or bare`},
+	{"model: {width", "fpga: {device: /dev/x, channel: 1, width", "c.yaml:1:58: sources[0].fpga.channel: a camera says itself which channel it feeds"},
+	{"model: {width", "fpga: {device: /dev/x, stream: bare, channel: 4, width", "sources[0].fpga.channel: 4: must be a whole number from 0 to 3"},
+	{"model: {width", "fpga: {device: /dev/x, stream: bare, camera: 1, width", "c.yaml:1:71: sources[0].fpga.camera: a bare stream has no camera block"},
+	{"model: {width", "fpga: {device: /dev/x, stream: bare, exposure: 1ms, width", "c.yaml:1:73: sources[0].fpga.exposure: a bare stream has no camera block"},
+	{"model: {width", "fpga: {device: /dev/x, stream: bare, gain: 2, width", "c.yaml:1:69: sources[0].fpga.gain: a bare stream has no camera block"},
+	{"model: {width", "fpga: {device: /dev/x, stream: bare, triggered: true, width", "c.yaml:1:74: sources[0].fpga.triggered: a bare stream has no camera block"},
+	{"240}", "240, stream: bare, exposure: 1ms}", "sources[0].model.exposure: a bare stream has no camera block"},
+	{"240}}]\nisp: [{name: isp}]", "240, stream: bare}}]\nisp: [{name: isp, auto: {exposure: {}}}]", `isp[0].auto.exposure: source "camera" is a bare stream`},
+	{"240}}]\nisp: [", "240, stream: bare}}]\ngpio: {pps: {line: P}}\nisp: [", `gpio.pps.source: source "camera" is a bare stream`},
 	{"240}", "240, rate: 0}", `sources[0].model.rate: "0": write frames a second`},
 	{"240}", "240, rate: 20000}", "sources[0].model.rate: 20000: the sensor cannot: period 50µs"},
 	{"240}", "240, exposure: 8}", `exposure: "8": write a time such as 8ms`},
@@ -188,6 +202,14 @@ func TestBadConfig(t *testing.T) {
 		} else if status, _, errw := runs(t, "config", "check", path); status != exitOK {
 			t.Errorf("%v: %s", c, errw)
 		}
+	}
+}
+
+// What a stock design needs, and no more.
+func TestBareConfig(t *testing.T) {
+	path := goodYAML(t, "model: {width", "fpga: {device: /dev/tegra_p2p0, stream: bare, channel: 3, rate: 30, sensor: {bits: 8}, width")
+	if status, _, errw := runs(t, "config", "check", path); status != exitOK {
+		t.Error(errw)
 	}
 }
 

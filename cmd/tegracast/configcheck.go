@@ -145,23 +145,42 @@ func (d *document) checkCamera(path string, c *CameraConfig) error {
 	case c.Exposure.V < 0 || c.Exposure.V > c.Rate.V.Period():
 		return d.errorAt(path+".exposure", "%v: must be from 0 to the frame period, %v", c.Exposure.V, c.Rate.V.Period())
 	}
+	if err := d.checkStream(path, c); err != nil {
+		return err
+	}
 	return d.checkSensor(path, c.Sensor, false)
+}
+
+// checkStream refuses what only one kind of stream has.
+func (d *document) checkStream(path string, c *CameraConfig) error {
+	if c.Stream != bareStream {
+		if c.Channel != 0 {
+			return d.errorAt(path+".channel", "a camera says itself which channel it feeds: leave channel out, or write stream: bare")
+		}
+		return nil
+	}
+	for key, given := range map[string]bool{"camera": c.Camera != 0, "exposure": c.Exposure.V != 0, "gain": c.Gain != 0, "triggered": c.Triggered} {
+		if given {
+			return d.errorAt(path+"."+key, "a bare stream has no camera block that would be told: leave %s out", key)
+		}
+	}
+	return nil
 }
 
 // checkCameras refuses two sources of one camera.
 func (d *document) checkCameras() error {
-	type camera struct {
-		device string
-		number int
-	}
+	type camera struct{ device, what string }
 	first := map[camera]string{}
 	for i, s := range d.Sources {
 		if s.FPGA == nil {
 			continue
 		}
-		c := camera{filepath.Clean(s.FPGA.Device), s.FPGA.Camera}
+		c := camera{filepath.Clean(s.FPGA.Device), fmt.Sprintf("camera %d", s.FPGA.Camera)}
+		if s.bare() {
+			c.what = fmt.Sprintf("channel %d", s.FPGA.Channel)
+		}
 		if other, taken := first[c]; taken {
-			return d.errorAt(fmt.Sprintf("$.sources[%d].fpga", i), "camera %d of %s is source %q already: let its outputs name that one", c.number, c.device, other)
+			return d.errorAt(fmt.Sprintf("$.sources[%d].fpga", i), "%s of %s is source %q already: let its outputs name that one", c.what, c.device, other)
 		}
 		first[c] = s.Name
 	}
@@ -208,6 +227,8 @@ func (d *document) checkModel(path string, m *ModelConfig) error {
 			model.TestChartWidth, model.TestChartHeight, m.Width, m.Height)
 	case *m.Shift%2 != 0:
 		return d.errorAt(path+".shift", "%d: must be even, so that the Bayer order stays", *m.Shift)
+	case m.Stream == bareStream && m.Exposure.V != 0:
+		return d.errorAt(path+".exposure", "a bare stream has no camera block that would be told: leave exposure out")
 	case m.Exposure.V < 0 || m.Exposure.V > m.Rate.V.Period():
 		return d.errorAt(path+".exposure", "%v: must be from 0 to the frame period, %v", m.Exposure.V, m.Rate.V.Period())
 	}

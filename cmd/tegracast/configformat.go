@@ -201,6 +201,14 @@ func (d *document) checkFPGA(path string, o *FPGAOutConfig, origin string, taken
 	return nil
 }
 
+// bareStream is the kind of a stream without camera block and trailers.
+const bareStream = "bare"
+
+// bare says whether the source is such a stream.
+func (s *SourceConfig) bare() bool {
+	return s.FPGA != nil && s.FPGA.Stream == bareStream || s.Model != nil && s.Model.Stream == bareStream
+}
+
 // card names the FPGA of a source: the device file, or the source that has a model to itself; empty when it has none.
 func (s *SourceConfig) card() string {
 	switch {

@@ -78,6 +78,8 @@ func (d *document) watched(path string, name *string) (*SourceConfig, error) {
 		return nil, d.errorAt(path, "there is no source %q", *name)
 	case source.File != nil:
 		return nil, d.errorAt(path, "source %q is a file: name a camera", *name)
+	case source.bare():
+		return nil, d.errorAt(path, "source %q is a bare stream, and nobody knows when it was exposed: name a camera", *name)
 	}
 	return source, nil
 }

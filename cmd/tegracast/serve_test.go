@@ -153,3 +153,38 @@ func TestProbeOfSilence(t *testing.T) {
 		t.Errorf("status %d, %s", status, out)
 	}
 }
+
+const bareYAML = `
+memory: host
+sources:
+  - name: camera
+    model: { stream: bare, width: 320, height: 240, rate: 30 }
+isp:
+  - name: isp
+outputs:
+  - name: raw
+    rtp: { payload: raw, destinations: ["127.0.0.1:%d"], checksum: true }
+`
+
+// A stream without camera block and trailers is received like any other.
+func TestBareStream(t *testing.T) { quiet(t, bareStreamed) }
+
+func bareStreamed(t *testing.T) error {
+	dir := t.TempDir()
+	serve := startProgram(t, "serve", "--config", write(t, "bare.yaml", fmt.Sprintf(bareYAML, rtptest.EvenPorts(t, 1)[0])), "--sdp-dir", dir)
+	await(t, filepath.Join(dir, "raw.sdp"))
+	probe := startProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", "2s", "--json")
+	status := probe.wait(t, 30*time.Second)
+	v := probe.verdict(t)
+	serve.stop(t)
+	if n := books(t, serve.out.String()); len(n) != 1 {
+		t.Errorf("summary:\n%s", serve.out.String())
+	}
+	if v.Mismatched > 0 {
+		t.Errorf("wrong pixels in %d frames", v.Mismatched)
+	}
+	if status != 0 || !v.Clean || v.Matched != v.Frames || v.Frames < 30 {
+		return fmt.Errorf("status %d, %+v", status, v)
+	}
+	return nil
+}

@@ -70,7 +70,7 @@ func (a *appliance) camera(c *SourceConfig) (source, error) {
 		Reset: func(ctx context.Context) (bool, error) { return a.pins.reset(ctx, c.card()) },
 		Card:  card, Number: c.FPGA.Camera, Name: c.Name, Recorder: a.recorder, Width: c.FPGA.Width, Height: c.FPGA.Height, Pixel: pixel,
 		Rate: c.FPGA.Rate.V, Exposure: c.FPGA.Exposure.V, Gain: c.FPGA.Gain, Slots: c.Slots, Logger: a.env.log,
-		Triggered: c.FPGA.Triggered,
+		Triggered: c.FPGA.Triggered, Bare: c.bare(), Channel: c.FPGA.Channel,
 	})
 	if err != nil {
 		return nil, err
@@ -125,6 +125,7 @@ func (a *appliance) modelCamera(c *SourceConfig) (source, error) {
 	camera, err := capture.NewFPGACamera(capture.FPGAConfig{
 		Card: device.card, Name: c.Name, Recorder: a.recorder, Width: c.Model.Width, Height: c.Model.Height, Pixel: pixel,
 		Rate: c.Model.Rate.V, Exposure: c.Model.Exposure.V, Slots: c.Slots, Logger: a.env.log,
+		Bare: c.bare(),
 	})
 	if err != nil {
 		return nil, err
@@ -173,6 +174,7 @@ func modelSensor(m *ModelConfig) (*model.Sensor, error) {
 	}
 	cfg.Width, cfg.Height, cfg.Shift = m.Width, m.Height, *m.Shift
 	cfg.Format = fpga.FourCC(pixel)
+	cfg.Bare = m.Stream == bareStream
 	cfg.Period = m.Rate.V.Period() // its exposure is that of the frames; the camera is told another one
 	return model.NewSensor(cfg)
 }
