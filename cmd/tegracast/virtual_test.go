@@ -251,7 +251,7 @@ func guestServe(t *testing.T, m *vjetson.Machine, suspends int, replace func() e
 // killed kills a stream. The next one who opens the device finds it fenced, and lifts that.
 func killed(t *testing.T, m *vjetson.Machine) {
 	if out, err := m.Shell(t.Context(), "mkdir -p /run/sdp; tegracast serve --config /etc/tegracast.yaml --sdp-dir /run/sdp >/run/serve.log 2>&1 & "+
-		"for i in $(seq 200); do grep -q 'source streaming' /run/serve.log && kill -9 $! && exit 0; usleep 50000; done; cat /run/serve.log; exit 1"); err != nil {
+		"for i in $(seq 200); do grep -q 'source streaming' /run/serve.log && kill -9 $! && { wait $!; exit 0; }; usleep 50000; done; cat /run/serve.log; exit 1"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	guestLoopback(t, m, 256<<10, 64<<10)
