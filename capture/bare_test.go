@@ -97,7 +97,7 @@ func TestStarvedBareStreamIsIdle(t *testing.T) {
 	})
 }
 
-// After a packet of a wrong length the stream is aligned anew, and what was lost is numbered as the sensor numbers it.
+// After a packet of a wrong length the stream is aligned again, and what was lost is numbered as the sensor numbers it.
 func TestBareStreamIsNumberedThroughFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBareBench(t, model.FaultPlan{}, fifty, 320)

@@ -108,7 +108,7 @@ func TestRevokedInFlight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for round := range 6 {
+	for round := range 100 {
 		revokeInFlight(t, board, core, time.Duration(round%10)*300*time.Microsecond)
 	}
 }
