@@ -20,9 +20,9 @@ import (
 
 var devicePath = flag.String("device", "", "device file of the kernel module with an XDMA core behind it")
 
-// TestHaltList takes memory from a function whose channels run, and finds them stopped: by the kernel, nobody else writes
-// to the core. TestVirtualJetson runs it in the machine.
-func TestHaltList(t *testing.T) {
+// boardUnderTest opens the device that -device names.
+func boardUnderTest(t *testing.T) *boardDevice {
+	t.Helper()
 	if *devicePath == "" {
 		t.Skip("NEEDS a device of the kernel module tegra_p2p: -args -device /dev/tegra_p2p0")
 	}
@@ -30,11 +30,18 @@ func TestHaltList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := board.Close(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return board
+}
+
+// TestHaltList takes memory from a function whose channels run, and finds them stopped: by the kernel, nobody else writes
+// to the core. TestVirtualJetson runs it in the machine.
+func TestHaltList(t *testing.T) {
+	board := boardUnderTest(t)
 	for round := range 3 {
 		core, err := board.OpenXDMA(t.Context())
 		if err != nil {
@@ -92,18 +99,7 @@ func revokeOne(t *testing.T, d *tegra.Device) {
 // TestRevokedInFlight takes memory away that XDMA writes at this moment: nothing is written once it is gone, and the next
 // transfer works. TestVirtualBoard runs it in the machine.
 func TestRevokedInFlight(t *testing.T) {
-	if *devicePath == "" {
-		t.Skip("NEEDS a device of the kernel module tegra_p2p: -args -device /dev/tegra_p2p0")
-	}
-	board, err := openBoard(env{out: io.Discard, err: io.Discard, log: slog.New(slog.DiscardHandler)}, *devicePath, "host")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := board.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	board := boardUnderTest(t)
 	core, err := board.OpenXDMA(t.Context())
 	if err != nil {
 		t.Fatal(err)
