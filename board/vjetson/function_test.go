@@ -113,18 +113,7 @@ func TestPlugging(t *testing.T) {
 		},
 	} {
 		_, m := argumentsOf(t, c.cfg)
-		ours, theirs, err := socketPair("monitor")
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, err := unixConn(ours)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := unixConn(theirs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a, b := monitorPair(t)
 		m.qmp = newQMP(a)
 		said := make(chan string)
 		go func() { said <- obey(b) }()

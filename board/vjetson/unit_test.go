@@ -255,19 +255,24 @@ func TestCachedIsTheNewest(t *testing.T) {
 	}
 }
 
+// monitorPair are both ends of a monitor's connection: the harness's and QEMU's.
+func monitorPair(t *testing.T) (ours, theirs *net.UnixConn) {
+	t.Helper()
+	a, b, err := socketPair("monitor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ours, err = unixConn(a); err == nil {
+		theirs, err = unixConn(b)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ours, theirs
+}
+
 func TestMonitor(t *testing.T) {
-	ours, theirs, err := socketPair("monitor")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := unixConn(ours)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := unixConn(theirs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b := monitorPair(t)
 	q := newQMP(a)
 	go fakeQEMU(b)
 	if err := q.do(t.Context(), "good", nil); err != nil {
