@@ -78,13 +78,10 @@ static void record(struct tp_dev *dev, u32 why, u32 halt_us)
 	trace_tegra_p2p_fence(dev->name, dev->fence_gen, why, halt_us);
 }
 
-/*
- * Stops the function as well as it goes and forbids PIN. away: its registers are out of reach from now on, and RESUME
- * fails until that has ended. Returns the generation.
- */
-u64 tp_fence(struct tp_dev *dev, u32 why, unsigned long away)
+static u64 fence(struct tp_dev *dev, u32 why, unsigned long away, bool stop)
 {
 	ktime_t begin = ktime_get();
+	u32 halt_us;
 	u64 gen;
 
 	mutex_lock(&dev->fence_lock);
@@ -92,22 +89,29 @@ u64 tp_fence(struct tp_dev *dev, u32 why, unsigned long away)
 	dev->state = TEGRA_P2P_STATE_FENCED;
 	if (!dev->halted)
 		halt_run(dev);
+	halt_us = ktime_us_delta(ktime_get(), begin);
 	dev->halted = true;
 	dev->away |= away;
-	record(dev, why, ktime_us_delta(ktime_get(), begin));
-	if (!tp_protected(dev))
+	if (stop || !tp_protected(dev))
 		tp_master_off(dev);
+	record(dev, why, halt_us);
 	mutex_unlock(&dev->fence_lock);
 	return gen;
+}
+
+/*
+ * Stops the function as well as it goes and forbids PIN. away: its registers are out of reach from now on, and RESUME
+ * fails until that has ended. Returns the generation.
+ */
+u64 tp_fence(struct tp_dev *dev, u32 why, unsigned long away)
+{
+	return fence(dev, why, away, false);
 }
 
 /* The same without bus mastering. What was mapped for the function may be taken away after this. */
 void tp_stop(struct tp_dev *dev, u32 why, unsigned long away)
 {
-	tp_fence(dev, why, away);
-	mutex_lock(&dev->fence_lock);
-	tp_master_off(dev);
-	mutex_unlock(&dev->fence_lock);
+	fence(dev, why, away, true);
 }
 
 /* Whether the function answers as a function does whose memory may be touched. */

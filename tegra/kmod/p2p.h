@@ -81,7 +81,7 @@ struct tp_fence_record {
 	u64 gen;
 	u32 why;
 	u32 halt_us;		/* how long the halt list took */
-	ktime_t when;		/* real time */
+	ktime_t when;		/* real time, after it was done */
 };
 
 /* A PCI function. It outlives its driver as long as a file is open. */

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestKfuzz runs /kfuzz for $KFUZZ_DURATION, and checks that nothing of the kernel's is left over and the device works.
+// TestKfuzz runs /kfuzz for $KFUZZ_DURATION, with allocations that fail where the kernel
+// can let them, and checks that nothing of the kernel's is left over and the device works.
 func TestKfuzz(t *testing.T) {
 	noLeak(t)
 	seed := os.Getenv("KFUZZ_SEED")
@@ -16,6 +17,9 @@ func TestKfuzz(t *testing.T) {
 		seed = strconv.FormatInt(time.Now().UnixNano()&(1<<40-1), 10)
 	}
 	c := exec.Command("/kfuzz", "-device", devicePath, "-function", function, "-duration", os.Getenv("KFUZZ_DURATION"), "-seed", seed)
+	if injectable(t) {
+		c.Args = append(c.Args, "-inject")
+	}
 	out, err := c.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {

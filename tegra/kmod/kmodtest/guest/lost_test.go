@@ -52,7 +52,7 @@ func debugPage(t *testing.T) string {
 	return string(b)
 }
 
-// fencedAt is when the last fence was set, by the debug page.
+// fencedAt is when the last fence was done at the latest, by the debug page, which says it in whole milliseconds.
 func fencedAt(t *testing.T, why string) time.Time {
 	t.Helper()
 	found := regexp.MustCompile(`fence \d+: `+why+`, (\d+)\.(\d+),`).FindAllStringSubmatch(debugPage(t), -1)
@@ -62,7 +62,7 @@ func fencedAt(t *testing.T, why string) time.Time {
 	last := found[len(found)-1]
 	seconds, _ := strconv.ParseInt(last[1], 10, 64)
 	millis, _ := strconv.ParseInt(last[2], 10, 64)
-	return time.UnixMilli(seconds*1000 + millis)
+	return time.UnixMilli(seconds*1000 + millis + 1)
 }
 
 // TestSuspend suspends the machine's devices under a DMA.

@@ -25,7 +25,7 @@ func call[T any](t *thread, fd, nr int, v *T) unix.Errno {
 }
 
 func (t *thread) ioctl(fd, nr int, arg unsafe.Pointer) unix.Errno {
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(uapi.CallGetInfo+nr), uintptr(arg))
+	_, errno := t.failing(unix.SYS_IOCTL, uintptr(fd), uintptr(uapi.CallGetInfo+nr), uintptr(arg), 0, 0, 0)
 	if nr == len(sizes) && errno == unix.ENOTTY { // there is no such call
 		return errno
 	}

@@ -18,6 +18,7 @@ type settings struct {
 	device   string
 	function string // PCI address; "" leaves it with its driver
 	duration time.Duration
+	inject   bool // let allocations of the calls fail
 	seed     uint64
 	worker   int // the number of a worker; -1 for the parent
 	nobody   bool
@@ -29,6 +30,7 @@ func main() {
 	flag.StringVar(&s.function, "function", "", "PCI address of the function to unbind and bind")
 	flag.DurationVar(&s.duration, "duration", 30*time.Second, "how long")
 	flag.Uint64Var(&s.seed, "seed", 1, "seed of what is done")
+	flag.BoolVar(&s.inject, "inject", false, "let allocations of the calls fail; the kernel must have fault injection")
 	flag.IntVar(&s.worker, "worker", -1, "number of a worker; the program gives it to itself")
 	flag.BoolVar(&s.nobody, "nobody", false, "the worker has no rights")
 	flag.Parse()

@@ -55,8 +55,8 @@ func runParent(s settings) error {
 	p.hugePages(0)
 	report, n := p.tally.report(operations())
 	fmt.Print(report)
-	fmt.Printf("seed %d: %d operations, %.0f a second; %d processes ended, %d unbinds, %d faults of the programs, %d wrong answers\n",
-		s.seed, n, float64(n)/time.Since(begin).Seconds(), p.ended, p.unbinds, p.tally.faults.Load(), p.tally.wrong.Load())
+	fmt.Printf("seed %d: %d operations, %.0f a second; %d processes ended, %d unbinds, %d allocations failed, %d faults of the programs, %d wrong answers\n",
+		s.seed, n, float64(n)/time.Since(begin).Seconds(), p.ended, p.unbinds, p.tally.injected.Load(), p.tally.faults.Load(), p.tally.wrong.Load())
 	if wrong := p.tally.wrong.Load(); wrong > 0 {
 		return fmt.Errorf("%d wrong answers", wrong)
 	}
@@ -94,7 +94,8 @@ func (p *parent) restart(left time.Duration) error {
 		}
 		p.started++
 		seed := p.seed<<20 + p.started
-		c := exec.Command("/proc/self/exe", "-device", p.device, "-duration", left.String(), "-seed", strconv.FormatUint(seed, 10), "-worker", strconv.Itoa(i))
+		c := exec.Command("/proc/self/exe", "-device", p.device, "-duration", left.String(), "-seed", strconv.FormatUint(seed, 10), "-worker", strconv.Itoa(i),
+			"-inject="+strconv.FormatBool(p.inject))
 		c.Env = []string{"GOTRACEBACK=all"}
 		c.ExtraFiles, c.Stdout, c.Stderr = p.files, os.Stdout, os.Stdout
 		if i%2 == 1 {

@@ -22,8 +22,9 @@ type tally struct {
 		skipped atomic.Uint64
 		errnos  [maxErrno]atomic.Uint64
 	}
-	faults atomic.Uint64 // memory that was gone when it was touched
-	wrong  atomic.Uint64 // answers that are not documented
+	injected atomic.Uint64 // allocations that failed
+	faults   atomic.Uint64 // memory that was gone when it was touched
+	wrong    atomic.Uint64 // answers that are not documented
 }
 
 // newTally maps the counters of a file, which it makes large enough.

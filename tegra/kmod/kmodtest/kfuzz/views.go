@@ -14,7 +14,7 @@ func (t *thread) view(h held, size uintptr) unix.Errno {
 		prot |= unix.PROT_WRITE
 	}
 	addr := t.views.at(t.IntN(t.views.slots))
-	_, errno := mmap(addr, size, prot, unix.MAP_SHARED|unix.MAP_FIXED, h.fd, h.offset)
+	_, errno := t.failing(unix.SYS_MMAP, addr, size, uintptr(prot), unix.MAP_SHARED|unix.MAP_FIXED, uintptr(h.fd), uintptr(h.offset))
 	if errno != 0 {
 		if !slices.Contains([]unix.Errno{
 			unix.EINVAL, unix.ENODEV, unix.EACCES, unix.ESTALE, unix.EOPNOTSUPP, unix.ENOMEM, unix.EBADF, unix.EINTR,

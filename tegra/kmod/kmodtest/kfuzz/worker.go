@@ -68,7 +68,8 @@ type held struct {
 type thread struct {
 	*rand.Rand
 	*process
-	room uintptr // memory of its own, which never goes: 16 pages
+	room    uintptr // memory of its own, which never goes: 16 pages
+	failNth int     // the file that says which allocation fails; -1 for none
 }
 
 func runWorker(s settings) error {
@@ -106,7 +107,10 @@ func (p *process) thread(n int, deadline time.Time) {
 	runtime.LockOSThread()
 	debug.SetPanicOnFault(true)
 	room := reserve(p.rooms+uintptr(n)*hugePage, 16*page, unix.PROT_READ|unix.PROT_WRITE)
-	t := &thread{rand.New(rand.NewPCG(p.seed, uint64(n+1))), p, room}
+	t := &thread{rand.New(rand.NewPCG(p.seed, uint64(n+1))), p, room, -1}
+	if p.inject {
+		t.injectable()
+	}
 	p.tids[n].Store(int32(unix.Gettid()))
 	ops := operations()
 	var sum int
