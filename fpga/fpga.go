@@ -2,13 +2,13 @@
 // what FPGA designs that talk to tegracast have in common (the camera's control registers and the frame trailer,
 // both documented in docs/fpga-interface.md).
 //
-// The drivers are in fpga/xdma (AMD's XDMA IP) and fpga/edu (QEMU's edu device); fpga/mailbox reaches the registers of a
-// card by messages, fpga/model is the FPGA in software, and fpga/vfiouser shows it to a virtual machine.
+// The drivers are in fpga/xdma (AMD's XDMA IP) and fpga/edu (QEMU's edu device); fpga/model is the FPGA in software, and
+// fpga/vfiouser shows it to a virtual machine.
 package fpga
 
 import "context"
 
-// Registers is a window of 32-bit device registers: a memory-mapped BAR, the model, or fpga/mailbox.
+// Registers is a window of 32-bit device registers: a memory-mapped BAR, or the model.
 // Offsets are in bytes from the start of the window and multiples of 4. An access to a device that has gone
 // reads all ones, as PCI Express does; it never fails.
 type Registers interface {

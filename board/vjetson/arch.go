@@ -21,8 +21,6 @@ type arch struct {
 	functionAppend string   // more for the kernel's command line then
 	virtioIOMMU    bool     // its IOMMU is virtio's
 
-	ramBase    uint64 // physical address of the RAM
-	ramAtBase  int    // MiB of RAM that lie there in one piece
 	makeArch   string // the kernel's name
 	gcc        string // the compiler on any other architecture
 	gccPackage string
@@ -32,9 +30,9 @@ var arches = []arch{
 	{
 		name: "arm64",
 		qemu: "qemu-system-aarch64", qemuPackage: "qemu-system-arm",
-		board:      []string{"-machine", "virt,gic-version=3", "-cpu", "cortex-a57"},
-		iommuBoard: []string{"-machine", "virt,gic-version=3,iommu=smmuv3", "-cpu", "cortex-a57"},
-		console:    "ttyAMA0", ramBase: 0x40000000, ramAtBase: 16 << 10,
+		board:         []string{"-machine", "virt,gic-version=3", "-cpu", "cortex-a57"},
+		iommuBoard:    []string{"-machine", "virt,gic-version=3,iommu=smmuv3", "-cpu", "cortex-a57"},
+		console:       "ttyAMA0",
 		functionBoard: []string{"-machine", "virt,gic-version=3", "-cpu", "cortex-a57", "-device", "virtio-iommu-pci"},
 		// A device that waits for the IOMMU's driver waits for ever: it must not come without, on a host that is busy.
 		functionAppend: "deferred_probe_timeout=-1", virtioIOMMU: true,
@@ -46,7 +44,7 @@ var arches = []arch{
 		board:      []string{"-machine", "q35", "-cpu", "qemu64"},
 		iommuBoard: []string{"-machine", "q35", "-cpu", "qemu64", "-device", "intel-iommu,device-iotlb=on"},
 		// A host that is busy must not make the kernel doubt its timer.
-		console: "ttyS0", append: "intel_iommu=on iommu.strict=1 no_timer_check", ramAtBase: 2 << 10,
+		console: "ttyS0", append: "intel_iommu=on iommu.strict=1 no_timer_check",
 		// Without caching-mode QEMU does not learn of mappings. By ACPI's hot plug the port's link would never be up.
 		functionBoard: []string{
 			"-machine", "q35", "-cpu", "qemu64", "-device", "intel-iommu,caching-mode=on,intremap=on",

@@ -43,15 +43,15 @@ type Config struct {
 	Memory int // MiB, default 512
 	CPUs   int // default 2
 
-	Edu  bool  // QEMU's edu device (1234:11e8) on a hot-plug port, everything behind an SMMUv3 or an Intel IOMMU
-	Card *Card // the FPGA model as a process outside, reached by ivshmem (1af4:1110) on a hot-plug port; no SMMU
+	Edu bool // QEMU's edu device (1234:11e8) on a hot-plug port, everything behind an SMMUv3 or an Intel IOMMU
 
 	// Functions are PCI functions that processes of this host serve by vfio-user: the paths of the servers' Unix sockets,
 	// which need no name any more when Start has returned. Each has a hot-plug port, is at FunctionAddress, and does its
 	// DMA through an IOMMU. The servers are there before Start, and again before HotPlug.
 	Functions []string
 
-	// Devices are further ones, each as QEMU's -device names it. Nothing of them can be unplugged.
+	// Devices are further ones, each as QEMU's -device names it. Nothing of them can be unplugged. On a machine without Edu
+	// and Functions they have no IOMMU.
 	Devices []string
 
 	Network bool // a network between the machine (GuestAddress) and the host (HostAddress, Machine.HostCommand)
@@ -107,17 +107,15 @@ func (c *Config) check() error {
 		return fmt.Errorf("vjetson: %d CPUs, want 1 to 8", c.CPUs)
 	case c.BootTimeout < 0:
 		return fmt.Errorf("vjetson: boot timeout of %v", c.BootTimeout)
-	case c.Edu && c.Card != nil || len(c.Functions) > 0 && (c.Edu || c.Card != nil):
-		return errors.New("vjetson: edu, the card and functions stand behind different IOMMUs, or none: ask for one of them")
+	case c.Edu && len(c.Functions) > 0:
+		return errors.New("vjetson: edu and functions stand behind different IOMMUs: ask for one of them")
 	case len(c.Functions) > maxFunctions:
 		return fmt.Errorf("vjetson: %d functions, want %d at most", len(c.Functions), maxFunctions)
-	case c.Card != nil && c.Memory > a.ramAtBase:
-		return fmt.Errorf("vjetson: the card reaches %d MiB of memory on %s, not %d", a.ramAtBase, a.name, c.Memory)
 	}
 	for to := range c.Files {
 		if !path.IsAbs(to) || path.Clean(to) != to {
 			return fmt.Errorf("vjetson: file %q: want a clean absolute path inside the machine", to)
 		}
 	}
-	return c.Card.check()
+	return nil
 }

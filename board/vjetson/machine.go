@@ -23,8 +23,7 @@ type Machine struct {
 	qmp  *qmp
 	port net.Conn
 	jobs *jobs
-	card *cardSlot // nil without a card
-	net  *network  // nil without a network
+	net  *network // nil without a network
 
 	slots []device // what stands in the hot-plug slots
 
@@ -94,7 +93,7 @@ func (c *Config) prepare(ctx context.Context) error {
 	return nil
 }
 
-// boot waits for the agent and starts the card.
+// boot waits for the agent.
 func (m *Machine) boot(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.cfg.BootTimeout, fmt.Errorf("not within %v", m.cfg.BootTimeout))
 	defer cancel()
@@ -110,11 +109,6 @@ func (m *Machine) boot(ctx context.Context) error {
 		return m.bootError(m.exitErr)
 	case <-ctx.Done():
 		return m.bootError(context.Cause(ctx))
-	}
-	if m.card != nil {
-		if err := m.card.start(ctx); err != nil {
-			return err
-		}
 	}
 	if m.cfg.Full {
 		return m.systemUp(ctx)
@@ -269,9 +263,6 @@ func (m *Machine) end() error {
 	<-m.qmp.ended
 	if m.net != nil {
 		m.net.close()
-	}
-	if m.card != nil {
-		return m.card.close()
 	}
 	return nil
 }

@@ -291,7 +291,7 @@ func TestDoesNotStart(t *testing.T) {
 		"relative file":  {Config{Kernel: k, Files: map[string]string{"x": "/etc/passwd"}}, nil, "clean absolute path"},
 		"little memory":  {Config{Kernel: k, Memory: 1}, nil, "1 MiB of memory"},
 		"too many CPUs":  {Config{Kernel: k, CPUs: 9}, nil, "9 CPUs"},
-		"two devices":    {Config{Kernel: k, Edu: true, Card: &Card{}}, nil, "IOMMU"},
+		"two devices":    {Config{Kernel: k, Edu: true, Functions: []string{"/x"}}, nil, "IOMMU"},
 		"slow boot":      {Config{Kernel: k, BootTimeout: 300 * time.Millisecond}, ErrBoot, "not within 300ms"},
 		"negative bound": {Config{Kernel: k, BootTimeout: -1}, nil, "boot timeout"},
 	} {

@@ -13,8 +13,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"tegracast/board/vjetson/ivshmem"
 )
 
 // launcher collects QEMU's arguments and the descriptors that it inherits. Everything that it is given is a
@@ -121,9 +119,6 @@ func (m *Machine) drop() {
 	if m.net != nil {
 		m.net.close()
 	}
-	if m.card != nil {
-		_ = m.card.close()
-	}
 }
 
 // machine adds what every machine has.
@@ -162,15 +157,6 @@ func (m *Machine) devices(ctx context.Context, l *launcher) error {
 	case m.cfg.Edu:
 		l.add("-device", "pcie-root-port,id=slot0,chassis=1,slot=0", "-device", "edu,id=edu,bus=slot0")
 		m.slots = []device{{Driver: "edu", ID: "edu", Bus: "slot0"}}
-	case m.cfg.Card != nil:
-		var err error
-		if m.card, err = newCardSlot(ctx, m.cfg); err != nil {
-			return err
-		}
-		if err := m.card.attach(l, m.cfg.Memory); err != nil {
-			return err
-		}
-		m.slots = []device{{Driver: "ivshmem-doorbell", ID: "card", Bus: "slot0", Chardev: "card", Vectors: ivshmem.Vectors}}
 	case len(m.cfg.Functions) > 0:
 		if err := m.attachFunctions(l); err != nil {
 			return err

@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"os"
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 // qmp is a client of QEMU's monitor (QEMU Machine Protocol specification, 2).
@@ -65,13 +62,13 @@ func (q *qmp) read() {
 
 // do executes one command.
 func (q *qmp) do(ctx context.Context, command string, args any) error {
-	_, err := q.doWith(ctx, command, args, nil)
+	_, err := q.ask(ctx, command, args)
 	return err
 }
 
 // human executes a command of the monitor for humans and returns what it says.
 func (q *qmp) human(ctx context.Context, line string) (says string, err error) {
-	answer, err := q.doWith(ctx, "human-monitor-command", map[string]string{"command-line": line}, nil)
+	answer, err := q.ask(ctx, "human-monitor-command", map[string]string{"command-line": line})
 	if err != nil {
 		return "", err
 	}
@@ -81,8 +78,8 @@ func (q *qmp) human(ctx context.Context, line string) (says string, err error) {
 	return says, nil
 }
 
-// doWith executes one command that takes a descriptor; nil is none.
-func (q *qmp) doWith(ctx context.Context, command string, args any, file *os.File) (json.RawMessage, error) {
+// ask executes one command and returns its answer.
+func (q *qmp) ask(ctx context.Context, command string, args any) (json.RawMessage, error) {
 	q.call.Lock()
 	defer q.call.Unlock()
 	b, err := json.Marshal(struct {
@@ -96,11 +93,7 @@ func (q *qmp) doWith(ctx context.Context, command string, args any, file *os.Fil
 	case <-q.answer: // a late one
 	default:
 	}
-	var rights []byte
-	if file != nil {
-		rights = unix.UnixRights(int(file.Fd()))
-	}
-	_, _, err = q.conn.WriteMsgUnix(b, rights, nil)
+	_, err = q.conn.Write(b)
 	switch {
 	case portEnded(err):
 		return nil, fmt.Errorf("vjetson: monitor: %s: %w", command, ErrEnded)

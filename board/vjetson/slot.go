@@ -4,11 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-
-	"golang.org/x/sys/unix"
-
-	"tegracast/board/vjetson/ivshmem"
 )
 
 // device is what stands in a hot-plug slot, as QEMU takes it.
@@ -16,8 +11,6 @@ type device struct {
 	Driver  string         `json:"driver"`
 	ID      string         `json:"id"`
 	Bus     string         `json:"bus"`
-	Chardev string         `json:"chardev,omitempty"`
-	Vectors int            `json:"vectors,omitempty"`
 	Socket  *socketAddress `json:"socket,omitempty"`
 	Timeout int64          `json:"x-msg-timeout,omitempty"` // ms
 }
@@ -31,7 +24,7 @@ type socketAddress struct {
 func (m *Machine) slot(n int) (device, error) {
 	switch {
 	case len(m.slots) == 0:
-		return device{}, errors.New("vjetson: the machine has no device to plug: set Config.Edu, Config.Card or Config.Functions")
+		return device{}, errors.New("vjetson: the machine has no device to plug: set Config.Edu or Config.Functions")
 	case n < 0 || n >= len(m.slots):
 		return device{}, fmt.Errorf("vjetson: slot %d, want 0 to %d", n, len(m.slots)-1)
 	}
@@ -53,10 +46,7 @@ func (m *Machine) HotUnplugSlot(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	if err := m.qmp.unplug(ctx, d.ID); err != nil || m.card == nil {
-		return err
-	}
-	return m.plugHoles(ctx)
+	return m.qmp.unplug(ctx, d.ID)
 }
 
 // HotPlugSlot puts the device into slot n again. A function's server is asked as at the start.
@@ -67,27 +57,5 @@ func (m *Machine) HotPlugSlot(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	if m.card != nil {
-		if err := m.card.shared.Introduce(m.card.guest, ivshmem.Guest); err != nil {
-			return err
-		}
-	}
 	return m.qmp.do(ctx, "device_add", d)
-}
-
-// plugHoles gives QEMU descriptors in place of those that an unplugged ivshmem device has closed: QEMU 7.2 goes on to
-// watch their numbers for the device that it has freed, and ends with a segmentation fault when they come to life again.
-func (m *Machine) plugHoles(ctx context.Context) error {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("vjetson: eventfd: %w", err)
-	}
-	never := os.NewFile(uintptr(fd), "never")
-	defer never.Close()
-	for range 2 * ivshmem.Vectors {
-		if _, err := m.qmp.doWith(ctx, "add-fd", nil, never); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"tegracast/cudahost"
 	"tegracast/fpga"
 	"tegracast/fpga/edu"
-	"tegracast/fpga/mailbox"
 	"tegracast/tegra"
 	"tegracast/tegra/uapi"
 )
@@ -35,9 +34,7 @@ func openBoard(e env, path, backend string) (*boardDevice, error) {
 	}
 	b := &boardDevice{device: device, Hardware: capture.Hardware{Interrupts: device, Pinner: device, Memory: memory}}
 	b.Name = fmt.Sprintf("%s (PCI id %04x:%04x)", path, device.Info().Vendor, device.Info().Device)
-	if err := b.identify(); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), device.Close(), memory.Close())
-	}
+	b.identify()
 	if b.device.Info().Flags&uapi.InfoUnsafe != 0 {
 		e.log.Warn("no IOMMU stands between the device and memory: whoever may open it owns the machine", "device", path)
 	}
@@ -60,34 +57,17 @@ func pinWarning(memory cudahost.Allocator, info uapi.Info) string {
 }
 
 // identify fills in the BARs and the engine.
-func (b *boardDevice) identify() error {
-	windows := map[int]fpga.Registers{}
+func (b *boardDevice) identify() {
+	first := false // there is a BAR 0
 	for _, w := range b.device.BARs() {
-		windows[w.Index] = w
+		first = first || w.Index == 0
 		b.BARs = append(b.BARs, fpga.BAR{Index: w.Index, Size: w.Size, Registers: w})
 	}
 	b.open = openXDMA
 	b.Halt = func(list []fpga.HaltOp) error { return b.device.SetHalt(haltOps(list)) }
-	switch info := b.device.Info(); {
-	case info.Vendor == edu.Vendor && info.Device == edu.DeviceID && windows[0] != nil:
+	if info := b.device.Info(); info.Vendor == edu.Vendor && info.Device == edu.DeviceID && first {
 		b.open = openEdu
-		return nil
-	case info.Vendor == mailbox.Vendor && info.Device == mailbox.Device && windows[mailbox.SharedBAR] != nil && windows[mailbox.DoorbellBAR] != nil:
-		card, err := mailbox.Open(mailbox.Config{Shared: windows[mailbox.SharedBAR], Doorbell: windows[mailbox.DoorbellBAR]})
-		if err != nil {
-			return err
-		}
-		b.BARs = card.BARs()
-		direct := b.Halt
-		b.Halt = func(list []fpga.HaltOp) error {
-			posted, err := card.HaltList(list)
-			if err != nil {
-				return err
-			}
-			return direct(posted)
-		}
 	}
-	return nil
 }
 
 // haltOps are accesses as the kernel module takes them.

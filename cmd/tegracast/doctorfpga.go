@@ -7,8 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"tegracast/fpga/mailbox"
 )
 
 func (p patient) module() finding {
@@ -26,9 +24,8 @@ func (p patient) module() finding {
 	return finding{"module", isMissing, "the kernel module tegra_p2p is not installed", "apt-get install tegracast-dkms"}
 }
 
-// idsOfFPGAs are a hint: AMD's vendor id, NVIDIA's demonstration designs, and the model in a virtual machine. A design may
-// have any other.
-var idsOfFPGAs = []string{"0x10ee ", "0x10de 0x0001", fmt.Sprintf("%#04x %#04x", mailbox.Vendor, mailbox.Device)}
+// idsOfFPGAs are a hint: AMD's vendor id, and NVIDIA's demonstration designs. A design may have any other.
+var idsOfFPGAs = []string{"0x10ee ", "0x10de 0x0001"}
 
 // functions are what an FPGA may be on PCI Express.
 func (p patient) functions() []finding {

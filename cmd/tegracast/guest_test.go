@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"io"
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 	"unsafe"
@@ -18,7 +20,10 @@ import (
 	"tegracast/tegra"
 )
 
-var devicePath = flag.String("device", "", "device file of the kernel module with an XDMA core behind it")
+var (
+	devicePath = flag.String("device", "", "device file of the kernel module with an XDMA core behind it")
+	lostBy     = flag.String("lost-by", "suspend", "how TestLostInFlight has the function lose its state: suspend or fatal")
+)
 
 // boardUnderTest opens the device that -device names.
 func boardUnderTest(t *testing.T) *boardDevice {
@@ -109,68 +114,129 @@ func TestRevokedInFlight(t *testing.T) {
 	}
 }
 
-// revokeInFlight has the core write memory, transfer after transfer, and unmaps it after a while.
-func revokeInFlight(t *testing.T, board *boardDevice, core *xdma.Device, after time.Duration) {
+// writing is memory of a file that the core writes, transfer after transfer.
+type writing struct {
+	target   []byte // the mapping that is pinned
+	seen     []byte // another one
+	pin      *tegra.Pin
+	transfer *xdma.Transfer
+	ended    chan struct{} // closed when no transfer is started any more
+}
+
+const written = model.DefaultRAM // bytes that a transfer writes
+
+func startWriting(t *testing.T, board *boardDevice, core *xdma.Device) *writing {
 	t.Helper()
-	const size = model.DefaultRAM
 	fd, err := unix.MemfdCreate("target", unix.MFD_CLOEXEC)
 	if err == nil {
-		err = unix.Ftruncate(fd, size)
+		err = unix.Ftruncate(fd, written)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
 	view := func() []byte {
-		b, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		b, err := unix.Mmap(fd, 0, written, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b
 	}
-	target, seen := view(), view()
-	defer unix.Munmap(seen)
-	pin, err := board.device.Pin(uintptr(unsafe.Pointer(&target[0])), size, tegra.FromDevice, tegra.WriteBack)
-	if err != nil {
+	w := &writing{target: view(), seen: view(), ended: make(chan struct{})}
+	if w.pin, err = board.device.Pin(uintptr(unsafe.Pointer(&w.target[0])), written, tegra.FromDevice, tegra.WriteBack); err != nil {
 		t.Fatal(err)
 	}
 	var segments []fpga.Segment
-	for _, s := range pin.Segments {
+	for _, s := range w.pin.Segments {
 		segments = append(segments, fpga.Segment{Addr: s.IOVA, Len: s.Len})
 	}
-	transfer, err := core.NewTransfer(fpga.C2H, 0, fpga.Memory{Segments: segments}, 0)
-	if err != nil {
+	if w.transfer, err = core.NewTransfer(fpga.C2H, 0, fpga.Memory{Segments: segments}, 0); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { // a function that was stopped sends no interrupt
+		<-w.pin.Revoked()
+		cancel()
+	}()
 	go func() { // the core does not learn that its writes are refused: it is the kernel that stops it
-		defer close(ended)
-		for {
-			_, _ = transfer.Run(t.Context())
-			select {
-			case <-pin.Revoked():
-				return
-			default:
-			}
+		defer close(w.ended)
+		for ctx.Err() == nil {
+			_, _ = w.transfer.Run(ctx)
 		}
 	}()
+	return w
+}
+
+// untouched checks that nothing is written from now on.
+func (w *writing) untouched(t *testing.T) {
+	t.Helper()
+	for i := range w.seen {
+		w.seen[i] = 0xa5
+	}
+	<-w.ended
+	if n := bytes.Count(w.seen, []byte{0xa5}); n != written {
+		t.Fatalf("%d bytes were written after the memory was gone", written-n)
+	}
+}
+
+// revokeInFlight has the core write memory, and unmaps it after a while.
+func revokeInFlight(t *testing.T, board *boardDevice, core *xdma.Device, after time.Duration) {
+	t.Helper()
+	w := startWriting(t, board, core)
+	defer unix.Munmap(w.seen)
 	time.Sleep(after)
-	if err := unix.Munmap(target); err != nil {
+	if err := unix.Munmap(w.target); err != nil {
 		t.Fatal(err)
 	}
-	for i := range seen {
-		seen[i] = 0xa5
-	}
-	<-ended
-	if n := bytes.Count(seen, []byte{0xa5}); n != size {
-		t.Fatalf("%d bytes were written after the memory was gone", size-n)
-	}
-	_ = pin.Unpin() // ErrRevoked
+	w.untouched(t)
+	_ = w.pin.Unpin() // ErrRevoked
 	generation, fenced := board.device.Fenced()
 	if !fenced {
 		t.Fatal("no fence")
 	}
-	if err := errors.Join(core.Recover(t.Context(), fpga.C2H, 0), board.device.Resume(generation), transfer.Close()); err != nil {
+	if err := errors.Join(core.Recover(t.Context(), fpga.C2H, 0), board.device.Resume(generation), w.transfer.Close()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestLostInFlight has the function lose its state while XDMA writes, by a suspend of the machine's devices or by a fatal
+// error of its port: nothing is written from then on, and the core works again when it has been opened again.
+func TestLostInFlight(t *testing.T) {
+	board := boardUnderTest(t)
+	ask := map[string]func() error{
+		"suspend": func() error {
+			return errors.Join(os.WriteFile("/sys/power/pm_test", []byte("devices"), 0), os.WriteFile("/sys/power/state", []byte("freeze"), 0))
+		},
+		"fatal": func() error { return os.WriteFile("/run/inject", nil, 0o600) },
+	}[*lostBy]
+	for range 3 {
+		core, err := board.OpenXDMA(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := startWriting(t, board, core)
+		time.Sleep(100 * time.Millisecond)
+		if err := ask(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-w.pin.Revoked():
+		case <-time.After(time.Minute):
+			t.Fatal("nobody says that the function has lost its state")
+		}
+		w.untouched(t)
+		_ = errors.Join(w.pin.Unpin(), w.transfer.Close()) // ErrRevoked; what the engine says is no longer of interest
+		generation, fenced := board.device.Fenced()
+		if !fenced {
+			t.Fatal("no fence")
+		}
+		for began := time.Now(); board.device.Resume(generation) != nil; time.Sleep(10 * time.Millisecond) { // EIO until it answers
+			if time.Since(began) > time.Minute {
+				t.Fatal("the function does not come back")
+			}
+		}
+		if err := errors.Join(unix.Munmap(w.target), unix.Munmap(w.seen)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

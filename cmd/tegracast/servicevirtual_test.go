@@ -34,9 +34,6 @@ func serviceConfig(t *testing.T) vjetson.Config {
 	}
 	files := map[string]string{
 		"/usr/lib/modules/" + kernel.Release + "/updates/tegra_p2p.ko": dkmsModule(t, kernel, filepath.Join(dir, "tegracast-dkms_1.0.0_all.deb")),
-		"/etc/modprobe.d/tegra_p2p-development.conf":                   "../../systemd/development/modprobe.conf",
-		"/etc/udev/rules.d/71-tegra_p2p-virtual.rules":                 "../../systemd/development/virtual.rules",
-		"/etc/systemd/system/tegracast.service.d/development.conf":     "../../systemd/development/service.conf",
 		"/opt/standin/libcuda.so.1":                                    filepath.Join(lostGPU(t, "aarch64-linux-gnu-gcc"), "libcuda.so.1"),
 		"/etc/tegracast/tegracast.yaml":                                write(t, "config", cameraConfig),
 	}
@@ -45,7 +42,7 @@ func serviceConfig(t *testing.T) vjetson.Config {
 	}
 	return vjetson.Config{
 		Kernel: kernel, Full: true, Disk: filepath.Join(dir, "disk"), Network: true, Files: files,
-		Card: &vjetson.Card{CameraWidth: 320, CameraHeight: 240},
+		Functions: []string{newEndpoint(t, messages, false).Path()},
 	}
 }
 
@@ -110,7 +107,7 @@ func (a *installed) install(t *testing.T) {
 	a.must(t, "depmod -a && dpkg --force-depends -i /root/tegracast-dkms_1.0.0_all.deb && dpkg --force-confold -i /root/tegracast_1.0.0_arm64.deb && rm /etc/tegracast/*.dpkg-dist")
 	a.must(t, active)
 	a.is(t, "systemctl is-active tegracast; systemctl is-enabled tegracast", "active\nenabled\n")
-	a.is(t, "cat /sys/module/tegra_p2p/parameters/allow_unsafe; stat -c '%U:%G %a' /dev/tegra_p2p0; stat -c %U /proc/$(systemctl show -P MainPID tegracast)", "Y\nroot:tegracast 660\ntegracast\n")
+	a.is(t, "cat /sys/module/tegra_p2p/parameters/allow_unsafe; stat -c '%U:%G %a' /dev/tegra_p2p0; stat -c %U /proc/$(systemctl show -P MainPID tegracast)", "N\nroot:tegracast 660\ntegracast\n")
 	a.must(t, "tegracast doctor")
 	if err := a.CopyOut(t.Context(), "/run/tegracast/raw.sdp", a.sdp); err != nil {
 		t.Fatal(err)
@@ -123,7 +120,7 @@ func (a *installed) install(t *testing.T) {
 func (a *installed) shipshape(t *testing.T) {
 	a.is(t, "systemd-analyze verify --man=no tegracast.service 2>&1", "")
 	a.must(t, "mkdir /tmp/shipped && cp /lib/systemd/system/tegracast.service /tmp/shipped && systemd-analyze security --offline=true --threshold=20 /tmp/shipped/tegracast.service")
-	a.must(t, "echo devices > /sys/power/pm_test && echo freeze > /sys/power/state; for i in $(seq 100); do journalctl -q _SYSTEMD_UNIT=tegracast.service SOURCE=camera -o json | grep -q FAULT && exit 0; sleep .1; done; exit 1")
+	a.must(t, "echo 1 > /sys/bus/pci/devices/"+vjetson.FunctionAddress(0)+"/reset; for i in $(seq 100); do journalctl -q _SYSTEMD_UNIT=tegracast.service SOURCE=camera -o json | grep -q FAULT && exit 0; sleep .1; done; exit 1")
 	a.is(t, "journalctl -q _SYSTEMD_UNIT=tegracast.service SOURCE=camera PRIORITY=4 -n 1 -o json | grep -c '\"FRAME\":\"[0-9]'", "1\n")
 }
 
@@ -206,7 +203,7 @@ func (a *installed) updates(t *testing.T) {
 
 // vanishes removes the packages: the configuration goes with purge, and then nothing is left.
 func (a *installed) vanishes(t *testing.T) {
-	left := "find / -xdev \\( -name '*tegracast*' -o -name '*tegra_p2p*' \\) ! -path '/root/*' ! -path '/proc/*' ! -path '/lib/modules/*' ! -path '/usr/lib/modules/*' ! -name '*-development.conf' ! -name '71-tegra_p2p-virtual.rules' | sort"
+	left := "find / -xdev \\( -name '*tegracast*' -o -name '*tegra_p2p*' \\) ! -path '/root/*' ! -path '/proc/*' ! -path '/lib/modules/*' ! -path '/usr/lib/modules/*' | sort"
 	a.is(t, "systemctl stop tegracast; modprobe -r tegra_p2p; tegracast doctor | grep -c 'mend it: modprobe tegra_p2p$'; tegracast doctor >/dev/null; echo $?", "1\n1\n")
 	a.must(t, "dpkg -r tegracast tegracast-dkms")
 	a.is(t, "systemctl is-active tegracast; ls /etc/tegracast; pgrep -x tegracast; lsmod | grep tegra_p2p", "inactive\ntegracast.yaml\n")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,21 +14,33 @@ import (
 	"tegracast/fpga/vfiouser/endpoint"
 )
 
-// newEndpoint puts a card with a camera into a slot.
-func newEndpoint(t *testing.T, f vfiouser.Function, line bool) *endpoint.Endpoint {
+// newSensor replays the upper left corner of the test chart.
+func newSensor(t *testing.T, width, height int, bare bool) *model.Sensor {
 	t.Helper()
-	chart, err := model.TestChartSensor().Crop(320, 240)
+	chart, err := model.TestChartSensor().Crop(width, height)
 	if err != nil {
 		t.Fatal(err)
 	}
+	chart.Bare = bare
 	sensor, err := model.NewSensor(chart)
 	if err != nil {
 		t.Fatal(err)
 	}
-	card := model.Config{
-		H2C: []model.Interface{model.MemoryMapped}, C2H: []model.Interface{model.MemoryMapped, model.Stream}, Sensors: []*model.Sensor{sensor},
-	}
-	e, err := endpoint.New(endpoint.Config{Card: card, Function: f, INTx: line})
+	return sensor
+}
+
+// messages is a function with MSI alone: QEMU ends when one with MSI-X is unplugged.
+var messages = vfiouser.Function{MSI: endpoint.Vectors}
+
+// newEndpoint puts a card with a camera into a slot.
+func newEndpoint(t *testing.T, f vfiouser.Function, line bool) *endpoint.Endpoint {
+	t.Helper()
+	return plug(t, endpoint.Config{Card: model.Full(nil, newSensor(t, 320, 240, false)), Function: f, INTx: line})
+}
+
+func plug(t *testing.T, cfg endpoint.Config) *endpoint.Endpoint {
+	t.Helper()
+	e, err := endpoint.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,39 +52,72 @@ func newEndpoint(t *testing.T, f vfiouser.Function, line bool) *endpoint.Endpoin
 	return e
 }
 
+// longRun reports whether the tests that take long run, too.
+var longRun = os.Getenv("TEGRACAST_LONG") != ""
+
 // TestVirtualBoard runs the program on the FPGA model as a PCI Express function of its own, on the way that every board
 // takes: vendor 10ee, BARs through the kernel module, XDMA's DMA behind an IOMMU.
 func TestVirtualBoard(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NEEDS a virtual machine, which -short leaves out")
 	}
-	suspends := map[string]int{"amd64": 3} // Linux's virtio-iommu, which arm64 has here, does not survive one
 	for _, arch := range []string{"arm64", "amd64"} {
-		t.Run(arch, func(t *testing.T) {
-			g := buildGuest(t, arch)
-			card := newEndpoint(t, vfiouser.Function{MSI: endpoint.Vectors}, false)
-			m := g.boot(t, vjetson.Config{Functions: []string{card.Path()}, Network: true})
-			t.Run("conformance", func(t *testing.T) { conformance(t, m, 1) })
-			t.Run("loopback", func(t *testing.T) {
-				for _, size := range []int{1, 65537, 4 << 20} {
-					guestLoopback(t, m, size, model.DefaultRAM)
-				}
-			})
-			t.Run("serve", func(t *testing.T) {
-				guestServe(t, m, suspends[arch], func() error { card.Kill(); return card.Insert() })
-			})
-			t.Run("killed", func(t *testing.T) { killed(t, m) })
-			if b := card.Books(); b.Refused != 0 {
-				t.Errorf("the IOMMU refused %d accesses: %+v", b.Refused, b.LastRefused)
-			}
-			t.Run("revocation", func(t *testing.T) { revocations(t, m, card) })
-			t.Run("hot unplug", func(t *testing.T) {
-				for range 3 {
-					unplugged(t, m, model.DefaultRAM)
-				}
-			})
-		})
+		t.Run(arch, func(t *testing.T) { virtualBoard(t, buildGuest(t, arch)) })
 	}
+}
+
+func virtualBoard(t *testing.T, g guest) {
+	var m *vjetson.Machine
+	take := func() { // a revocation of what serve has pinned by nv-p2p, which takes any change of a mapping for one
+		_, _ = m.Shell(context.Background(), "echo 4 > /proc/$(pidof tegracast)/clear_refs")
+	}
+	cfg := model.Full(nil, newSensor(t, 320, 240, false), newSensor(t, 320, 240, false))
+	cfg.Sinks, cfg.Faults.Revoke = map[int]model.SinkConfig{sinkChannel: {}}, take
+	card := plug(t, endpoint.Config{Card: cfg, Function: messages})
+	m = g.boot(t, vjetson.Config{Functions: []string{card.Path()}, Network: true, Memory: 640})
+	arm64 := g.kernel.Arch == "arm64"
+	suspends, sizes, unplugs := 3, []int{1, 65537, 4 << 20}, 3
+	if arm64 { // Linux's virtio-iommu does not survive a suspend
+		suspends = 0
+	}
+	if longRun {
+		sizes, unplugs = append(sizes, 64<<20), 50
+	}
+	t.Run("conformance", func(t *testing.T) { conformance(t, m, 1) })
+	t.Run("loopback", func(t *testing.T) {
+		for _, size := range sizes {
+			guestLoopback(t, m, size, model.DefaultRAM)
+		}
+	})
+	t.Run("serve", func(t *testing.T) {
+		guestServe(t, m, suspends, func() error { card.Kill(); return card.Insert() })
+	})
+	t.Run("killed", func(t *testing.T) { killed(t, m) })
+	if arm64 {
+		t.Run("halt list", func(t *testing.T) { haltList(t, m) })
+		t.Run("auto", func(t *testing.T) { guestAuto(t, m) })
+	}
+	if b := card.Books(); b.Refused != 0 {
+		t.Errorf("the IOMMU refused %d accesses: %+v", b.Refused, b.LastRefused)
+	}
+	t.Run("revocation", func(t *testing.T) { revocations(t, m, card) })
+	t.Run("hot unplug", func(t *testing.T) {
+		for range unplugs {
+			unplugged(t, m, model.DefaultRAM)
+		}
+	})
+	if !arm64 {
+		t.Run("suspend under DMA", func(t *testing.T) { lostInFlight(t, m, "suspend") })
+		return
+	}
+	t.Run("faults", func(t *testing.T) { sharedCard(t, m, card, faultsHere(false)) })
+	t.Run("fatal error under DMA", func(t *testing.T) { lostInFlight(t, m, "fatal") })
+	t.Run("nv-p2p", func(t *testing.T) {
+		g.toNVP2P(t, m)
+		guestLoopback(t, m, 4096, model.DefaultRAM)
+		sharedCard(t, m, card, faultsHere(true))
+	})
+	t.Run("kexec under DMA", func(t *testing.T) { kexecInFlight(t, m, card) })
 }
 
 // revocations takes memory from XDMA's DMA in flight. Nothing is written afterwards, and what the core still asks for is
@@ -99,7 +145,7 @@ func revocations(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint) {
 }
 
 // TestVirtualBoards has functions as there are in the field: another id, large and prefetchable BARs, one message, the
-// legacy line.
+// legacy line, a stock design's stream.
 func TestVirtualBoards(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NEEDS a virtual machine, which -short leaves out")
@@ -113,14 +159,15 @@ func TestVirtualBoards(t *testing.T) {
 		}}, false),
 		newEndpoint(t, vfiouser.Function{}, true),
 		newEndpoint(t, vfiouser.Function{MSIX: vfiouser.MSIX{Vectors: endpoint.Vectors}}, false),
+		plug(t, endpoint.Config{Card: model.Full(nil, newSensor(t, 320, 240, true)), Function: messages}),
 	}
 	var paths []string
 	for _, c := range cards {
 		paths = append(paths, c.Path())
 	}
 	g := buildGuest(t, "arm64")
-	m := g.boot(t, vjetson.Config{Functions: paths})
-	for n, name := range []string{"10de:0001 with one message", "large and prefetchable BARs", "legacy line", "MSI-X"} {
+	m := g.boot(t, vjetson.Config{Functions: paths, Network: true})
+	for n, name := range []string{"10de:0001 with one message", "large and prefetchable BARs", "legacy line", "MSI-X", "bare stream"} {
 		t.Run(name, func(t *testing.T) {
 			file := fmt.Sprintf("/dev/tegra_p2p%d", n)
 			if n > 0 {
@@ -134,10 +181,58 @@ func TestVirtualBoards(t *testing.T) {
 					t.Errorf("%v\n%s", err, out)
 				}
 			}
+			if name == "bare stream" {
+				delivers(t, m, "{device: "+file+", width: 320, height: 240, rate: 8, stream: bare, channel: 1}", 20)
+			}
 			b := cards[n].Books()
 			if b.Refused != 0 || b.Raised == 0 {
 				t.Errorf("%+v", b)
 			}
 		})
+	}
+}
+
+// delivers has serve stream a camera, until this host has received so many frames, all of them right.
+func delivers(t *testing.T, m *vjetson.Machine, camera string, frames uint64) {
+	t.Helper()
+	cfg := write(t, "camera.yaml", strings.Replace(cameraConfig, "{device: /dev/tegra_p2p0, width: 320, height: 240, rate: 8}", camera, 1))
+	if err := m.CopyIn(t.Context(), cfg, "/run/camera.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	sdp := serving(t, m, "/run/camera.yaml")
+	for got, idle := uint64(0), 0; got < frames; {
+		n := hostProbe(t, m, sdp, 10*time.Second)
+		if got += n; n == 0 {
+			idle++
+		}
+		if idle > 10 {
+			t.Fatalf("%d frames came, want %d", got, frames)
+		}
+	}
+	t.Log(stopServing(t, m))
+}
+
+// TestVirtualFrames streams for longer, and larger pictures.
+func TestVirtualFrames(t *testing.T) {
+	if !longRun {
+		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
+	}
+	small := plug(t, endpoint.Config{Card: model.Full(nil, newSensor(t, 480, 270, false)), Function: messages})
+	large := plug(t, endpoint.Config{Card: model.Full(nil, newSensor(t, 1920, 1080, false)), Function: messages})
+	g := buildGuest(t, "arm64")
+	m := g.boot(t, vjetson.Config{Functions: []string{small.Path(), large.Path()}, Network: true, Memory: 1024})
+	if err := m.BindAt(t.Context(), vjetson.FunctionAddress(1), "tegra_p2p", "/dev/tegra_p2p1"); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("480x270", func(t *testing.T) {
+		delivers(t, m, "{device: /dev/tegra_p2p0, width: 480, height: 270, rate: 6}", 1000)
+	})
+	t.Run("1920x1080", func(t *testing.T) {
+		delivers(t, m, "{device: /dev/tegra_p2p1, width: 1920, height: 1080, rate: 1/2}", 30)
+	})
+	for _, card := range []*endpoint.Endpoint{small, large} {
+		if b := card.Books(); b.Refused != 0 {
+			t.Errorf("the IOMMU refused %d accesses: %+v", b.Refused, b.LastRefused)
+		}
 	}
 }

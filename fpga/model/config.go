@@ -88,6 +88,15 @@ func Camera(bus Bus, sensors ...*Sensor) Config {
 	return c
 }
 
+// Full is a device with everything: block RAM behind one memory-mapped channel each way, then a stream to the device, and
+// one from it for each sensor.
+func Full(bus Bus, sensors ...*Sensor) Config {
+	c := Camera(bus, sensors...)
+	c.H2C = append([]Interface{MemoryMapped}, c.H2C...)
+	c.C2H = append([]Interface{MemoryMapped}, c.C2H...)
+	return c
+}
+
 func (c *Config) check() error {
 	if c.Bus == nil {
 		return fmt.Errorf("model: Config.Bus is nil: give it the memory that the device reaches")

@@ -16,6 +16,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"tegracast/board/vjetson"
+	"tegracast/fpga/model"
+	"tegracast/fpga/vfiouser"
+	"tegracast/fpga/vfiouser/endpoint"
 )
 
 const usage = `Boots a virtual Jetson: Debian with systemd on %s, tegracast inside, the FPGA model on PCI Express
@@ -36,7 +39,7 @@ func main() {
 	var o options
 	f := pflag.NewFlagSet("boot", pflag.ContinueOnError)
 	f.StringVar(&o.arch, "arch", "arm64", "arm64 or amd64")
-	f.StringVar(&o.device, "device", "card", "card (the FPGA model), edu (QEMU's, behind an IOMMU) or none")
+	f.StringVar(&o.device, "device", "card", "card (the FPGA model), edu (QEMU's) or none; both behind an IOMMU")
 	f.StringVar(&o.disk, "disk", "", "image that keeps what is written (default: nothing is kept)")
 	f.StringVarP(&o.command, "command", "c", "", "run this and power off")
 	f.BoolVar(&o.small, "small", false, "the small root of busybox, in two seconds; with --command only")
@@ -70,7 +73,7 @@ func run(o options) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer clean()
+	defer func() { err = errors.Join(err, clean()) }()
 	if o.command == "" {
 		return 0, console(ctx, cfg, o)
 	}
@@ -111,27 +114,28 @@ func bind(ctx context.Context, m *vjetson.Machine, o options) error {
 	if err := vjetson.BuildModule(ctx, m.Kernel(), source, built); err != nil {
 		return err
 	}
-	var parameters []string
-	if o.device == "card" { // without IOMMU
-		parameters = append(parameters, "allow_unsafe=1")
-	}
-	if err := m.LoadModule(ctx, filepath.Join(built, "tegra_p2p.ko"), parameters...); err != nil {
+	if err := m.LoadModule(ctx, filepath.Join(built, "tegra_p2p.ko")); err != nil {
 		return err
 	}
 	return m.Bind(ctx, "tegra_p2p", "/dev/tegra_p2p0")
 }
 
-// configure builds tegracast for the machine; clean removes what it made.
-func configure(ctx context.Context, o options) (cfg vjetson.Config, clean func(), err error) {
+// configure builds tegracast for the machine and puts the card into its slot; clean removes both.
+func configure(ctx context.Context, o options) (cfg vjetson.Config, clean func() error, err error) {
 	dir, err := os.MkdirTemp("", "vjetson-")
 	if err != nil {
 		return cfg, nil, err
 	}
+	clean = func() error { return os.RemoveAll(dir) }
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, clean())
+		}
+	}()
 	binary := filepath.Join(dir, "tegracast")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "tegracast/cmd/tegracast")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+o.arch)
 	if out, err := build.CombinedOutput(); err != nil {
-		os.RemoveAll(dir)
 		return cfg, nil, fmt.Errorf("building tegracast for %s: %w: %s", o.arch, err, out)
 	}
 	cfg = vjetson.Config{
@@ -140,15 +144,33 @@ func configure(ctx context.Context, o options) (cfg vjetson.Config, clean func()
 	}
 	switch o.device {
 	case "card":
-		cfg.Card = &vjetson.Card{CameraWidth: 320, CameraHeight: 240}
+		card, err := newCard()
+		if err != nil {
+			return cfg, nil, err
+		}
+		cfg.Functions = []string{card.Path()}
+		clean = func() error { return errors.Join(card.Close(), os.RemoveAll(dir)) }
 	case "edu":
 		cfg.Edu = true
 	case "none":
 	default:
-		os.RemoveAll(dir)
 		return cfg, nil, fmt.Errorf("device %q, want card, edu or none", o.device)
 	}
-	return cfg, func() { os.RemoveAll(dir) }, nil
+	return cfg, clean, nil
+}
+
+// newCard puts the FPGA model into a slot, with block RAM, and a camera on C2H channel 1, which replays the upper left
+// corner of the real test chart. Its messages are MSI: QEMU ends when a function with MSI-X is unplugged.
+func newCard() (*endpoint.Endpoint, error) {
+	chart, err := model.TestChartSensor().Crop(320, 240)
+	if err != nil {
+		return nil, err
+	}
+	sensor, err := model.NewSensor(chart)
+	if err != nil {
+		return nil, err
+	}
+	return endpoint.New(endpoint.Config{Card: model.Full(nil, sensor), Function: vfiouser.Function{MSI: endpoint.Vectors}})
 }
 
 // console boots with the terminal as the machine's console, until the machine has ended or ctrl-] is pressed.

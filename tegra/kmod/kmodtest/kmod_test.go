@@ -258,8 +258,9 @@ func TestModule(t *testing.T) {
 	})
 	t.Run("without IOMMU", func(t *testing.T) {
 		t.Parallel()
-		m := b.start(t, b.gup, vjetson.Config{Card: &vjetson.Card{}})
-		m.guest(t, "^TestUnsafe$")
+		m := b.boot(t, vjetson.Config{Devices: []string{secondPort, whole}})
+		m.load(b.gup.module)
+		m.guestOn(t, m.take("0000:01:00.0"), "^TestUnsafe$")
 	})
 	t.Run("desktop driver", func(t *testing.T) {
 		t.Parallel()

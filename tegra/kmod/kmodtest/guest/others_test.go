@@ -9,9 +9,12 @@ import (
 	"tegracast/tegra/uapi"
 )
 
-// virtioStatus is device_status of a virtio function (virtio 1.1 §4.1.4.3), at the beginning of whose BAR 4 QEMU has the
-// common configuration. A reset clears it.
-const virtioStatus = 0x14
+// Registers of the common configuration of a virtio function (virtio 1.1 §4.1.4.3), which QEMU has at the beginning of BAR
+// 4.
+const (
+	virtioSelect = 0x08 // driver_feature_select
+	virtioStatus = 0x14 // device_status; a reset clears it
+)
 
 // TestReset resets a function that can be reset, under a mapping of its registers and with memory pinned for it.
 func TestReset(t *testing.T) {

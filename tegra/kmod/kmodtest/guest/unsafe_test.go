@@ -75,8 +75,8 @@ func permitted(t *testing.T) {
 	}
 }
 
-// TestUnsafe runs on the card of mode B, which no IOMMU stands before: bus mastering ends with the fence, and the halt
-// list writes to the card's shared memory.
+// TestUnsafe runs on a function that no IOMMU stands before, one of virtio's: bus mastering ends with the fence, and the
+// halt list writes to its registers.
 func TestUnsafe(t *testing.T) {
 	permitted(t)
 	noLeak(t)
@@ -88,26 +88,18 @@ func TestUnsafe(t *testing.T) {
 	if i.Flags&(uapi.InfoUnsafe|uapi.InfoIOMMU|uapi.InfoStrict) != uapi.InfoUnsafe || i.NIRQs < 2 || i.DMABits != 64 {
 		t.Fatalf("%+v", i)
 	}
-	shared, err := uapi.GetRegion(d.fd, 2)
+	r, err := uapi.GetRegion(d.fd, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shared.Flags != uapi.RegionMmap {
-		t.Errorf("%+v", shared)
+	if r.Flags != uapi.RegionMmap {
+		t.Errorf("%+v", r)
 	}
-	words := d.mmap(t, shared.MmapOffset, shared.Size)
-	defer func() { _ = unix.Munmap(words) }()
-	last := (*uint32)(unsafe.Pointer(&words[shared.Size-4]))
-	doorbell, err := uapi.GetRegion(d.fd, 0)
-	if err != nil || doorbell.Size != 256 || doorbell.Flags != uapi.RegionMmap {
-		t.Fatalf("%+v %v", doorbell, err)
-	}
-	if regs := d.mmap(t, doorbell.MmapOffset, page); *(*uint32)(unsafe.Pointer(&regs[8])) != 0 {
-		t.Errorf("the guest is peer %d", *(*uint32)(unsafe.Pointer(&regs[8])))
-	}
+	regs := d.registers(t)
+	defer regs.close()
 	testMSIXTable(t, d)
 	for n := range uint32(times) {
-		op := uapi.HaltOp{BAR: 2, Offset: shared.Size - 4, Value: uint64(n + 1)}
+		op := uapi.HaltOp{BAR: 4, Offset: virtioSelect, Value: uint64(n + 1)}
 		if err := uapi.SetHalt(d.fd, []uapi.HaltOp{op}); err != nil {
 			t.Fatal(err)
 		}
@@ -117,8 +109,8 @@ func TestUnsafe(t *testing.T) {
 			t.Fatalf("%v, %d segments, bus master %v", err, len(segs), busMaster(t))
 		}
 		m.free(t)
-		if busMaster(t) || atomic.LoadUint32(last) != n+1 {
-			t.Fatalf("after the revocation: bus master %v, halt list wrote %d", busMaster(t), atomic.LoadUint32(last))
+		if busMaster(t) || regs.read(virtioSelect) != n+1 {
+			t.Fatalf("after the revocation: bus master %v, halt list wrote %d", busMaster(t), regs.read(virtioSelect))
 		}
 		d.live(t)
 		d.put(t, p.Handle)

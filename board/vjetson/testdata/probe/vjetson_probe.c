@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * QEMU's edu device (docs/specs/edu): a DMA engine with a buffer of 4 KiB and one MSI.
+ * vjetson_probe proves that the virtual Jetson's devices do DMA and interrupts. It drives QEMU's edu device
+ * (docs/specs/edu), a DMA engine with a buffer of 4 KiB and one MSI, on writes to sysfs attributes:
  *
  *   transfer  write: move 4088 bytes to the device and back and compare
  *   unmapped  write: let the device read an IOVA that was unmapped
@@ -10,9 +11,17 @@
 #include <linux/dma-mapping.h>
 #include <linux/interrupt.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/pci.h>
 #include <linux/slab.h>
+#include <linux/version.h>
 
-#include "probe.h"
+/* A pci_driver has attributes of its own since 5.14. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 14, 0)
+#define ATTRIBUTES(groups) .dev_groups = groups
+#else
+#define ATTRIBUTES(groups) .driver = { .dev_groups = groups }
+#endif
 
 #define EDU_ID		0x00
 #define EDU_LIVENESS	0x04
@@ -174,10 +183,14 @@ static const struct pci_device_id edu_ids[] = {
 };
 MODULE_DEVICE_TABLE(pci, edu_ids);
 
-struct pci_driver edu_driver = {
+static struct pci_driver edu_driver = {
 	.name = "vjetson_probe_edu",
 	.id_table = edu_ids,
 	.probe = edu_probe,
 	.remove = edu_remove,
 	ATTRIBUTES(edu_groups),
 };
+module_pci_driver(edu_driver);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("probe of the virtual Jetson's devices");
