@@ -53,8 +53,8 @@ func TestHaltList(t *testing.T) {
 			t.Fatal(err)
 		}
 		halt := core.HaltList()
-		if len(halt) != 3 {
-			t.Fatalf("%d channels, the card has 3", len(halt))
+		if len(halt) != 5 {
+			t.Fatalf("%d channels, the card has 5", len(halt))
 		}
 		regs := map[int]fpga.Registers{}
 		for _, bar := range board.BARs {

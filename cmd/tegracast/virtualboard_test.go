@@ -94,7 +94,6 @@ func virtualBoard(t *testing.T, g guest) {
 	})
 	t.Run("killed", func(t *testing.T) { killed(t, m) })
 	if arm64 {
-		t.Run("halt list", func(t *testing.T) { haltList(t, m) })
 		t.Run("auto", func(t *testing.T) { guestAuto(t, m) })
 	}
 	if b := card.Books(); b.Refused != 0 {
@@ -110,12 +109,16 @@ func virtualBoard(t *testing.T, g guest) {
 		t.Run("suspend under DMA", func(t *testing.T) { lostInFlight(t, m, "suspend") })
 		return
 	}
-	t.Run("faults", func(t *testing.T) { sharedCard(t, m, card, faultsHere(false)) })
+	t.Run("halt list", func(t *testing.T) { haltList(t, m) })
+	t.Run("faults", func(t *testing.T) {
+		sharedCard(t, m, card, faultsUnderWay())
+		stopsUnderFaults(t, m, card)
+	})
 	t.Run("fatal error under DMA", func(t *testing.T) { lostInFlight(t, m, "fatal") })
 	t.Run("nv-p2p", func(t *testing.T) {
 		g.toNVP2P(t, m)
 		guestLoopback(t, m, 4096, model.DefaultRAM)
-		sharedCard(t, m, card, faultsHere(true))
+		sharedCard(t, m, card, []model.FaultID{model.F11})
 	})
 	t.Run("kexec under DMA", func(t *testing.T) { kexecInFlight(t, m, card) })
 }
@@ -168,13 +171,13 @@ func TestVirtualBoards(t *testing.T) {
 	g := buildGuest(t, "arm64")
 	m := g.boot(t, vjetson.Config{Functions: paths, Network: true})
 	for n, name := range []string{"10de:0001 with one message", "large and prefetchable BARs", "legacy line", "MSI-X", "bare stream"} {
-		t.Run(name, func(t *testing.T) {
-			file := fmt.Sprintf("/dev/tegra_p2p%d", n)
-			if n > 0 {
-				if err := m.BindAt(t.Context(), vjetson.FunctionAddress(n), "tegra_p2p", file); err != nil {
-					t.Fatal(err)
-				}
+		file := fmt.Sprintf("/dev/tegra_p2p%d", n)
+		if n > 0 {
+			if err := m.BindAt(t.Context(), vjetson.FunctionAddress(n), "tegra_p2p", file); err != nil {
+				t.Fatal(err)
 			}
+		}
+		t.Run(name, func(t *testing.T) {
 			for _, size := range []string{"1", "1000001"} {
 				out, err := m.Shell(t.Context(), "tegracast loopback --device "+file+" --size "+size+" --count 2")
 				if err != nil || !strings.Contains(out, "2 of 2 copies of "+size+" bytes right") {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,17 +31,9 @@ outputs:
 // sinkChannel is where the card of newEndpoint takes pictures.
 const sinkChannel = 1
 
-// faultsHere are what a machine with one way to pin can have. F3 is the last one: it is over when the function was reset.
-func faultsHere(revokes bool) (list []model.FaultID) {
-	if revokes {
-		return []model.FaultID{model.F11}
-	}
-	for _, id := range model.FaultIDs() {
-		if id != model.F3 && id != model.F11 {
-			list = append(list, id)
-		}
-	}
-	return append(list, model.F3)
+// faultsUnderWay are those that happen while the card streams, but F11, a revocation.
+func faultsUnderWay() []model.FaultID {
+	return slices.DeleteFunc(model.FaultIDs(), func(id model.FaultID) bool { return id == model.F2 || id == model.F3 || id == model.F11 })
 }
 
 // sharedCard streams two cameras of a card and sends it pictures, and gives the card one fault after the other: everything
@@ -62,9 +55,6 @@ func sharedCard(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint, fault
 	listening(t, receiver.Process.Pid, 5004)
 	comesBack(t, m, card)
 	for _, id := range faults {
-		if id == model.F2 || id == model.F3 { // their occasion is a stop of the engine
-			inject(t, card, model.F8)
-		}
 		began := time.Now()
 		inject(t, card, id)
 		for card.Card().FaultCounts()[id] == 0 {
@@ -85,6 +75,26 @@ func sharedCard(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint, fault
 	}
 	said := stopServing(t, m)
 	t.Logf("%d frames received; the card: %+v; faults %v\n%s", got.Frames, card.Card().Received(sinkChannel), card.Card().FaultCounts(), said)
+}
+
+// stopsUnderFaults has an engine go on after it was stopped, for a while (F2) or until it is reset (F3). The next one to
+// open the device finds it in order.
+func stopsUnderFaults(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint) {
+	for _, id := range []model.FaultID{model.F2, model.F3} {
+		serving(t, m, "/run/shared.yaml")
+		comesBack(t, m, card)
+		inject(t, card, id)
+		if _, err := m.Shell(t.Context(), "kill -TERM $(pidof tegracast)"); err != nil {
+			t.Error(err)
+		}
+		said := ended(t, m, "/run/serve.log")
+		if n := card.Card().FaultCounts()[id]; n != 1 {
+			t.Errorf("%v happened %d times:\n%s", id, n, said)
+		}
+	}
+	serving(t, m, "/run/shared.yaml")
+	comesBack(t, m, card)
+	stopServing(t, m)
 }
 
 func inject(t *testing.T, card *endpoint.Endpoint, id model.FaultID) {

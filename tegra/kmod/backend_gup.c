@@ -255,8 +255,10 @@ static int gup_map(struct tp_pin *pin, struct device *dev)
 
 static void gup_unmap(struct tp_pin *pin, bool in_callback)
 {
-	if (pin->gup.mapped)
-		dma_unmap_sgtable(&pin->obj.file->dev->pdev->dev, &pin->gup.sgt, pin->direction, 0);
+	struct tp_dev *dev = pin->obj.file->dev;
+
+	if (pin->gup.mapped && !READ_ONCE(dev->over))
+		dma_unmap_sgtable(&dev->pdev->dev, &pin->gup.sgt, pin->direction, 0);
 	pin->gup.mapped = false;
 }
 

@@ -324,10 +324,13 @@ static int nv_map(struct tp_pin *pin, struct device *dev)
 
 static void nv_unmap(struct tp_pin *pin, bool in_callback)
 {
+	bool over = READ_ONCE(pin->obj.file->dev->over);
+
 	if (in_callback) {
-		nv.free_dma_mapping(pin->nv.mapping);
+		if (!over)
+			nv.free_dma_mapping(pin->nv.mapping);
 		nv_free_pages(pin);
-	} else {
+	} else if (!over) {
 		nv.dma_unmap_pages(pin->nv.mapping);
 	}
 	pin->nv.mapping = NULL;

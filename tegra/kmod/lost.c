@@ -133,10 +133,16 @@ static int __maybe_unused tp_resume(struct device *device)
 
 const struct dev_pm_ops tp_pm = { SET_SYSTEM_SLEEP_PM_OPS(tp_suspend, tp_resume) };
 
-/* Another kernel must not find an engine at work in what is its memory then. */
+/*
+ * Another kernel must not find an engine at work in what is its memory then. Nothing is unmapped from now on: the IOMMU
+ * is shut down next, and a driver that waits for its answer waits for ever, or a second each time.
+ */
 void tp_shutdown(struct pci_dev *pdev)
 {
-	lost(pci_get_drvdata(pdev), TEGRA_P2P_ERROR_SHUTDOWN);
+	struct tp_dev *dev = pci_get_drvdata(pdev);
+
+	lost(dev, TEGRA_P2P_ERROR_SHUTDOWN);
+	WRITE_ONCE(dev->over, true);
 	dev_info(&pdev->dev, "stopped: the machine ends, or starts another kernel\n");
 }
 

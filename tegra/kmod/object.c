@@ -152,8 +152,10 @@ u64 tp_object_offset(struct tp_object *obj)
 /* With file->lock held, or the memory known to nobody else. The function is there. */
 void tp_mem_free(struct tp_mem *mem)
 {
-	if (mem->cpu)
-		dma_free_coherent(&mem->obj.file->dev->pdev->dev, mem->obj.size, mem->cpu, mem->iova);
+	struct tp_dev *dev = mem->obj.file->dev;
+
+	if (mem->cpu && !READ_ONCE(dev->over))
+		dma_free_coherent(&dev->pdev->dev, mem->obj.size, mem->cpu, mem->iova);
 	mem->cpu = NULL;
 }
 

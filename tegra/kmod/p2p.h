@@ -105,6 +105,7 @@ struct tp_dev {
 
 	struct srcu_struct srcu;	/* held while a call works with the function */
 	bool gone;			/* set once, then synchronize_srcu; under bar_lock for faults */
+	bool over;			/* set once, when the machine ends: nothing is unmapped from then on */
 
 	struct mutex fence_lock;	/* the fields below, and bus mastering */
 	u32 state;
