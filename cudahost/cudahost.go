@@ -9,7 +9,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"sync"
 )
 
@@ -56,9 +58,11 @@ type Config struct {
 	Logger      *slog.Logger
 
 	library string // instead of libcuda
+	root    fs.FS  // instead of the machine's files
 }
 
-// Open returns the back end that cfg names. "auto" takes CUDA where it works and says why where it does not.
+// Open returns the back end that cfg names. "auto" takes CUDA where it works and says why where it does not, with a warning
+// where a GPU is there.
 func Open(cfg Config) (Allocator, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -80,7 +84,15 @@ func Open(cfg Config) (Allocator, error) {
 	case cfg.Backend == "cuda":
 		return nil, fmt.Errorf("%w: cuda: %w: use host or auto", ErrBackend, err)
 	}
-	cfg.Logger.Info("memory back end is host", "reason", err)
+	if cfg.root == nil {
+		cfg.root = os.DirFS("/")
+	}
+	if files := DeviceFiles(cfg.root); len(files) > 0 {
+		trouble, remedy := Trouble(files)
+		cfg.Logger.Warn("a GPU is there and is not used: memory back end is host", "reason", err, "files", trouble, "remedy", remedy)
+	} else {
+		cfg.Logger.Info("memory back end is host", "reason", err)
+	}
 	return host, nil
 }
 

@@ -17,7 +17,7 @@ func (p patient) examine() []finding {
 	list = append(list, p.functions()...)
 	list = append(list, p.devices())
 	list = append(list, p.pinning()...)
-	list = append(list, p.libraries()...)
+	list = append(append(list, p.gpu()), p.libraries()...)
 	list = append(list, p.memlock(), p.buffers(), p.gpio(), p.clock())
 	return append(list, p.power()...)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,9 +35,9 @@ func serviceConfig(t *testing.T) vjetson.Config {
 	}
 	files := map[string]string{
 		"/usr/lib/modules/" + kernel.Release + "/updates/tegra_p2p.ko": dkmsModule(t, kernel, filepath.Join(dir, "tegracast-dkms_1.0.0_all.deb")),
-		"/opt/standin/libcuda.so.1":                                    filepath.Join(lostGPU(t, "aarch64-linux-gnu-gcc"), "libcuda.so.1"),
 		"/etc/tegracast/tegracast.yaml":                                write(t, "config", cameraConfig),
 	}
+	maps.Copy(files, gpuFiles(t, kernel))
 	for _, deb := range []string{"tegracast_1.0.0_arm64", "tegracast_1.1.0_arm64", "tegracast-dkms_1.0.0_all"} {
 		files["/root/"+deb+".deb"] = filepath.Join(dir, deb+".deb")
 	}
@@ -62,6 +63,7 @@ func TestService(t *testing.T) {
 	a.shipshape(t)
 	a.mends(t)
 	a.lines(t)
+	a.opensGPU(t)
 	a.losesGPU(t)
 	if err := a.PowerCut(t.Context()); err != nil {
 		t.Fatal(err)
@@ -72,6 +74,7 @@ func TestService(t *testing.T) {
 	a.back(t, "power cut and boot", began)
 	a.is(t, noErrors, "")
 	a.is(t, "systemctl is-system-running", "running\n")
+	a.bootsGPU(t)
 	a.reloads(t)
 	a.updates(t)
 	a.vanishes(t)
@@ -118,7 +121,7 @@ func (a *installed) install(t *testing.T) {
 
 // shipshape has systemd judge its unit, and the journal show a fault's fields.
 func (a *installed) shipshape(t *testing.T) {
-	a.is(t, "systemd-analyze verify --man=no tegracast.service 2>&1", "")
+	a.is(t, "systemd-analyze verify --man=no tegracast.service tegracast-devices.service 2>&1", "")
 	a.must(t, "mkdir /tmp/shipped && cp /lib/systemd/system/tegracast.service /tmp/shipped && systemd-analyze security --offline=true --threshold=20 /tmp/shipped/tegracast.service")
 	a.must(t, "echo 1 > /sys/bus/pci/devices/"+vjetson.FunctionAddress(0)+"/reset; for i in $(seq 100); do journalctl -q _SYSTEMD_UNIT=tegracast.service SOURCE=camera -o json | grep -q FAULT && exit 0; sleep .1; done; exit 1")
 	a.is(t, "journalctl -q _SYSTEMD_UNIT=tegracast.service SOURCE=camera PRIORITY=4 -n 1 -o json | grep -c '\"FRAME\":\"[0-9]'", "1\n")

@@ -6,6 +6,8 @@
 /* Without the C library's headers, which cross compilers come without. */
 char *getenv(const char *name);
 int access(const char *path, int mode);
+int open(const char *path, int flags, ...);
+int close(int fd);
 int posix_memalign(void **p, size_t alignment, size_t n);
 void free(void *p);
 int strcmp(const char *a, const char *b);
@@ -29,7 +31,27 @@ static int fail_next;
 
 #define OK(name) int name(void) { return 0; }
 
-int cuInit(unsigned flags) { return flags == 0 && !getenv("STANDIN_NO_INIT") ? 0 : 100; }
+/* Opens the device files of STANDIN_DEVICES, with colons between them, as libcuda does those of the GPU. */
+static int opens(const char *list)
+{
+	char path[64];
+	int fd;
+
+	for (; list && *list; list += *list == ':') {
+		size_t n = 0;
+
+		for (; *list && *list != ':' && n < sizeof(path) - 1; list++)
+			path[n++] = *list;
+		path[n] = 0;
+		fd = open(path, 02);
+		if (fd < 0)
+			return 0;
+		close(fd);
+	}
+	return 1;
+}
+
+int cuInit(unsigned flags) { return flags == 0 && !getenv("STANDIN_NO_INIT") && opens(getenv("STANDIN_DEVICES")) ? 0 : 100; }
 int cuDriverGetVersion(int *v) { return *v = VERSION, 0; }
 int cuDeviceGetCount(int *n) { return *n = DEVICES, 0; }
 int cuDeviceGet(int *d, int i) { return *d = i, 0; }

@@ -1,0 +1,85 @@
+package cudahost
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/user"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// A DeviceFile is one of those that CUDA opens.
+type DeviceFile struct {
+	Path string // such as /dev/nvmap
+	Err  error  // of opening it; nil when it can be opened
+}
+
+// gpuFiles are made by a GPU's driver: nvgpu on Jetson, by its newer and its older names (os/linux/ioctl.c), and nvidia. With
+// one of them there is a GPU.
+var gpuFiles = []string{"dev/nvgpu/*/power", "dev/nvgpu/*/ctrl", "dev/nvhost-ctrl-gpu", "dev/nvhost-gpu", "dev/nvidiactl", "dev/nvidia[0-9]*"}
+
+// besideGPU are files of other drivers that CUDA needs as well where they are.
+var besideGPU = []string{"dev/nvmap", "dev/host1x-fence", "dev/nvhost-ctrl", "dev/nvidia-uvm", "dev/dri/renderD*"}
+
+// DeviceFiles opens, for reading, the device files that CUDA needs for a GPU. root is the machine's file system. Without a GPU
+// whose driver is loaded there are none.
+func DeviceFiles(root fs.FS) []DeviceFile {
+	files := tryFiles(root, gpuFiles)
+	if len(files) == 0 {
+		return nil
+	}
+	return append(files, tryFiles(root, besideGPU)...)
+}
+
+func tryFiles(root fs.FS, patterns []string) (files []DeviceFile) {
+	for _, pattern := range patterns {
+		names, _ := fs.Glob(root, pattern) // the patterns are right
+		for _, name := range names {
+			f, err := root.Open(name)
+			if err == nil {
+				_ = f.Close() // nothing was written
+			}
+			if path := (*fs.PathError)(nil); errors.As(err, &path) {
+				err = path.Err
+			}
+			files = append(files, DeviceFile{"/" + name, err})
+		}
+	}
+	return files
+}
+
+// Trouble says which device files cannot be opened and why, and what to do, as a line for root's shell. When all can be opened
+// it is the driver's library that does not work.
+func Trouble(files []DeviceFile) (trouble, remedy string) {
+	var parts []string
+	var errs []error
+	for _, f := range files {
+		if f.Err != nil {
+			parts, errs = append(parts, fmt.Sprintf("%s: %v", f.Path, f.Err)), append(errs, f.Err)
+		}
+	}
+	is := func(target error) bool {
+		return slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, target) })
+	}
+	trouble = strings.Join(parts, "; ")
+	switch {
+	case len(errs) == 0:
+		return "all can be opened", "tegracast doctor"
+	case is(syscall.EPERM): // of the control group; a file's own rights give EACCES
+		return trouble + " (the device rules of a service let in what is there when it starts)", "systemctl restart tegracast"
+	case is(syscall.EACCES):
+		return trouble + " (on Jetson Linux the groups video and render may, from the next login or start on)", "usermod -aG video,render " + userName()
+	}
+	return trouble, "journalctl -k -g 'nvgpu|nvmap|NVRM'"
+}
+
+// userName is whose right to the files is missing.
+func userName() string {
+	u, err := user.Current()
+	if err != nil {
+		return "tegracast"
+	}
+	return u.Username
+}
