@@ -18,10 +18,19 @@ static bool is_function(struct device *dev)
 	return !dev_is_pci(dev) || to_pci_dev(dev)->hdr_type == PCI_HEADER_TYPE_NORMAL;
 }
 
-/* Bridges do no DMA of their own. */
+/* The function itself, and what it hangs on. A Jetson Orin's PCIe controller is in the group of its slot. */
+static bool is_above(struct device *dev, struct device *other)
+{
+	for (; dev; dev = dev->parent)
+		if (dev == other)
+			return true;
+	return false;
+}
+
+/* Bridges do no DMA of their own, nor does the controller above them, but for the address of its messages. */
 static bool is_neighbour(struct tp_dev *dev, struct device *other)
 {
-	return other != &dev->pdev->dev && is_function(other);
+	return is_function(other) && !is_above(&dev->pdev->dev, other);
 }
 
 static int expose_to(struct device *other, void *data)
