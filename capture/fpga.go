@@ -27,7 +27,7 @@ type FPGAConfig struct {
 	Gain          float64       // 0: the sensor's
 	Triggered     bool
 	Slots         int            // frames of memory; 0: 8
-	Flags         cudahost.Flags // of that memory
+	Flags         cudahost.Flags // of that memory; cudahost.WriteCombined with Bare alone, whose frames the CPU does not read
 	GiveUp        time.Duration  // how long recovery may take before Run returns the fault; 0: 30 s
 	// Bare is a stream without camera block and trailers, whose packets are a frame's pixels each: Channel is its C2H
 	// channel, Rate what it delivers; Number, Exposure, Gain and Triggered are not used. Frames are counted as they come,
@@ -103,6 +103,9 @@ func (c *FPGACamera) open() error {
 		return err
 	}
 	if c.cfg.Flags&cudahost.WriteCombined != 0 {
+		if !c.cfg.Bare {
+			return fmt.Errorf("%w: the CPU reads every frame of %s to check the FPGA's CRC: use ordinary memory, or a bare stream", pipeline.ErrMemory, c.cfg.Name)
+		}
 		c.format.Memory = pipeline.MemoryWriteCombined
 	}
 	var slots []pipeline.Slot

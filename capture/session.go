@@ -191,7 +191,7 @@ func (c *FPGACamera) take(done xdma.Completion, camera *fpga.Camera, emit func(*
 		return err
 	}
 	c.next = trailer.Sequence + 1
-	if c.format.Memory == pipeline.MemoryHost && fpga.PixelCRC(f.Bytes) != trailer.PixelCRC {
+	if fpga.PixelCRC(f.Bytes) != trailer.PixelCRC {
 		// The graph sees the gap in the sequence.
 		c.refused.Add(1)
 		c.cfg.Logger.Error("frame refused: its pixels do not match the FPGA's CRC",

@@ -36,8 +36,11 @@ type Config struct {
 
 // SourceConfig is a source; exactly one of FPGA, Model and File is given.
 type SourceConfig struct {
-	Name  string        `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
-	Slots int           `yaml:"slots,omitempty" jsonschema:"minimum=3,maximum=64,description=frames of memory; default 8"`
+	Name  string `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
+	Slots int    `yaml:"slots,omitempty" jsonschema:"minimum=3,maximum=64,description=frames of memory; default 8"`
+
+	WriteCombined bool `yaml:"write_combined,omitempty" jsonschema:"description=that memory is for the GPU alone: the CPU must not read it; of bare streams with memory: cuda"`
+
 	FPGA  *CameraConfig `yaml:"fpga,omitempty" jsonschema:"description=a camera of an FPGA on PCI Express"`
 	Model *ModelConfig  `yaml:"model,omitempty" jsonschema:"description=the FPGA camera in software"`
 	File  *FileConfig   `yaml:"file,omitempty" jsonschema:"description=replays a file"`

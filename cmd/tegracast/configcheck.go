@@ -61,6 +61,9 @@ func (d *document) check() error {
 	if err := d.checkGPIO(); err != nil {
 		return err
 	}
+	if err := d.checkWriteCombined(); err != nil {
+		return err
+	}
 	return d.checkSlots()
 }
 
