@@ -19,6 +19,7 @@ type Hardware struct {
 	Interrupts fpga.Interrupts
 	Pinner     tegra.Pinner
 	Memory     cudahost.Allocator
+	Poll       bool // completions are looked for in memory, and no interrupt is waited for (PG195, poll mode)
 
 	// Halt is given the accesses that stop the DMA engine, for whoever takes memory from it without its driver; may be nil.
 	Halt func([]fpga.HaltOp) error
@@ -28,7 +29,7 @@ type Hardware struct {
 // kernel module or left behind by another process, is lifted when all channels have stopped.
 func (h Hardware) OpenXDMA(ctx context.Context) (*xdma.Device, error) {
 	fencer, generation, fenced := h.fence()
-	d, err := xdma.Open(xdma.Config{BARs: h.BARs, Interrupts: h.Interrupts, Alloc: CoherentMemory(h.Pinner)})
+	d, err := xdma.Open(xdma.Config{BARs: h.BARs, Interrupts: h.Interrupts, Poll: h.Poll, Alloc: CoherentMemory(h.Pinner)})
 	if err != nil {
 		return nil, h.name(err)
 	}

@@ -58,6 +58,7 @@ type CameraConfig struct {
 	Rate      word[pipeline.Rate] `yaml:"rate,omitempty" jsonschema:"description=frames a second as 30 or 30000/1001; default 30"`
 	Exposure  word[time.Duration] `yaml:"exposure,omitempty" jsonschema:"description=such as 8ms; default: the sensor's"`
 	Gain      float64             `yaml:"gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256,description=of the sensor; default: as it is"`
+	Poll      bool                `yaml:"poll,omitempty" jsonschema:"description=look for completions in memory instead of waiting for interrupts; the same for all sources of a device; default false"`
 	Triggered bool                `yaml:"triggered,omitempty" jsonschema:"description=a frame for each trigger instead of rate frames a second; rate is what the triggers have"`
 }
 

@@ -104,6 +104,11 @@ var combinations = [][3]string{
 		camera + "\nisp: [{name: isp}]", "camera, write_combined: true, model: {width: 320, height: 240, stream: bare}}]\nmemory: cuda\nkernels: [{name: k, from: camera, file: ../../docs/kernels/focus.cu}]\nisp: [{name: isp, device: cuda}]",
 		`kernels[0].from: the frames of "camera" are in write-combined memory, and the CPU hands them on while the kernel is in quarantine: write output: results`,
 	},
+	{
+		"{name: camera, model: {width: 320, height: 240}}", "{name: camera, fpga: {device: /dev/x, poll: true, width: 320, height: 240}}, {name: two, fpga: {device: /dev//x, camera: 1, width: 320, height: 240}}",
+		`sources[1].fpga.poll: false, and source "camera" of the same device has true: the device is polled for all of them or for none`,
+	},
+	{"240}", "240, poll: true}", `sources[0].model: unknown key "poll"`},
 	{"240}", "240, rate: 0}", `sources[0].model.rate: "0": write frames a second`},
 	{"240}", "240, rate: 20000}", "sources[0].model.rate: 20000: the sensor cannot: period 50µs"},
 	{"240}", "240, exposure: 8}", `exposure: "8": write a time such as 8ms`},

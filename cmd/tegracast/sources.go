@@ -60,6 +60,9 @@ func (a *appliance) camera(c *SourceConfig) (source, error) {
 		if err != nil {
 			return nil, err
 		}
+		if board.Poll = c.FPGA.Poll; board.Poll {
+			a.env.log.Info("completions of the FPGA are polled", "device", c.card())
+		}
 		card = capture.NewCard(board.Hardware)
 		a.mu.Lock()
 		a.cards[c.card()], a.devices[c.card()] = card, board.Close
