@@ -35,8 +35,8 @@ type FPGAConfig struct {
 	// estimated by the time that has passed. A frame's exposure is taken to be the period before it was complete.
 	Bare    bool
 	Channel int
-	// Reset pulses the FPGA's reset line, once in a recovery that nothing else has helped for half of GiveUp; the hardware has
-	// been let go then. It returns false when there is no such line. nil: there never is.
+	// Reset pulses the FPGA's reset line, once in a recovery that nothing else has helped for half of GiveUp, the reset of the
+	// Card's function after a quarter included; the hardware has been let go then. It returns false when there is no such line. nil: there never is.
 	Reset    func(context.Context) (bool, error)
 	Recorder *pipeline.Recorder
 	Logger   *slog.Logger // nil: slog.Default()
