@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -123,7 +124,9 @@ func TestVirtualBoards(t *testing.T) {
 	for n, name := range []string{"10de:0001 with one message", "large and prefetchable BARs", "legacy line", "MSI-X"} {
 		t.Run(name, func(t *testing.T) {
 			file := fmt.Sprintf("/dev/tegra_p2p%d", n)
-			if n > 0 {
+			if n == 3 {
+				boundBefore(t, m, g, vjetson.FunctionAddress(n))
+			} else if n > 0 {
 				if err := m.BindAt(t.Context(), vjetson.FunctionAddress(n), "tegra_p2p", file); err != nil {
 					t.Fatal(err)
 				}
@@ -141,6 +144,28 @@ func TestVirtualBoards(t *testing.T) {
 		})
 	}
 	t.Run("polled and reset", func(t *testing.T) { polledAndReset(t, m, cards[3], "/dev/tegra_p2p3") })
+}
+
+// boundBefore gives a function to Linux's pci-stub, and takes it from there as a person does.
+func boundBefore(t *testing.T, m *vjetson.Machine, g guest, address string) {
+	t.Helper()
+	stub := filepath.Join(g.kernel.Dir, "lib/modules", g.kernel.Release, "kernel/drivers/pci/pci-stub.ko")
+	if err := m.LoadModule(t.Context(), stub); err != nil {
+		t.Fatal(err)
+	}
+	at := "/sys/bus/pci/devices/" + address
+	out, err := m.Shell(t.Context(), "echo pci-stub > "+at+"/driver_override && echo "+address+" > /sys/bus/pci/drivers_probe && readlink "+at+"/driver")
+	if err != nil || !strings.HasSuffix(out, "/pci-stub\n") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	asked, err := m.Run(t.Context(), "tegracast", "bind", address)
+	if err != nil || asked.Status != 1 || !strings.Contains(string(asked.Stderr), address+" (10ee:7028) is driven by pci-stub, and nothing was changed") {
+		t.Errorf("%v, status %d: %s", err, asked.Status, asked.Stderr)
+	}
+	taken, err := m.Run(t.Context(), "tegracast", "bind", "--yes", address)
+	if err != nil || taken.Status != 0 || !strings.Contains(string(taken.Stdout), "was taken from pci-stub and is driven by tegra_p2p") {
+		t.Errorf("%v, status %d: %s%s", err, taken.Status, taken.Stdout, taken.Stderr)
+	}
 }
 
 // polledAndReset streams a card that is polled, has its engine stuck, and expects that the program resets the function: that alone
