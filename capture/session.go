@@ -50,7 +50,7 @@ func (s *session) open(ctx context.Context) error {
 		return err
 	}
 	for i, b := range s.owner.buffers {
-		pin, memory, err := pinBuffer(cfg.Card.Pinner, b, s.owner.format.Size(), tegra.FromDevice)
+		pin, memory, err := pinBuffer(cfg.Card.Memory, cfg.Card.Pinner, b, s.owner.format.Size(), tegra.FromDevice)
 		if err != nil {
 			return fmt.Errorf("frame slot %d: %w", i, err)
 		}
