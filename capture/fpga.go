@@ -73,6 +73,7 @@ type FPGACamera struct {
 	sup      supervisor
 	counters [numStates]atomic.Uint64 // transitions by state
 	state    atomic.Int32             // the supervisor's, for others to read
+	events   [numEvents]atomic.Uint64 // by tellable
 
 	// Of a bare stream: when its last frame was complete, and whether it was started again since.
 	completed time.Time
@@ -149,12 +150,18 @@ func (c *FPGACamera) Slots() int { return c.cfg.Slots }
 // Clock is the mapping of the FPGA's time.
 func (c *FPGACamera) Clock() *Clock { return &c.clock }
 
-// Report implements pipeline.Reporter: frames refused for their CRC, and how often the source got into each state.
+// Report implements pipeline.Reporter: frames refused for their CRC, how often the source got into each state, and what the
+// camera's user interrupt has announced.
 func (c *FPGACamera) Report() map[string]uint64 {
 	r := map[string]uint64{"crc": c.refused.Load()}
 	for s := range numStates {
 		if n := c.counters[s].Load(); n > 0 {
 			r[s.String()] = n
+		}
+	}
+	for i := range c.events {
+		if n := c.events[i].Load(); n > 0 {
+			r[tellable[i].report] = n
 		}
 	}
 	return r

@@ -18,6 +18,8 @@ import (
 type session struct {
 	owner   *FPGACamera
 	camera  *fpga.Camera // nil of a bare stream
+	device  *xdma.Device
+	told    fpga.CameraEvents // that were logged
 	ring    *xdma.Ring
 	pins    []*tegra.Pin
 	revoked chan struct{} // closed when a pin was taken away
@@ -45,8 +47,8 @@ func (s *session) open(ctx context.Context) error {
 		}
 		ring = xdma.RingConfig{Channel: s.camera.Info().Channel, Trailer: fpga.TrailerSize, Unblock: s.camera.ForceEOP}
 	}
-	device, err := cfg.Card.channel(ctx, s, fpga.C2H, ring.Channel)
-	if err != nil {
+	var err error
+	if s.device, err = cfg.Card.channel(ctx, s, fpga.C2H, ring.Channel); err != nil {
 		return err
 	}
 	for i, b := range s.owner.buffers {
@@ -59,7 +61,7 @@ func (s *session) open(ctx context.Context) error {
 		s.pins = append(s.pins, pin)
 		ring.Slots = append(ring.Slots, memory)
 	}
-	s.ring, err = device.NewRing(ring)
+	s.ring, err = s.device.NewRing(ring)
 	return err
 }
 

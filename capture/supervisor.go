@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"tegracast/fpga"
@@ -185,14 +186,14 @@ func (s *supervisor) attempt(ctx context.Context, emit func(*pipeline.Frame)) er
 		c.clock.Update(c.session.camera.Timestamp)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		cancel(s.watch(ctx, c.session))
-	}()
+	var beside sync.WaitGroup
+	beside.Go(func() { cancel(s.watch(ctx, c.session)) })
+	if !c.cfg.Bare {
+		beside.Go(func() { c.session.listen(ctx) })
+	}
 	err := c.session.run(ctx, emit)
 	cancel(nil)
-	<-watched
+	beside.Wait()
 	err = both(err, c.session.ring.Stop())
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
 		return both(cause, err) // what the watchdog saw
