@@ -22,7 +22,7 @@ const numEvents = 3
 
 // listen takes the camera's events, which it announces by the user interrupt of its number (docs/fpga-interface.md, interrupts),
 // until ctx ends or the device does not answer: that is the watchdog's to say. Events of one kind that come at once count as
-// one. The first of each kind in a session is logged.
+// one. The first of each kind is logged.
 func (s *session) listen(ctx context.Context) {
 	info := s.camera.Info()
 	if info.Caps&fpga.CapEvents == 0 || s.device.EnableUser(info.Index) != nil {

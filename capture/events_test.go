@@ -52,7 +52,7 @@ func TestCameraReportsMissedTriggers(t *testing.T) {
 				t.Errorf("poll %t: %d frames, %v", poll, frames, err)
 			}
 			said := strings.Count(log.String(), "a trigger came while a frame was being exposed, and was missed")
-			if n := c.Report()["missed_trigger"]; n != 3 || said != 2 { // once a session
+			if n := c.Report()["missed_trigger"]; n != 3 || said != 2 { // once for each opening
 				t.Errorf("poll %t: %d missed, logged %d times: %s", poll, n, said, log.String())
 			}
 			if err := c.Close(); err != nil {

@@ -149,7 +149,7 @@ func planned(list []string, old, new *document) plan {
 	return p
 }
 
-// loses says whether the card of an output is made anew: a model's ends with its source.
+// loses says whether the card of an output is closed: a model's ends with its source.
 func (p plan) loses(d *document, o *OutputConfig) bool {
 	if o.FPGA == nil {
 		return false

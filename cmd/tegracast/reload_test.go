@@ -187,9 +187,9 @@ func (s *reloads) end(t *testing.T) pipeline.Stats {
 	return st
 }
 
-// TestPollMakesTheCardAnew: a DMA engine is opened with its way of announcing completions, so a change of poll closes the device,
+// TestPollReopensTheCard: a DMA engine is opened with its way of announcing completions, so a change of poll closes the device,
 // with all that uses it, also the output of another source; other devices go on.
-func TestPollMakesTheCardAnew(t *testing.T) {
+func TestPollReopensTheCard(t *testing.T) {
 	text := func(poll bool) *document {
 		t.Helper()
 		d, err := parseConfig("test", fmt.Appendf(nil, `
