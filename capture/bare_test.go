@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tegracast/cudahost"
 	"tegracast/fpga/model"
 	"tegracast/pipeline"
 )
@@ -167,5 +168,25 @@ func checkBareFault(t *testing.T, id model.FaultID, seed uint64) {
 	}
 	if _, n := w.bench.sim.Faults(); n > 0 && !want.refused {
 		t.Errorf("the bus refused %d accesses", n)
+	}
+}
+
+// The CPU does not read write-combined memory: a camera whose frames have a CRC is refused it, and a bare one has it.
+func TestWriteCombinedSlotsAreOfBareStreams(t *testing.T) {
+	b := newBench(t, 64, 16, fifty)
+	cfg := FPGAConfig{Card: b.card, Width: 64, Height: 16, Pixel: pipeline.RGGB10, Rate: fifty, Flags: cudahost.WriteCombined, Slots: 3}
+	if c, err := NewFPGACamera(cfg); !errors.Is(err, pipeline.ErrMemory) || !strings.Contains(err.Error(), "check the FPGA's CRC") {
+		t.Errorf("%v, %v", c, err)
+	}
+	cfg.Card, cfg.Bare = newBareBench(t, model.FaultPlan{}, fifty, 16).card, true
+	c, err := NewFPGACamera(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Format().Memory != pipeline.MemoryWriteCombined || c.buffers[0].Flags() != cudahost.WriteCombined {
+		t.Errorf("%v, flags %#x", c.Format(), c.buffers[0].Flags())
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -2,8 +2,10 @@ package capture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"tegracast/cudahost"
 	"tegracast/fpga"
@@ -19,16 +21,21 @@ type Hardware struct {
 	Interrupts fpga.Interrupts
 	Pinner     tegra.Pinner
 	Memory     cudahost.Allocator
+	Poll       bool // completions are looked for in memory, and no interrupt is waited for (PG195, poll mode)
 
 	// Halt is given the accesses that stop the DMA engine, for whoever takes memory from it without its driver; may be nil.
 	Halt func([]fpga.HaltOp) error
+
+	// Reset resets the function alone (function level reset), for all who use it; a fence is up afterwards. Its error wraps
+	// errors.ErrUnsupported when the function has no such reset. nil: none has.
+	Reset func() error
 }
 
 // OpenXDMA finds the XDMA core, which nobody in this process uses yet, and says how it is halted. A fence, of the
 // kernel module or left behind by another process, is lifted when all channels have stopped.
 func (h Hardware) OpenXDMA(ctx context.Context) (*xdma.Device, error) {
 	fencer, generation, fenced := h.fence()
-	d, err := xdma.Open(xdma.Config{BARs: h.BARs, Interrupts: h.Interrupts, Alloc: CoherentMemory(h.Pinner)})
+	d, err := xdma.Open(xdma.Config{BARs: h.BARs, Interrupts: h.Interrupts, Poll: h.Poll, Alloc: CoherentMemory(h.Pinner)})
 	if err != nil {
 		return nil, h.name(err)
 	}
@@ -73,6 +80,9 @@ type Card struct {
 	mu    sync.Mutex
 	xdma  *xdma.Device
 	still map[any]bool // whose memory was revoked, and who has not stopped since
+
+	resetting sync.Mutex // one reset at a time
+	reset     time.Time  // when the last one was done; under resetting
 }
 
 // NewCard returns the card. Its DMA engine is looked for when it is needed first.
@@ -103,6 +113,23 @@ func (c *Card) mayResume(user any) bool {
 		}
 	}
 	return true
+}
+
+// resetFunction resets the card's function, unless that has been done after since by another user who recovers.
+func (c *Card) resetFunction(since time.Time) error {
+	if c.Reset == nil {
+		return errors.ErrUnsupported
+	}
+	c.resetting.Lock()
+	defer c.resetting.Unlock()
+	if c.reset.After(since) {
+		return nil
+	}
+	err := c.Reset()
+	if err == nil {
+		c.reset = time.Now()
+	}
+	return err
 }
 
 // dma is the DMA engine. It is opened once; who fails later recovers his own channel.

@@ -1,8 +1,11 @@
 package capture
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -56,5 +59,32 @@ func TestOpenXDMAAfterARevocation(t *testing.T) {
 	hw.Halt = func([]fpga.HaltOp) error { return refused }
 	if _, err := hw.OpenXDMA(t.Context()); !errors.Is(err, refused) {
 		t.Errorf("a halt list that is refused: %v", err)
+	}
+}
+
+// countedInterrupts counts who waits for a vector.
+type countedInterrupts struct {
+	fpga.Interrupts
+	waits atomic.Int32
+}
+
+func (n *countedInterrupts) Wait(ctx context.Context, vector int) error {
+	n.waits.Add(1)
+	return n.Interrupts.Wait(ctx, vector)
+}
+
+// A card that is polled streams without an interrupt, though it has some.
+func TestPolledCard(t *testing.T) {
+	for _, poll := range []bool{false, true} {
+		b := newBench(t, 64, 16, pipeline.Rate{Num: 200, Den: 1})
+		hw := b.card.Hardware
+		counted := &countedInterrupts{Interrupts: hw.Interrupts}
+		hw.Interrupts, hw.Poll = counted, poll
+		b.card = NewCard(hw)
+		w := &witness{bench: b, want: make([]byte, b.sensor.FrameBytes()), at: time.Now()}
+		collect(t, b.open(t, 4), 50, func(f *pipeline.Frame) { w.see(t, f) })
+		if n := counted.waits.Load(); (n == 0) != poll {
+			t.Errorf("poll %t: %d waits for interrupts", poll, n)
+		}
 	}
 }

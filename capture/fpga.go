@@ -27,7 +27,7 @@ type FPGAConfig struct {
 	Gain          float64       // 0: the sensor's
 	Triggered     bool
 	Slots         int            // frames of memory; 0: 8
-	Flags         cudahost.Flags // of that memory
+	Flags         cudahost.Flags // of that memory; cudahost.WriteCombined with Bare alone, whose frames the CPU does not read
 	GiveUp        time.Duration  // how long recovery may take before Run returns the fault; 0: 30 s
 	// Bare is a stream without camera block and trailers, whose packets are a frame's pixels each: Channel is its C2H
 	// channel, Rate what it delivers; Number, Exposure, Gain and Triggered are not used. Frames are counted as they come,
@@ -35,8 +35,8 @@ type FPGAConfig struct {
 	// estimated by the time that has passed. A frame's exposure is taken to be the period before it was complete.
 	Bare    bool
 	Channel int
-	// Reset pulses the FPGA's reset line, once in a recovery that nothing else has helped for half of GiveUp; the hardware has
-	// been let go then. It returns false when there is no such line. nil: there never is.
+	// Reset pulses the FPGA's reset line, once in a recovery that nothing else has helped for half of GiveUp, the reset of the
+	// Card's function after a quarter included; the hardware has been let go then. It returns false when there is no such line. nil: there never is.
 	Reset    func(context.Context) (bool, error)
 	Recorder *pipeline.Recorder
 	Logger   *slog.Logger // nil: slog.Default()
@@ -73,6 +73,7 @@ type FPGACamera struct {
 	sup      supervisor
 	counters [numStates]atomic.Uint64 // transitions by state
 	state    atomic.Int32             // the supervisor's, for others to read
+	events   [numEvents]atomic.Uint64 // by tellable
 
 	// Of a bare stream: when its last frame was complete, and whether it was started again since.
 	completed time.Time
@@ -103,6 +104,9 @@ func (c *FPGACamera) open() error {
 		return err
 	}
 	if c.cfg.Flags&cudahost.WriteCombined != 0 {
+		if !c.cfg.Bare {
+			return fmt.Errorf("%w: the CPU reads every frame of %s to check the FPGA's CRC: use ordinary memory, or a bare stream", pipeline.ErrMemory, c.cfg.Name)
+		}
 		c.format.Memory = pipeline.MemoryWriteCombined
 	}
 	var slots []pipeline.Slot
@@ -146,12 +150,18 @@ func (c *FPGACamera) Slots() int { return c.cfg.Slots }
 // Clock is the mapping of the FPGA's time.
 func (c *FPGACamera) Clock() *Clock { return &c.clock }
 
-// Report implements pipeline.Reporter: frames refused for their CRC, and how often the source got into each state.
+// Report implements pipeline.Reporter: frames refused for their CRC, how often the source got into each state, and what the
+// camera's user interrupt has announced.
 func (c *FPGACamera) Report() map[string]uint64 {
 	r := map[string]uint64{"crc": c.refused.Load()}
 	for s := range numStates {
 		if n := c.counters[s].Load(); n > 0 {
 			r[s.String()] = n
+		}
+	}
+	for i := range c.events {
+		if n := c.events[i].Load(); n > 0 {
+			r[tellable[i].report] = n
 		}
 	}
 	return r

@@ -95,7 +95,7 @@ func (o *FPGAOutput) UseSlot(index int, s pipeline.Slot) error {
 
 // pin pins a slot and makes its descriptors.
 func (o *FPGAOutput) pin(s *outSlot) error {
-	pin, memory, err := pinBytes(o.cfg.Card.Pinner, s.memory.Bytes, tegra.WriteBack, tegra.ToDevice)
+	pin, memory, err := pinBytes(o.cfg.Card.Memory, o.cfg.Card.Pinner, s.memory.Bytes, tegra.WriteBack, tegra.ToDevice)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func NewSurface(mem cudahost.Allocator, pinner tegra.Pinner, size int, flags cud
 	if err != nil {
 		return nil, err
 	}
-	pin, memory, err := pinBuffer(pinner, buffer, size, dir)
+	pin, memory, err := pinBuffer(mem, pinner, buffer, size, dir)
 	if err != nil {
 		return nil, errors.Join(err, buffer.Close())
 	}
@@ -43,16 +43,30 @@ func newBuffer(mem cudahost.Allocator, size int, flags cudahost.Flags) (*cudahos
 }
 
 // pinBuffer pins a whole buffer and returns the device's view of its first size bytes.
-func pinBuffer(pinner tegra.Pinner, b *cudahost.Buffer, size int, dir tegra.Direction) (*tegra.Pin, fpga.Memory, error) {
+func pinBuffer(mem cudahost.Allocator, pinner tegra.Pinner, b *cudahost.Buffer, size int, dir tegra.Direction) (*tegra.Pin, fpga.Memory, error) {
 	attr := tegra.WriteBack
 	if b.Flags()&cudahost.WriteCombined != 0 {
 		attr = tegra.WriteCombined
 	}
-	return pinBytes(pinner, b.Bytes()[:size], attr, dir)
+	return pinBytes(mem, pinner, b.Bytes()[:size], attr, dir)
 }
 
-// pinBytes pins bytes of a buffer, from its beginning, rounded up to whole pages, and returns the device's view of them.
-func pinBytes(pinner tegra.Pinner, b []byte, attr tegra.CacheAttr, dir tegra.Direction) (*tegra.Pin, fpga.Memory, error) {
+// inspector is an allocator that knows what kind of memory an address is of (cudahost.CUDA).
+type inspector interface {
+	Inspect(addr uintptr) (cudahost.PointerInfo, error)
+}
+
+// pinBytes pins bytes of a buffer, from its beginning, rounded up to whole pages, and returns the device's view of them. Everything
+// that a device of this package reaches is pinned here. Managed memory, which CUDA moves about while it is pinned, is refused
+// with cudahost.ErrManaged (GPUDirect RDMA 12.9, chapter 4).
+func pinBytes(mem cudahost.Allocator, pinner tegra.Pinner, b []byte, attr tegra.CacheAttr, dir tegra.Direction) (*tegra.Pin, fpga.Memory, error) {
+	if c, ok := mem.(inspector); ok {
+		if info, err := c.Inspect(uintptr(unsafe.Pointer(&b[0]))); err != nil {
+			return nil, fpga.Memory{}, fmt.Errorf("asking CUDA about %d bytes to be pinned: %w", len(b), err)
+		} else if info.Managed {
+			return nil, fpga.Memory{}, fmt.Errorf("%d bytes at %p: %w", len(b), &b[0], cudahost.ErrManaged)
+		}
+	}
 	pin, err := pinner.Pin(uintptr(unsafe.Pointer(&b[0])), (len(b)+tegra.PageSize-1)&^(tegra.PageSize-1), dir, attr)
 	if err != nil {
 		return nil, fpga.Memory{}, err

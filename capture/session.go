@@ -18,6 +18,8 @@ import (
 type session struct {
 	owner   *FPGACamera
 	camera  *fpga.Camera // nil of a bare stream
+	device  *xdma.Device
+	told    fpga.CameraEvents // that were logged
 	ring    *xdma.Ring
 	pins    []*tegra.Pin
 	revoked chan struct{} // closed when a pin was taken away
@@ -45,12 +47,12 @@ func (s *session) open(ctx context.Context) error {
 		}
 		ring = xdma.RingConfig{Channel: s.camera.Info().Channel, Trailer: fpga.TrailerSize, Unblock: s.camera.ForceEOP}
 	}
-	device, err := cfg.Card.channel(ctx, s, fpga.C2H, ring.Channel)
-	if err != nil {
+	var err error
+	if s.device, err = cfg.Card.channel(ctx, s, fpga.C2H, ring.Channel); err != nil {
 		return err
 	}
 	for i, b := range s.owner.buffers {
-		pin, memory, err := pinBuffer(cfg.Card.Pinner, b, s.owner.format.Size(), tegra.FromDevice)
+		pin, memory, err := pinBuffer(cfg.Card.Memory, cfg.Card.Pinner, b, s.owner.format.Size(), tegra.FromDevice)
 		if err != nil {
 			return fmt.Errorf("frame slot %d: %w", i, err)
 		}
@@ -59,7 +61,7 @@ func (s *session) open(ctx context.Context) error {
 		s.pins = append(s.pins, pin)
 		ring.Slots = append(ring.Slots, memory)
 	}
-	s.ring, err = device.NewRing(ring)
+	s.ring, err = s.device.NewRing(ring)
 	return err
 }
 
@@ -191,7 +193,7 @@ func (c *FPGACamera) take(done xdma.Completion, camera *fpga.Camera, emit func(*
 		return err
 	}
 	c.next = trailer.Sequence + 1
-	if c.format.Memory == pipeline.MemoryHost && fpga.PixelCRC(f.Bytes) != trailer.PixelCRC {
+	if fpga.PixelCRC(f.Bytes) != trailer.PixelCRC {
 		// The graph sees the gap in the sequence.
 		c.refused.Add(1)
 		c.cfg.Logger.Error("frame refused: its pixels do not match the FPGA's CRC",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"tegracast/fpga"
@@ -21,7 +22,7 @@ const (
 	Idle                    // nothing to say: an untriggered camera, or outputs that hold all slots
 	Restarting              // the engine is stopped and started again
 	Reopening               // everything is let go and made anew, after a pause
-	Resetting               // the same, and the FPGA's reset line was pulsed
+	Resetting               // the same, and the function was reset or the FPGA's reset line pulsed
 	Ended                   // stopped, or given up
 	numStates
 )
@@ -71,7 +72,7 @@ func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error 
 	s.to(Starting, nil)
 	var broken time.Time // since when nothing has been good
 	attempts := 0        // recoveries since then
-	reset := false       // the last resort was taken since then
+	resorts := 0         // resets that were tried since then
 	for {
 		before := c.frames.Load()
 		s.rested = false
@@ -84,7 +85,7 @@ func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error 
 			attempts = 0
 		}
 		if attempts == 0 {
-			broken, reset = time.Now(), false
+			broken, resorts = time.Now(), 0
 		}
 		if tried := time.Since(broken); tried > c.cfg.GiveUp {
 			s.to(Ended, err)
@@ -97,10 +98,7 @@ func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error 
 		}
 		s.to(Reopening, err)
 		s.letGo()
-		if !reset && time.Since(broken) > c.cfg.GiveUp/2 {
-			reset = true
-			s.lastResort(ctx)
-		}
+		resorts = s.resort(ctx, resorts, broken)
 		pause := min(firstPause<<min(attempts-1, 16), lastPause)
 		select {
 		case <-time.After(pause):
@@ -109,8 +107,37 @@ func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error 
 	}
 }
 
-// lastResort resets the FPGA, if there is a line for it. Whatever comes of it, the device is opened again afterwards.
-func (s *supervisor) lastResort(ctx context.Context) {
+// resort takes the next reset when a recovery has been fruitless for long enough: that of the function after a quarter of GiveUp,
+// the FPGA's reset line after half. It returns how many were tried. Whatever comes of it, the device is opened again afterwards.
+func (s *supervisor) resort(ctx context.Context, tried int, since time.Time) int {
+	bound := s.camera.cfg.GiveUp / 4
+	switch waited := time.Since(since); {
+	case tried == 0 && waited > bound:
+		s.resetFunction(since)
+		return 1
+	case tried == 1 && waited > 2*bound:
+		s.resetLine(ctx)
+		return 2
+	}
+	return tried
+}
+
+// resetFunction is the reset that PCI Express has for a function alone.
+func (s *supervisor) resetFunction(since time.Time) {
+	c := s.camera
+	switch err := c.cfg.Card.resetFunction(since); {
+	case err == nil:
+		s.to(Resetting, nil)
+		c.cfg.Logger.Warn("the FPGA's function was reset (function level reset)", "source", c.cfg.Name)
+	case errors.Is(err, errors.ErrUnsupported):
+		c.cfg.Logger.Info("the FPGA's function has no function level reset", "source", c.cfg.Name)
+	default:
+		c.cfg.Logger.Error("the function level reset of the FPGA fails", "source", c.cfg.Name, "error", err)
+	}
+}
+
+// resetLine pulses the FPGA's reset line, if there is one.
+func (s *supervisor) resetLine(ctx context.Context) {
 	c := s.camera
 	if c.cfg.Reset == nil {
 		return
@@ -121,6 +148,7 @@ func (s *supervisor) lastResort(ctx context.Context) {
 		c.cfg.Logger.Error("the FPGA's reset line fails", "source", c.cfg.Name, "error", err)
 	case done:
 		s.to(Resetting, nil)
+		c.cfg.Logger.Warn("the FPGA's reset line was pulsed", "source", c.cfg.Name)
 	}
 }
 
@@ -158,14 +186,14 @@ func (s *supervisor) attempt(ctx context.Context, emit func(*pipeline.Frame)) er
 		c.clock.Update(c.session.camera.Timestamp)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		cancel(s.watch(ctx, c.session))
-	}()
+	var beside sync.WaitGroup
+	beside.Go(func() { cancel(s.watch(ctx, c.session)) })
+	if !c.cfg.Bare {
+		beside.Go(func() { c.session.listen(ctx) })
+	}
 	err := c.session.run(ctx, emit)
 	cancel(nil)
-	<-watched
+	beside.Wait()
 	err = both(err, c.session.ring.Stop())
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
 		return both(cause, err) // what the watchdog saw

@@ -2,8 +2,12 @@ package capture
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,47 +176,116 @@ func TestStuckEngineComesBackAfterAReset(t *testing.T) {
 	})
 }
 
-// An engine that stays stuck for half of the time of a recovery gets the FPGA's reset line pulsed, once.
-func TestResetLineIsTheLastResort(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, 64, 16, faultyRate)
-		const patience = 16 * time.Second
-		pulses := 0
-		c, err := NewFPGACamera(FPGAConfig{
-			GiveUp: patience,
-			Card:   b.card, Width: 64, Height: 16, Pixel: pipeline.RGGB10, Rate: faultyRate,
-			Reset: func(context.Context) (bool, error) {
-				if s := b.card.Pins(); s.Pins != 0 || s.Bytes != 0 {
-					t.Errorf("%d pins at the reset", s.Pins)
-				}
-				pulses++
-				b.device.Reset()
-				return true, nil
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
+// resets counts what a recovery resorts to.
+type resets struct{ function, line int }
+
+// stuck opens a camera with a function level reset, which ends in err and resets the device when that is nil, and with a reset
+// line, which does; then it has its engine stuck, and waits for frames. It returns the longest silence.
+func (n *resets) stuck(t *testing.T, patience time.Duration, log *lockedBuffer, err error) (silence time.Duration, report map[string]uint64) {
+	t.Helper()
+	b := newBench(t, 64, 16, faultyRate)
+	held := func(what string) {
+		if s := b.card.Pins(); s.Pins != 0 || s.Bytes != 0 {
+			t.Errorf("%d pins at the reset of the %s", s.Pins, what)
 		}
-		for range 2 {
-			for _, id := range []model.FaultID{model.F3, model.F8} { // stuck, and the occasion to stop
-				if err := b.device.Inject(id); err != nil {
-					t.Fatal(err)
-				}
+	}
+	hw := b.card.Hardware
+	hw.Reset = func() error {
+		held("function")
+		if n.function++; err == nil {
+			b.device.Reset()
+		}
+		return err
+	}
+	b.card = NewCard(hw)
+	c, openErr := NewFPGACamera(FPGAConfig{
+		GiveUp: patience, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Card: b.card, Width: 64, Height: 16, Pixel: pipeline.RGGB10, Rate: faultyRate,
+		Reset: func(context.Context) (bool, error) {
+			held("line")
+			n.line++
+			b.device.Reset()
+			return true, nil
+		},
+	})
+	if openErr != nil {
+		t.Fatal(openErr)
+	}
+	for range 2 {
+		for _, id := range []model.FaultID{model.F3, model.F8} { // stuck, and the occasion to stop
+			if err := b.device.Inject(id); err != nil {
+				t.Fatal(err)
 			}
-			last, silence := time.Now(), time.Duration(0)
-			collect(t, c, 200, func(f *pipeline.Frame) {
-				silence, last = max(silence, time.Since(last)), time.Now()
-				f.Release()
-			})
+		}
+		last := time.Now()
+		collect(t, c, 200, func(f *pipeline.Frame) {
+			silence, last = max(silence, time.Since(last)), time.Now()
+			f.Release()
+		})
+	}
+	report = c.Report()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	return silence, report
+}
+
+// An engine that stays stuck for a quarter of the time of a recovery has its function reset, once; the reset line is left alone then.
+func TestFunctionLevelResetComesBeforeTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const patience = giveUp
+		var n resets
+		var log lockedBuffer
+		silence, report := n.stuck(t, patience, &log, nil)
+		if silence < patience/4 || silence > 13*time.Second { // docs/faults.md, F3
+			t.Errorf("silent for %v, want a little more than %v", silence, patience/4)
+		}
+		t.Log("silent for", silence)
+		if n != (resets{2, 0}) || report["resetting"] != 2 || strings.Count(log.String(), "function was reset (function level reset)") != 2 {
+			t.Errorf("%+v in two recoveries, report %v\n%s", n, report, log.String())
+		}
+	})
+}
+
+// Where the function has no reset, or where that fails, the FPGA's reset line is pulsed after half of the time, once.
+func TestResetLineIsTheLastResort(t *testing.T) {
+	for says, err := range map[string]error{
+		"has no function level reset":            fmt.Errorf("reset: %w", syscall.EOPNOTSUPP),
+		"function level reset of the FPGA fails": syscall.EIO,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			const patience = 16 * time.Second
+			var n resets
+			var log lockedBuffer
+			silence, report := n.stuck(t, patience, &log, err)
 			if silence < patience/2 || silence > patience/2+5*time.Second {
 				t.Errorf("silent for %v, want a little more than %v", silence, patience/2)
 			}
-		}
-		if r := c.Report(); pulses != 2 || r["resetting"] != 2 {
-			t.Errorf("%d pulses in two recoveries, report %v", pulses, r)
-		}
-		if err := c.Close(); err != nil {
+			if n != (resets{2, 2}) || report["resetting"] != 2 || strings.Count(log.String(), says) != 2 || strings.Count(log.String(), "reset line was pulsed") != 2 {
+				t.Errorf("%+v in two recoveries, report %v\n%s", n, report, log.String())
+			}
+		})
+	}
+}
+
+// Cameras of one card that recover at the same time reset its function once.
+func TestOneResetForAllUsersOfACard(t *testing.T) {
+	done := 0
+	c := NewCard(Hardware{Reset: func() error { done++; return nil }})
+	since := time.Now()
+	for range 2 {
+		if err := c.resetFunction(since); err != nil {
 			t.Error(err)
 		}
-	})
+	}
+	if done != 1 {
+		t.Errorf("%d resets in one recovery", done)
+	}
+	time.Sleep(time.Millisecond)
+	if err := c.resetFunction(time.Now()); err != nil || done != 2 {
+		t.Errorf("%d resets after the next recovery has begun, %v", done, err)
+	}
+	if err := NewCard(Hardware{}).resetFunction(since); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("hardware without a reset: %v", err)
+	}
 }

@@ -1,8 +1,8 @@
 package cudahost
 
 import (
+	"errors"
 	"fmt"
-	"math"
 	"unsafe"
 )
 
@@ -20,14 +20,13 @@ func (c *CUDA) Backend() string { return "cuda" }
 
 // Pointer attributes (CUpointer_attribute).
 const (
-	pointerMemoryType  = 2
-	pointerSyncMemops  = 6
-	pointerBufferID    = 7
-	pointerIsManaged   = 8
-	pointerRangeStart  = 11
-	pointerRangeSize   = 12
-	memoryTypeHost     = 1
-	hostRegisterMapped = 2
+	pointerMemoryType = 2
+	pointerSyncMemops = 6
+	pointerBufferID   = 7
+	pointerIsManaged  = 8
+	pointerRangeStart = 11
+	pointerRangeSize  = 12
+	memoryTypeHost    = 1
 )
 
 // AllocHost allocates one page more than asked, in front of the buffer: nv-p2p's notifier takes a change of the mapping
@@ -116,31 +115,4 @@ func (d *driver) inspect(addr uintptr) (PointerInfo, error) {
 }
 
 // ErrManaged is wrapped when memory cannot be pinned since CUDA moves it about.
-var ErrManaged = fmt.Errorf("managed memory cannot be pinned: allocate it with cudaHostAlloc")
-
-// Register makes memory from elsewhere, page aligned, known to CUDA until the function that it returns is called.
-// Managed memory is refused.
-func (c *CUDA) Register(mem []byte) (device uintptr, unregister func() error, err error) {
-	addr := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
-	if len(mem) == 0 || addr%pageSize != 0 || len(mem) > math.MaxInt32*pageSize {
-		return 0, nil, fmt.Errorf("%w: %d bytes at %#x: they must begin at a page", ErrSize, len(mem), addr)
-	}
-	err = c.Device.do(func(d *driver) error {
-		if info, err := d.inspect(addr); err == nil && info.Managed {
-			return ErrManaged
-		}
-		if err := d.call(cuMemHostRegister, addr, uintptr(len(mem)), hostRegisterMapped); err != nil {
-			return err
-		}
-		if device = addr; c.Device.unified {
-			return nil
-		}
-		return d.call(cuMemHostGetDevicePointer, uintptr(unsafe.Pointer(&device)), addr, 0)
-	})
-	if err != nil {
-		return 0, nil, fmt.Errorf("registering %d bytes with CUDA: %w", len(mem), err)
-	}
-	return device, func() error {
-		return c.Device.do(func(d *driver) error { return d.call(cuMemHostUnregister, addr) })
-	}, nil
-}
+var ErrManaged = errors.New("managed memory cannot be pinned: allocate it with cudaHostAlloc")

@@ -69,31 +69,6 @@ func TestGPUBuffers(t *testing.T) {
 	}
 }
 
-func TestGPURegister(t *testing.T) {
-	c := gpu(t)
-	host, err := Open(Config{Backend: "host"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := host.AllocHost(1<<20, Default)
-	if err != nil {
-		t.Fatal(err)
-	}
-	device, unregister, err := c.Register(b.Bytes())
-	if err != nil || device == 0 {
-		t.Fatalf("%#x, %v", device, err)
-	}
-	if _, _, err := c.Register(b.Bytes()); err == nil {
-		t.Error("registered twice")
-	}
-	if _, _, err := c.Register(b.Bytes()[1:]); !errors.Is(err, ErrSize) {
-		t.Errorf("unaligned: %v", err)
-	}
-	if err := errors.Join(unregister(), b.Close()); err != nil {
-		t.Error(err)
-	}
-}
-
 const doubling = `
 extern "C" __global__ void twice(const unsigned *in, unsigned *out, int n) {
 	int i = blockIdx.x * blockDim.x + threadIdx.x;

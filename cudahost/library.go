@@ -48,8 +48,6 @@ const (
 	cuMemHostAlloc
 	cuMemFreeHost
 	cuMemHostGetDevicePointer
-	cuMemHostRegister
-	cuMemHostUnregister
 	cuMemAlloc
 	cuMemFree
 	cuMemcpyHtoD
@@ -90,8 +88,6 @@ var symbolNames = [symbolCount]string{
 	cuMemHostAlloc:            "cuMemHostAlloc",
 	cuMemFreeHost:             "cuMemFreeHost",
 	cuMemHostGetDevicePointer: "cuMemHostGetDevicePointer_v2",
-	cuMemHostRegister:         "cuMemHostRegister_v2",
-	cuMemHostUnregister:       "cuMemHostUnregister",
 	cuMemAlloc:                "cuMemAlloc_v2",
 	cuMemFree:                 "cuMemFree_v2",
 	cuMemcpyHtoD:              "cuMemcpyHtoD_v2",

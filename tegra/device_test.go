@@ -56,7 +56,7 @@ func TestOpenErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, says := range map[string]string{
-		filepath.Join(dir, "none"): "driverctl set-override",
+		filepath.Join(dir, "none"): "tegracast bind",
 		filepath.Join(dir, "file"): "load the module of this release",
 		dir:                        "is a directory",
 	} {

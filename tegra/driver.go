@@ -55,9 +55,9 @@ func presentDevices() string {
 		return fmt.Sprintf(", present are %v", list)
 	}
 	if _, err := os.Stat("/sys/module/tegra_p2p"); err != nil {
-		return ": load the module (modprobe tegra_p2p) and bind the function to it (driverctl set-override 0000:BB:DD.F tegra_p2p)"
+		return ": load the module (modprobe tegra_p2p) and bind the function to it (tegracast bind 0000:BB:DD.F)"
 	}
-	return ": bind the function to the module (driverctl set-override 0000:BB:DD.F tegra_p2p, or the function's driver_override in /sys)"
+	return ": bind the function to the module (tegracast bind 0000:BB:DD.F, which says whether another driver has it)"
 }
 
 // do calls f with the descriptor, which stays open as long.

@@ -32,7 +32,7 @@ func openBoard(e env, path, backend string) (*boardDevice, error) {
 	if err != nil {
 		return nil, errors.Join(err, memory.Close())
 	}
-	b := &boardDevice{device: device, Hardware: capture.Hardware{Interrupts: device, Pinner: device, Memory: memory}}
+	b := &boardDevice{device: device, Hardware: capture.Hardware{Interrupts: device, Pinner: device, Memory: memory, Reset: device.Reset}}
 	b.Name = fmt.Sprintf("%s (PCI id %04x:%04x)", path, device.Info().Vendor, device.Info().Device)
 	b.identify()
 	if b.device.Info().Flags&uapi.InfoUnsafe != 0 {

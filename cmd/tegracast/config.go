@@ -36,8 +36,11 @@ type Config struct {
 
 // SourceConfig is a source; exactly one of FPGA, Model and File is given.
 type SourceConfig struct {
-	Name  string        `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
-	Slots int           `yaml:"slots,omitempty" jsonschema:"minimum=3,maximum=64,description=frames of memory; default 8"`
+	Name  string `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
+	Slots int    `yaml:"slots,omitempty" jsonschema:"minimum=3,maximum=64,description=frames of memory; default 8"`
+
+	WriteCombined bool `yaml:"write_combined,omitempty" jsonschema:"description=that memory is for the GPU alone: the CPU must not read it; of bare streams with memory: cuda"`
+
 	FPGA  *CameraConfig `yaml:"fpga,omitempty" jsonschema:"description=a camera of an FPGA on PCI Express"`
 	Model *ModelConfig  `yaml:"model,omitempty" jsonschema:"description=the FPGA camera in software"`
 	File  *FileConfig   `yaml:"file,omitempty" jsonschema:"description=replays a file"`
@@ -55,6 +58,7 @@ type CameraConfig struct {
 	Rate      word[pipeline.Rate] `yaml:"rate,omitempty" jsonschema:"description=frames a second as 30 or 30000/1001; default 30"`
 	Exposure  word[time.Duration] `yaml:"exposure,omitempty" jsonschema:"description=such as 8ms; default: the sensor's"`
 	Gain      float64             `yaml:"gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256,description=of the sensor; default: as it is"`
+	Poll      bool                `yaml:"poll,omitempty" jsonschema:"description=look for completions in memory instead of waiting for interrupts; the same for all sources of a device; default false"`
 	Triggered bool                `yaml:"triggered,omitempty" jsonschema:"description=a frame for each trigger instead of rate frames a second; rate is what the triggers have"`
 }
 

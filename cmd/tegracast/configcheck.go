@@ -61,6 +61,9 @@ func (d *document) check() error {
 	if err := d.checkGPIO(); err != nil {
 		return err
 	}
+	if err := d.checkWriteCombined(); err != nil {
+		return err
+	}
 	return d.checkSlots()
 }
 
@@ -167,14 +170,21 @@ func (d *document) checkStream(path string, c *CameraConfig) error {
 	return nil
 }
 
-// checkCameras refuses two sources of one camera.
+// checkCameras refuses two sources of one camera, and a card that some sources poll and others do not.
 func (d *document) checkCameras() error {
 	type camera struct{ device, what string }
 	first := map[camera]string{}
-	for i, s := range d.Sources {
+	cards := map[string]*SourceConfig{}
+	for i := range d.Sources {
+		s := &d.Sources[i]
 		if s.FPGA == nil {
 			continue
 		}
+		if other := cards[s.card()]; other != nil && other.FPGA.Poll != s.FPGA.Poll {
+			return d.errorAt(fmt.Sprintf("$.sources[%d].fpga.poll", i), "%t, and source %q of the same device has %t: the device is polled for all of them or for none",
+				s.FPGA.Poll, other.Name, other.FPGA.Poll)
+		}
+		cards[s.card()] = s
 		c := camera{filepath.Clean(s.FPGA.Device), fmt.Sprintf("camera %d", s.FPGA.Camera)}
 		if s.bare() {
 			c.what = fmt.Sprintf("channel %d", s.FPGA.Channel)

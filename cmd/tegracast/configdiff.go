@@ -72,6 +72,7 @@ func walkNamed(a, b reflect.Value, path string, list *[]string) {
 type plan struct {
 	flows   map[string]bool // by the source's name
 	outputs map[string]bool
+	cards   map[string]bool // device files that are polled from now on, or no more: all their users have changed
 	freezes map[string]bool // isps whose loops are frozen or released, and go on: by name
 	memory  bool
 	web     bool
@@ -96,7 +97,7 @@ func everything(d *document) plan {
 // planned turns changes into what is to be made anew: an output for its own sake, a flow for its source and its stages but
 // for what freezes a loop, and everything for what is not one of these.
 func planned(list []string, old, new *document) plan {
-	p := plan{flows: map[string]bool{}, outputs: map[string]bool{}, freezes: map[string]bool{}, pins: map[string]bool{}}
+	p := plan{flows: map[string]bool{}, outputs: map[string]bool{}, cards: repolled(old, new), freezes: map[string]bool{}, pins: map[string]bool{}}
 	for _, path := range list {
 		part, rest, _ := strings.Cut(path, "[")
 		name, _, _ := strings.Cut(rest, "]")
@@ -140,11 +141,32 @@ func planned(list []string, old, new *document) plan {
 		}
 		for i := range d.Outputs {
 			o := &d.Outputs[i]
-			model := o.FPGA != nil && d.source(o.FPGA.Card).Model != nil
-			if p.flows[d.origin(o)] || model && p.flows[o.FPGA.Card] { // a model's card ends with its source
+			if p.flows[d.origin(o)] || p.loses(d, o) {
 				p.outputs[o.Name] = true
 			}
 		}
 	}
 	return p
+}
+
+// loses says whether the card of an output is closed: a model's ends with its source.
+func (p plan) loses(d *document, o *OutputConfig) bool {
+	if o.FPGA == nil {
+		return false
+	}
+	s := d.source(o.FPGA.Card)
+	return p.cards[s.card()] || s.Model != nil && p.flows[s.Name]
+}
+
+// repolled are the device files of both configurations for which poll differs: a DMA engine has one way of announcing.
+func repolled(old, new *document) map[string]bool {
+	cards := map[string]bool{}
+	for _, a := range old.Sources {
+		for _, b := range new.Sources {
+			if a.FPGA != nil && b.FPGA != nil && a.card() == b.card() && a.FPGA.Poll != b.FPGA.Poll {
+				cards[a.card()] = true
+			}
+		}
+	}
+	return cards
 }

@@ -117,7 +117,7 @@ func TestDoctor(t *testing.T) {
 }
 
 // elsewhere are programs of Jetson Linux and of Debian packages that this machine need not have.
-var elsewhere = []string{"nvpmodel", "jetson_clocks", "tegrastats", "lspci", "timedatectl", "reboot", "sysctl", "modprobe", "journalctl"}
+var elsewhere = []string{"nvpmodel", "jetson_clocks", "tegrastats", "lspci", "timedatectl", "reboot", "sysctl", "modprobe", "journalctl", "tegracast"}
 
 // exists checks that a command is one: bash can read it, and its programs are known.
 func exists(t *testing.T, line string) {

@@ -87,14 +87,13 @@ func (p patient) payload(dir string) (now, can int) {
 
 func (p patient) bound(dir string) finding {
 	address, driver := path.Base(dir), p.driver(dir)
-	bind := fmt.Sprintf("echo tegra_p2p > /sys/bus/pci/devices/%s/driver_override; echo %s > /sys/bus/pci/drivers_probe", address, address)
 	switch driver {
 	case "tegra_p2p":
 		return finding{"driver", isGood, address + " is driven by tegra_p2p", ""}
 	case "":
-		return finding{"driver", isMissing, address + " has no driver", bind}
+		return finding{"driver", isMissing, address + " has no driver", "tegracast bind " + address}
 	}
-	return finding{"driver", isMissing, address + " is driven by " + driver, fmt.Sprintf("echo %s > /sys/bus/pci/drivers/%s/unbind; %s", address, driver, bind)}
+	return finding{"driver", isMissing, address + " is driven by " + driver, "tegracast bind --yes " + address}
 }
 
 // iommu says what keeps a function from other memory (Documentation/ABI/testing/sysfs-kernel-iommu_groups).

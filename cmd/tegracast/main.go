@@ -33,6 +33,8 @@ Usage: tegracast COMMAND [OPTIONS]
   loopback   validation run: copy memory through the FPGA and compare every byte
   probe      receive a stream and check it: losses, jitter, pixels, latency
   doctor     say what this machine is, and what is missing for a real FPGA
+  bind       give a function on PCI Express to the kernel module, also from
+             another driver
   config     print the default configuration, check one, print its JSON Schema
   version    print version, commit and Go release
   completion print completions for bash, zsh or fish
@@ -124,6 +126,7 @@ func commands() []command {
 		{"loopback", loopback},
 		{"probe", probe},
 		{"doctor", doctor},
+		{"bind", bindCommand},
 		{"config", configCommand},
 		{"version", version},
 		{"completion", completion},

@@ -157,7 +157,7 @@ func (r *runner) giveUp(ctx context.Context, d *document, p plan) error {
 	for i := range d.Sources {
 		s := &d.Sources[i]
 		if s.FPGA != nil || !p.flows[s.Name] {
-			keep[s.card()] = !p.memory
+			keep[s.card()] = !p.memory && !p.cards[s.card()]
 		}
 	}
 	tell("a card", "", r.dropCards(keep))

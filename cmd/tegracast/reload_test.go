@@ -186,3 +186,35 @@ func (s *reloads) end(t *testing.T) pipeline.Stats {
 	}
 	return st
 }
+
+// TestPollReopensTheCard: a DMA engine is opened with its way of announcing completions, so a change of poll closes the device,
+// with all that uses it, also the output of another source; other devices go on.
+func TestPollReopensTheCard(t *testing.T) {
+	text := func(poll bool) *document {
+		t.Helper()
+		d, err := parseConfig("test", fmt.Appendf(nil, `
+sources:
+  - {name: one, fpga: {device: /dev/a, poll: %[1]t, width: 64, height: 16}}
+  - {name: two, fpga: {device: /dev/a, poll: %[1]t, camera: 1, width: 64, height: 16}}
+  - {name: three, slots: 12, fpga: {device: /dev/b, width: 64, height: 16}}
+isp: [{name: isp, from: three}]
+outputs:
+  - {name: back, from: isp, fpga: {card: one}}
+  - {name: here, from: isp, fpga: {card: three}}
+`, poll))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	old, next := text(false), text(true)
+	for _, d := range [][2]*document{{old, next}, {next, old}} {
+		p := planned(changes(d[0].Config, d[1].Config), d[0], d[1])
+		if !p.flows["one"] || !p.flows["two"] || p.flows["three"] || !p.outputs["back"] || p.outputs["here"] || !p.cards["/dev/a"] || len(p.cards) != 1 || p.memory {
+			t.Errorf("%+v", p)
+		}
+	}
+	if p := planned(nil, old, old); len(p.cards)+len(p.outputs) != 0 {
+		t.Errorf("nothing has changed: %+v", p)
+	}
+}

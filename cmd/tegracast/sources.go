@@ -60,6 +60,9 @@ func (a *appliance) camera(c *SourceConfig) (source, error) {
 		if err != nil {
 			return nil, err
 		}
+		if board.Poll = c.FPGA.Poll; board.Poll {
+			a.env.log.Info("completions of the FPGA are polled", "device", c.card())
+		}
 		card = capture.NewCard(board.Hardware)
 		a.mu.Lock()
 		a.cards[c.card()], a.devices[c.card()] = card, board.Close
@@ -69,7 +72,7 @@ func (a *appliance) camera(c *SourceConfig) (source, error) {
 	camera, err := capture.NewFPGACamera(capture.FPGAConfig{
 		Reset: func(ctx context.Context) (bool, error) { return a.pins.reset(ctx, c.card()) },
 		Card:  card, Number: c.FPGA.Camera, Name: c.Name, Recorder: a.recorder, Width: c.FPGA.Width, Height: c.FPGA.Height, Pixel: pixel,
-		Rate: c.FPGA.Rate.V, Exposure: c.FPGA.Exposure.V, Gain: c.FPGA.Gain, Slots: c.Slots, Logger: a.env.log,
+		Rate: c.FPGA.Rate.V, Exposure: c.FPGA.Exposure.V, Gain: c.FPGA.Gain, Slots: c.Slots, Flags: c.flags(), Logger: a.env.log,
 		Triggered: c.FPGA.Triggered, Bare: c.bare(), Channel: c.FPGA.Channel,
 	})
 	if err != nil {
@@ -124,7 +127,7 @@ func (a *appliance) modelCamera(c *SourceConfig) (source, error) {
 	pixel, _ := c.Model.Sensor.pixel()
 	camera, err := capture.NewFPGACamera(capture.FPGAConfig{
 		Card: device.card, Name: c.Name, Recorder: a.recorder, Width: c.Model.Width, Height: c.Model.Height, Pixel: pixel,
-		Rate: c.Model.Rate.V, Exposure: c.Model.Exposure.V, Slots: c.Slots, Logger: a.env.log,
+		Rate: c.Model.Rate.V, Exposure: c.Model.Exposure.V, Slots: c.Slots, Flags: c.flags(), Logger: a.env.log,
 		Bare: c.bare(),
 	})
 	if err != nil {

@@ -172,7 +172,9 @@ func TestVirtualBoards(t *testing.T) {
 	m := g.boot(t, vjetson.Config{Functions: paths, Network: true})
 	for n, name := range []string{"10de:0001 with one message", "large and prefetchable BARs", "legacy line", "MSI-X", "bare stream"} {
 		file := fmt.Sprintf("/dev/tegra_p2p%d", n)
-		if n > 0 {
+		if n == 3 {
+			boundBefore(t, m, g, vjetson.FunctionAddress(n))
+		} else if n > 0 {
 			if err := m.BindAt(t.Context(), vjetson.FunctionAddress(n), "tegra_p2p", file); err != nil {
 				t.Fatal(err)
 			}
@@ -193,6 +195,7 @@ func TestVirtualBoards(t *testing.T) {
 			}
 		})
 	}
+	t.Run("polled and reset", func(t *testing.T) { polledAndReset(t, m, cards[3], "/dev/tegra_p2p3") })
 }
 
 // delivers has serve stream a camera, until this host has received so many frames, all of them right.

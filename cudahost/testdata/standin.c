@@ -112,8 +112,6 @@ int cuMemcpy2DAsync_v2(const struct memcpy2d *c, void *s)
 		       (c->src_type == 1 ? c->src_host : c->src_device) + y * c->src_pitch, c->width);
 	return (int)(uintptr_t)s;
 }
-OK(cuMemHostRegister_v2)
-OK(cuMemHostUnregister)
 int cuPointerGetAttributes(unsigned n, int *attributes, void **data, uintptr_t p)
 {
 	*(unsigned *)data[0] = 1;

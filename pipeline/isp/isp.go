@@ -11,6 +11,7 @@ package isp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -73,6 +74,9 @@ func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	defer s.mu.Unlock()
 	if s.closed {
 		return ErrClosed
+	}
+	if in.Memory == pipeline.MemoryWriteCombined {
+		return fmt.Errorf("isp: %w: input %s: the CPU cannot read it; take ordinary host memory, or an isp on the GPU", ErrUnsupported, in)
 	}
 	p, err := newPlan(s.config, s.tone, s.gains.Load(), in, want)
 	if err != nil {

@@ -85,20 +85,21 @@ func newMatrix(m [9]float64) *[9]int16 {
 	return &fixedPoint
 }
 
-// CheckInput says whether the isp takes frames of the format with this configuration; the error is that of Plan.
+// CheckInput says whether the isp takes frames of the format with this configuration; the error is that of Plan. Write-combined
+// memory is for the GPU alone: Stage.Plan refuses it.
 func (c Config) CheckInput(in pipeline.Format) error {
 	if err := in.Validate(); err != nil {
 		return fmt.Errorf("isp: input: %w", err)
 	}
 	bad := func(why string) error {
-		return fmt.Errorf("%w: input %s: %s; it takes samples of a sensor in plain host memory", ErrUnsupported, in, why)
+		return fmt.Errorf("%w: input %s: %s; it takes samples of a sensor in host memory", ErrUnsupported, in, why)
 	}
 	s, ok := in.Pixel.Samples()
 	switch {
 	case !ok:
 		return bad("not a sensor's format")
-	case in.Memory != pipeline.MemoryHost:
-		return bad("the CPU cannot read it")
+	case in.Memory == pipeline.MemoryDevice:
+		return bad("no processor reads it by the host's address")
 	case in.PacketPitch != 0 || in.HeaderGap != 0:
 		return bad("packet-ready")
 	}

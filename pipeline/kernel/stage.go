@@ -96,6 +96,9 @@ func (s *Stage) Holds() int { return Holds }
 // Holds is how many frames a stage holds at a time besides those that wait for it.
 const Holds = inFlight + 1
 
+// ReadsOnDevice implements pipeline.DeviceReader. While a kernel that makes pictures is left out, the CPU copies them.
+func (s *Stage) ReadsOnDevice() bool { return s.config.Results }
+
 // Quarantined returns why the kernel is left out, or nil.
 func (s *Stage) Quarantined() *Entry { return s.exiled.Load() }
 

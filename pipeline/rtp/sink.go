@@ -67,6 +67,9 @@ func (s *Sink) Accepts(f pipeline.Format) bool {
 	return f == s.format
 }
 
+// ReadsOnDevice implements pipeline.DeviceReader: of results no pixel is read; packets of pixels are written by the CPU.
+func (s *Sink) ReadsOnDevice() bool { return s.config.Payload == Results }
+
 // Holds implements pipeline.Holder: one frame for each train.
 func (s *Sink) Holds() int { return len(s.trains) }
 

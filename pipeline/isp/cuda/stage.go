@@ -98,7 +98,10 @@ func (s *Stage) last() *cudahost.Stream {
 	return s.work
 }
 
-// Plan accepts what isp.Stage accepts, with the same errors, and compiles the kernels for it: that takes seconds, or
+// ReadsOnDevice implements pipeline.DeviceReader: kernels, or the GPU's copies, read the input.
+func (s *Stage) ReadsOnDevice() bool { return true }
+
+// Plan accepts what isp.Stage accepts, and write-combined memory as input, with the same errors, and compiles the kernels for it: that takes seconds, or
 // nothing when they are in the cache. Errors of the compiler wrap cudahost.ErrCompile.
 func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	s.mu.Lock()

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+const bindUsage = `Usage: tegracast bind [--yes] ADDRESS
+
+Gives a function on PCI Express, such as 0005:01:00.0, to the kernel module
+tegra_p2p (as root). When another driver has it, such as AMD's xdma, this is said
+and nothing is changed; with --yes the function is taken from that driver, and
+whatever uses the function loses it.
+
+It holds until the machine starts again or the function leaves the bus;
+driverctl set-override ADDRESS tegra_p2p holds for ever.
+`
+
+// ourDriver is the kernel module's name on the bus.
+const ourDriver = "tegra_p2p"
+
+func bindCommand(_ context.Context, e env, args []string) error {
+	f := e.flags("bind", bindUsage)
+	yes := f.Bool("yes", false, "take the function from the driver that has it")
+	if err := f.Parse(args); err != nil {
+		return parseError(f, err)
+	}
+	if f.NArg() != 1 {
+		return usageError{errors.New("name one function by its PCI address, which lspci -D shows: try tegracast bind --help")}
+	}
+	address, err := pciAddress(f.Arg(0))
+	if err != nil {
+		return usageError{err}
+	}
+	said, err := pciBus{root: "/sys/bus/pci", write: writeAttribute}.take(address, *yes)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(e.out, said)
+	return nil
+}
+
+// addressRule is domain, bus, device and function in hexadecimal digits, as Linux writes them; lspci leaves domain 0000 out.
+var addressRule = regexp.MustCompile(`^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])$`)
+
+// pciAddress is an address as the folders of sysfs have it.
+func pciAddress(s string) (string, error) {
+	m := addressRule.FindStringSubmatch(strings.ToLower(s))
+	switch {
+	case m == nil:
+		return "", fmt.Errorf("%q is no PCI address such as 0005:01:00.0: lspci -D lists them", s)
+	case m[1] == "":
+		return "0000:" + m[2], nil
+	}
+	return m[1] + ":" + m[2], nil
+}
+
+// pciBus is the bus in sysfs (Documentation/ABI/testing/sysfs-bus-pci: driver_override, unbind, drivers_probe).
+type pciBus struct {
+	root  string
+	write func(file, text string) error
+}
+
+// writeAttribute writes a file of sysfs, which must be there.
+func writeAttribute(file, text string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+func (b pciBus) device(address, file string) string {
+	return filepath.Join(b.root, "devices", address, file)
+}
+
+// text is what a file says of a function; empty when it cannot be read.
+func (b pciBus) text(address, file string) string {
+	text, _ := os.ReadFile(b.device(address, file))
+	return strings.TrimSpace(string(text))
+}
+
+// driver is who has a function; empty: nobody.
+func (b pciBus) driver(address string) string {
+	target, err := os.Readlink(b.device(address, "driver"))
+	if err != nil {
+		return ""
+	}
+	return filepath.Base(target)
+}
+
+// take gives a function to tegra_p2p, from another driver only when told so, and says what was done. When tegra_p2p does not take
+// it, the driver from before has it again.
+func (b pciBus) take(address string, yes bool) (said string, err error) {
+	if _, err := os.Stat(b.device(address, "")); errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("there is no function %s on the bus: lspci -D lists them", address)
+	} else if err != nil {
+		return "", err
+	}
+	const bridges = "0x06" // base class (PCI Code and ID Assignment Specification)
+	before := b.driver(address)
+	name := fmt.Sprintf("%s (%s:%s)", address, strings.TrimPrefix(b.text(address, "vendor"), "0x"), strings.TrimPrefix(b.text(address, "device"), "0x"))
+	switch {
+	case strings.HasPrefix(b.text(address, "class"), bridges):
+		return "", fmt.Errorf("%s is a bridge, and no FPGA: name the function behind it, which lspci -D -t shows", name)
+	case before == ourDriver:
+		return name + " is driven by tegra_p2p already", nil
+	case before != "" && !yes:
+		return "", fmt.Errorf("%s is driven by %s, and nothing was changed: to take it from there, with whatever uses it, say tegracast bind --yes %s", name, before, address)
+	}
+	if _, err := os.Stat(filepath.Join(b.root, "drivers", ourDriver)); err != nil {
+		return "", fmt.Errorf("the kernel module is not loaded, and nothing was changed: modprobe tegra_p2p: %w", err)
+	}
+	if err := b.move(address, before); err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	if before != "" {
+		return fmt.Sprintf("%s was taken from %s and is driven by tegra_p2p", name, before), nil
+	}
+	return name + " is driven by tegra_p2p", nil
+}
+
+// move binds the function. The override comes first: no other driver can take the function in between.
+func (b pciBus) move(address, before string) error {
+	old := b.text(address, "driver_override")
+	if old == "(null)" {
+		old = ""
+	}
+	if err := b.write(b.device(address, "driver_override"), ourDriver+"\n"); errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: run it as root, such as by sudo", err)
+	} else if err != nil {
+		return err
+	}
+	var err error
+	if before != "" {
+		err = b.write(b.device(address, "driver/unbind"), address)
+	}
+	if err == nil {
+		err = b.write(filepath.Join(b.root, "drivers_probe"), address)
+	}
+	if err == nil && b.driver(address) == ourDriver {
+		return nil
+	}
+	errs := errors.Join(err, errors.New("tegra_p2p does not take it: journalctl -k -g tegra_p2p says why"), b.giveBack(address, before, old))
+	return errors.New(strings.ReplaceAll(errs.Error(), "\n", "; "))
+}
+
+// giveBack gives the function to the driver that had it, with the override that it had.
+func (b pciBus) giveBack(address, before, override string) error {
+	err := b.write(b.device(address, "driver_override"), override+"\n")
+	if before != "" && b.driver(address) == "" {
+		err = errors.Join(err, b.write(filepath.Join(b.root, "drivers", before, "bind"), address))
+	}
+	if b.driver(address) != before {
+		return errors.Join(err, fmt.Errorf("%s, which had it before, does not take it back", before))
+	}
+	return err
+}

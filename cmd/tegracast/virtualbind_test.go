@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tegracast/board/vjetson"
+	"tegracast/fpga/model"
+	"tegracast/fpga/vfiouser/endpoint"
+)
+
+// boundBefore gives a function to Linux's pci-stub, and takes it from there as a person does.
+func boundBefore(t *testing.T, m *vjetson.Machine, g guest, address string) {
+	t.Helper()
+	stub := filepath.Join(g.kernel.Dir, "lib/modules", g.kernel.Release, "kernel/drivers/pci/pci-stub.ko")
+	if err := m.LoadModule(t.Context(), stub); err != nil {
+		t.Fatal(err)
+	}
+	at := "/sys/bus/pci/devices/" + address
+	out, err := m.Shell(t.Context(), "echo pci-stub > "+at+"/driver_override && echo "+address+" > /sys/bus/pci/drivers_probe && readlink "+at+"/driver")
+	if err != nil || !strings.HasSuffix(out, "/pci-stub\n") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	asked, err := m.Run(t.Context(), "tegracast", "bind", address)
+	if err != nil || asked.Status != 1 || !strings.Contains(string(asked.Stderr), address+" (10ee:7028) is driven by pci-stub, and nothing was changed") {
+		t.Errorf("%v, status %d: %s", err, asked.Status, asked.Stderr)
+	}
+	taken, err := m.Run(t.Context(), "tegracast", "bind", "--yes", address)
+	if err != nil || taken.Status != 0 || !strings.Contains(string(taken.Stdout), "was taken from pci-stub and is driven by tegra_p2p") {
+		t.Errorf("%v, status %d: %s%s", err, taken.Status, taken.Stdout, taken.Stderr)
+	}
+}
+
+// polledAndReset streams a card that is polled, has its engine stuck, and expects that the program resets the function: that alone
+// frees the engine. The card raises no interrupt.
+func polledAndReset(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint, file string) {
+	config := strings.NewReplacer("/dev/tegra_p2p0, ", file+", poll: true, ", vjetson.HostAddress, "127.0.0.1").Replace(cameraConfig)
+	streamsAfter := func(text string) { // begins to stream after it has said so
+		t.Helper()
+		const line = "for i in $(seq 1200); do sed -n '/%s/,$p' /run/polled.log | grep -q 'source streaming' && exit 0; usleep 50000; done; cat /run/polled.log; exit 1"
+		if out, err := m.Shell(t.Context(), fmt.Sprintf(line, text)); err != nil {
+			t.Fatalf("no stream after %q: %v\n%s", text, err, out)
+		}
+	}
+	before := card.Books()
+	if out, err := m.Shell(t.Context(), "mkdir -p /run/polled && cat >/run/polled.yaml <<'EOF'\n"+config+"EOF\n"+
+		"(tegracast serve --config /run/polled.yaml --sdp-dir /run/polled >/run/polled.log 2>&1; echo $? > /run/status) &"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	streamsAfter("FPGA are polled")
+	for _, id := range []model.FaultID{model.F3, model.F8} { // stuck, and the occasion to stop
+		if err := card.Card().Inject(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	streamsAfter("function was reset (function level reset)")
+	if _, err := m.Shell(t.Context(), "kill -TERM $(pidof tegracast)"); err != nil {
+		t.Error(err)
+	}
+	if out := ended(t, m, "/run/polled.log"); !strings.HasSuffix(out, "\n0\n") || strings.Contains(out, "reset line") {
+		t.Errorf("serve ended with:\n%s", out)
+	}
+	if after := card.Books(); after.Raised != before.Raised || after.Refused != 0 {
+		t.Errorf("before %+v, then %+v", before, after)
+	}
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tegracast/cudahost/cudatest"
+	"tegracast/pipeline"
+	"tegracast/pipeline/rtp/rtptest"
+)
+
+const writeCombinedYAML = `
+memory: cuda
+web: {listen: none}
+sources:
+  - {name: camera, slots: 12, write_combined: true, model: {width: 320, height: 240, rate: 20, stream: bare}}
+isp:
+  - {name: isp, device: cuda}
+outputs:
+  - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], checksum: true}}
+  - {name: lines, from: camera, results: {tcp: "127.0.0.1:%d"}}
+  - {name: told, from: camera, rtp: {payload: results, destinations: ["127.0.0.1:%d"]}}
+`
+
+// TestWriteCombined streams frames in write-combined memory: the stand-in for a GPU reads them, and no output that is told
+// of them does.
+func TestWriteCombined(t *testing.T) {
+	const isp = "../../pipeline/isp/cuda/testdata"
+	for _, pair := range cudatest.StandIn(t, t.TempDir(), isp+"/device.cpp", isp) {
+		name, value, _ := strings.Cut(pair, "=")
+		t.Setenv(name, value)
+	}
+	writeCombinedStreams(t)
+}
+
+// TestGPUWriteCombined does so on a GPU.
+func TestGPUWriteCombined(t *testing.T) {
+	needGPU(t)
+	writeCombinedStreams(t)
+}
+
+func writeCombinedStreams(t *testing.T) {
+	t.Helper()
+	t.Setenv("STATE_DIRECTORY", t.TempDir())
+	p, dir := rtptest.EvenPorts(t, 3), t.TempDir()
+	program := startProgram(t, "serve", "--config", write(t, "wc.yaml", fmt.Sprintf(writeCombinedYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
+	await(t, filepath.Join(dir, "raw.sdp"))
+	receiver := startProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", "3s", "--json")
+	_ = receiver.wait(t, 30*time.Second) // losses are no matter here
+	if v := receiver.verdict(t); v.Matched < 5 || v.Mismatched > 0 {
+		t.Errorf("%+v", v)
+	}
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Read(make([]byte, 1)); n != 1 {
+		t.Errorf("no line of results: %v", err)
+	}
+	conn.Close()
+	program.stop(t)
+	if n := books(t, program.out.String()); len(n) != 3 || n["raw"][1] == 0 || n["lines"][1] == 0 || n["told"][1] == 0 {
+		t.Errorf("summary:\n%s", program.out.String())
+	}
+}
+
+// TestWriteCombinedIsTheGraphsToo: what the check of the configuration could overlook is refused when the graph is made, with
+// the names of the reader and of the source.
+func TestWriteCombinedIsTheGraphsToo(t *testing.T) {
+	d, err := readConfig(write(t, "wc.yaml", fmt.Sprintf(writeCombinedYAML, 5004, 5006, 5008)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Memory, d.ISP[0].Device = "host", "cpu" // of which the check knows nothing
+	_, err = build(env{out: io.Discard, err: os.Stderr, log: slog.New(slog.DiscardHandler)}, d)
+	if !errors.Is(err, pipeline.ErrMemory) || !strings.Contains(err.Error(), "isp reads with the CPU what camera keeps in write-combined memory") {
+		t.Errorf("%v", err)
+	}
+}
