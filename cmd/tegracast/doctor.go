@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -15,9 +16,11 @@ import (
 
 const doctorUsage = `Usage: tegracast doctor [--json]
 
-Says what this machine is, and what is missing for a camera of a real FPGA, each
-with the command that mends it. Status 0 when nothing is missing, 1 otherwise.
-A warning costs speed or safety, and is no reason for status 1.
+Says what this machine is and what is missing for a camera of a real FPGA, in
+the order of docs/bringup.md, and how to fix it: a command for root, or what to
+look at. What depends on something that is missing is "not checked". Status 0
+when nothing is missing, 1 otherwise. Warnings do not change the status: they
+cost speed or safety.
 `
 
 // grade is how bad a finding is.
@@ -35,7 +38,7 @@ type finding struct {
 	What    string `json:"what"`
 	Grade   grade  `json:"grade"`
 	Detail  string `json:"detail"`
-	Command string `json:"command,omitempty"` // that mends it, for a shell of root
+	Command string `json:"command,omitempty"` // that fixes it, for a shell of root
 }
 
 // patient is the machine that is looked at: its files, and what files do not tell.
@@ -44,6 +47,7 @@ type patient struct {
 	synchronised func() bool                          // the clock is
 	open         func(path string) error              // opens a device of the kernel module
 	info         func(path string) (uapi.Info, error) // asks the module what a device of its is
+	kernelLog    func() string                        // what the kernel has said since boot; empty when it may not be read
 }
 
 func doctor(_ context.Context, e env, args []string) error {
@@ -52,18 +56,8 @@ func doctor(_ context.Context, e env, args []string) error {
 	if err := parse(f, args); err != nil {
 		return err
 	}
-	p := patient{root: os.DirFS("/"), synchronised: clockSynchronised, info: deviceInfo, open: func(path string) error {
-		board, err := openBoard(env{out: e.out, err: e.err, log: slog.New(slog.DiscardHandler)}, path, "host")
-		if err != nil {
-			return err
-		}
-		return board.Close()
-	}}
-	list := p.examine()
-	ready := true
-	for _, x := range list {
-		ready = ready && x.Grade != isMissing
-	}
+	list := thisMachine(e).examine()
+	ready := isReady(list)
 	if err := tellFindings(e, list, ready, *asJSON); err != nil {
 		return err
 	}
@@ -71,6 +65,22 @@ func doctor(_ context.Context, e env, args []string) error {
 		return errChecked
 	}
 	return nil
+}
+
+// thisMachine is the one that the program runs on.
+func thisMachine(e env) patient {
+	return patient{root: os.DirFS("/"), synchronised: clockSynchronised, info: deviceInfo, kernelLog: kernelLog, open: func(path string) error {
+		board, err := openBoard(env{out: e.out, err: e.err, log: slog.New(slog.DiscardHandler)}, path, "host")
+		if err != nil {
+			return err
+		}
+		return board.Close()
+	}}
+}
+
+// isReady says whether nothing is missing.
+func isReady(list []finding) bool {
+	return !slices.ContainsFunc(list, func(x finding) bool { return x.Grade == isMissing })
 }
 
 func tellFindings(e env, list []finding, ready, asJSON bool) error {
@@ -86,7 +96,7 @@ func tellFindings(e env, list []finding, ready, asJSON bool) error {
 	for _, x := range list {
 		fmt.Fprintf(e.out, "%-8s %-13s %s\n", x.Grade, x.What, x.Detail)
 		if x.Command != "" {
-			fmt.Fprintf(e.out, "%23s%s\n", "mend it: ", x.Command)
+			fmt.Fprintf(e.out, "%23s%s\n", "fix: ", x.Command)
 		}
 	}
 	verdict := "ready for a camera of a real FPGA"
@@ -102,4 +112,17 @@ func clockSynchronised() bool {
 	var t unix.Timex
 	state, err := unix.Adjtimex(&t)
 	return err == nil && state != unix.TIME_ERROR && t.Status&unix.STA_UNSYNC == 0
+}
+
+// kernelLog reads the kernel's ring of messages (syslog(2)); where dmesg_restrict forbids that it is empty.
+func kernelLog() string {
+	n, err := unix.Klogctl(unix.SYSLOG_ACTION_SIZE_BUFFER, nil)
+	if err != nil || n <= 0 {
+		return ""
+	}
+	b := make([]byte, n)
+	if n, err = unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, b); err != nil {
+		return ""
+	}
+	return string(b[:n])
 }

@@ -207,7 +207,7 @@ func (a *installed) updates(t *testing.T) {
 // vanishes removes the packages: the configuration goes with purge, and then nothing is left.
 func (a *installed) vanishes(t *testing.T) {
 	left := "find / -xdev \\( -name '*tegracast*' -o -name '*tegra_p2p*' \\) ! -path '/root/*' ! -path '/proc/*' ! -path '/lib/modules/*' ! -path '/usr/lib/modules/*' ! -name '*-development.conf' ! -name '71-tegra_p2p-virtual.rules' | sort"
-	a.is(t, "systemctl stop tegracast; modprobe -r tegra_p2p; tegracast doctor | grep -c 'mend it: modprobe tegra_p2p$'; tegracast doctor >/dev/null; echo $?", "1\n1\n")
+	a.is(t, "systemctl stop tegracast; modprobe -r tegra_p2p; tegracast doctor | grep -c 'fix: modprobe tegra_p2p$'; tegracast doctor >/dev/null; echo $?", "1\n1\n")
 	a.must(t, "dpkg -r tegracast tegracast-dkms")
 	a.is(t, "systemctl is-active tegracast; ls /etc/tegracast; pgrep -x tegracast; lsmod | grep tegra_p2p", "inactive\ntegracast.yaml\n")
 	a.must(t, "dpkg --purge tegracast tegracast-dkms")
