@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -14,13 +15,20 @@ import (
 	"tegracast/tegra/uapi"
 )
 
-const doctorUsage = `Usage: tegracast doctor [--json]
+const doctorUsage = `Usage: tegracast doctor [--json | --report FILE.tar]
 
 Says what this machine is and what is missing for a camera of a real FPGA, in
 the order of docs/bringup.md, and how to fix it: a command for root, or what to
 look at. What depends on something that is missing is "not checked". Status 0
 when nothing is missing, 1 otherwise. Warnings do not change the status: they
 cost speed or safety.
+
+--report writes all that whoever helps you may ask for into one archive: this
+text, the files that it comes from, the kernel's and the service's log, what the
+kernel module says, memory pinned for the FPGA, validation runs, and a minute of
+streaming. It takes two to three minutes. Run it as root, with the service
+stopped. Nothing private is in it: README.txt, its first file, says how. What
+fails says why there, and the rest is written; a FILE that exists is refused.
 `
 
 // grade is how bad a finding is.
@@ -50,11 +58,18 @@ type patient struct {
 	kernelLog    func() string                        // what the kernel has said since boot; empty when it may not be read
 }
 
-func doctor(_ context.Context, e env, args []string) error {
+func doctor(ctx context.Context, e env, args []string) error {
 	f := e.flags("doctor", doctorUsage)
 	asJSON := f.Bool("json", false, "print the findings as JSON")
+	file := f.String("report", "", "write a report for whoever helps you to `FILE`")
 	if err := parse(f, args); err != nil {
 		return err
+	}
+	if *asJSON && *file != "" {
+		return usageError{errors.New("--json and --report: leave one out, the report has the findings as JSON, too")}
+	}
+	if *file != "" {
+		return doctorReport(ctx, e, *file)
 	}
 	list := thisMachine(e).examine()
 	ready := isReady(list)
