@@ -15,13 +15,18 @@ import (
 	"tegracast/tegra/uapi"
 )
 
-const doctorUsage = `Usage: tegracast doctor [--json | --report FILE.tar]
+const doctorUsage = `Usage: tegracast doctor [--service] [--json]
+       tegracast doctor --report FILE.tar
 
 Says what this machine is and what is missing for a camera of a real FPGA, in
 the order of docs/bringup.md, and how to fix it: a command for root, or what to
 look at. What depends on something that is missing is "not checked". Status 0
 when nothing is missing, 1 otherwise. Warnings do not change the status: they
 cost speed or safety.
+
+--service looks through the eyes of tegracast.service: systemd-run starts doctor
+with the unit's user, groups, device rules, limits and sandbox, drop-ins included.
+What root may open, and the service may not, is found that way. For root.
 
 --report writes all that whoever helps you may ask for into one archive: this
 text, the files that it comes from, the kernel's and the service's log, what the
@@ -61,12 +66,19 @@ type patient struct {
 func doctor(ctx context.Context, e env, args []string) error {
 	f := e.flags("doctor", doctorUsage)
 	asJSON := f.Bool("json", false, "print the findings as JSON")
+	service := f.Bool("service", false, "run as tegracast.service is run, with its user, device rules and sandbox")
 	file := f.String("report", "", "write a report for whoever helps you to `FILE`")
 	if err := parse(f, args); err != nil {
 		return err
 	}
 	if *asJSON && *file != "" {
 		return usageError{errors.New("--json and --report: leave one out, the report has the findings as JSON, too")}
+	}
+	if *service && *file != "" {
+		return usageError{errors.New("--report and --service: leave one out")}
+	}
+	if *service {
+		return doctorService(ctx, newManager(e), *asJSON)
 	}
 	if *file != "" {
 		return doctorReport(ctx, e, *file)
