@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/user"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -57,6 +58,7 @@ type finding struct {
 // patient is the machine that is looked at: its files, and what files do not tell.
 type patient struct {
 	root         fs.FS
+	user         string                               // who looks
 	synchronised func() bool                          // the clock is
 	open         func(path string) error              // opens a device of the kernel module
 	info         func(path string) (uapi.Info, error) // asks the module what a device of its is
@@ -96,7 +98,11 @@ func doctor(ctx context.Context, e env, args []string) error {
 
 // thisMachine is the one that the program runs on.
 func thisMachine(e env) patient {
-	return patient{root: os.DirFS("/"), synchronised: clockSynchronised, info: deviceInfo, kernelLog: kernelLog, open: func(path string) error {
+	name := ""
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return patient{user: name, root: os.DirFS("/"), synchronised: clockSynchronised, info: deviceInfo, kernelLog: kernelLog, open: func(path string) error {
 		board, err := openBoard(env{out: e.out, err: e.err, log: slog.New(slog.DiscardHandler)}, path, "host")
 		if err != nil {
 			return err

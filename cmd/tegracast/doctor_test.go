@@ -177,7 +177,7 @@ func expect(t *testing.T, list []finding, what string, g grade, says string) {
 }
 
 // elsewhere are programs of Jetson Linux and of Debian packages that this machine need not have.
-var elsewhere = []string{"nvpmodel", "jetson_clocks", "tegrastats", "lspci", "timedatectl", "reboot", "sysctl", "modprobe", "journalctl", "dkms", "mokutil", "scp", "systemctl"}
+var elsewhere = []string{"nvpmodel", "jetson_clocks", "tegrastats", "lspci", "timedatectl", "reboot", "sysctl", "modprobe", "journalctl", "dkms", "mokutil", "scp", "systemctl", "udevadm"}
 
 // exists checks that a command is one: bash can read it, and its programs are known.
 func exists(t *testing.T, line string) {

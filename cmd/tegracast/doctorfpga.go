@@ -135,7 +135,7 @@ func (p patient) devices() finding {
 	var wrong []string
 	for _, name := range list {
 		if err := p.open("/" + name); errors.Is(err, fs.ErrPermission) && !strings.Contains(err.Error(), "IOMMU") {
-			return finding{"device", isWarning, "/" + name + " cannot be opened by this user", "usermod -a -G tegracast \"$SUDO_USER\""}
+			return p.shut("/" + name)
 		} else if err != nil && !strings.Contains(err.Error(), "another process") {
 			wrong = append(wrong, err.Error())
 		}
@@ -144,4 +144,12 @@ func (p patient) devices() finding {
 		return finding{"device", isMissing, strings.Join(wrong, "; ") + "; see journalctl -k -g tegra_p2p", ""}
 	}
 	return finding{"device", isGood, fmt.Sprintf("%d of tegra_p2p can be opened, or are in use", len(list)), ""}
+}
+
+// shut is about a device file that this user may not open: its group is tegracast, by the udev rule of the package.
+func (p patient) shut(device string) finding {
+	if p.user == "tegracast" {
+		return finding{"device", isMissing, device + " cannot be opened by the service's user: the package's udev rule has not given it to the group tegracast", "udevadm trigger --action=add " + device}
+	}
+	return finding{"device", isWarning, device + " cannot be opened by this user", "usermod -a -G tegracast \"$SUDO_USER\""}
 }

@@ -59,7 +59,7 @@ func (f pciFunction) iommu() finding {
 		return finding{what, isGood, f.address + " is behind a strict IOMMU: the module says so", ""}
 	case refused && kind == "DMA" && f.neighbours() != nil:
 		return finding{what, isNote, f.address + ": not checked: it shares its group, see there", ""}
-	case err == nil && info.Flags&uapi.InfoStrict != 0:
+	case err == nil && info.Flags&uapi.InfoStrict != 0, refused && kind == "DMA" && !f.p.olderThan(5, 15):
 		return f.exposed(finding{what, isMissing, f.address + " is behind a strict IOMMU, and the module does not call it protected; see journalctl -k -g 'not protected'", ""})
 	case refused && kind == "DMA":
 		return lack(fmt.Sprintf(": its group has type DMA, and the module calls %s not protected: before Linux 5.15 lazy domains have that type, too", device))

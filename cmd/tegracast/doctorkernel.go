@@ -17,16 +17,24 @@ func (p patient) release() string { return p.text("proc/sys/kernel/osrelease") }
 
 var kernelVersion = regexp.MustCompile(`^([0-9]+)\.([0-9]+)`)
 
+// olderThan says whether the running kernel is known to be older than a release of Linux.
+func (p patient) olderThan(major, minor int) bool {
+	m := kernelVersion.FindStringSubmatch(p.release())
+	if m == nil {
+		return false
+	}
+	first, _ := strconv.Atoi(m[1])
+	second, _ := strconv.Atoi(m[2])
+	return first < major || first == major && second < minor
+}
+
 // kernel says whether the module can be compiled for the running kernel (docs/kernel-abi.md, "Kernels").
 func (p patient) kernel() finding {
 	release := p.release()
-	m := kernelVersion.FindStringSubmatch(release)
-	if m == nil {
+	switch {
+	case !kernelVersion.MatchString(release):
 		return finding{"kernel", isNote, "not checked: /proc/sys/kernel/osrelease cannot be read", ""}
-	}
-	major, _ := strconv.Atoi(m[1])
-	minor, _ := strconv.Atoi(m[2])
-	if major < 5 || major == 5 && minor < 10 {
+	case p.olderThan(5, 10):
 		return finding{"kernel", isMissing, "Linux " + release + " is too old for tegra_p2p, which needs 5.10: flash Jetson Linux 35 (JetPack 5) or later", ""}
 	}
 	return finding{"kernel", isGood, "Linux " + release, ""}

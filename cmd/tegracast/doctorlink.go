@@ -71,7 +71,7 @@ func (f pciFunction) powerSaving() finding {
 			"echo performance > /sys/module/pcie_aspm/parameters/policy",
 		}
 	case files == nil && !known:
-		return finding{what, isNote, f.address + ": not checked: this kernel does not show it, and only root may read the configuration space", ""}
+		return finding{what, isNote, f.address + ": not checked: neither the kernel nor the configuration space shows it to this user", ""}
 	}
 	return finding{what, isGood, f.address + ": the link does not save power", ""}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"slices"
@@ -84,6 +85,21 @@ func TestDoctorService(t *testing.T) {
 		t.Errorf("no systemd: %v", err)
 	}
 	says(t, "with a report", []string{"doctor", "--service", "--report", t.TempDir() + "/x.tar"}, exitUsage, "--report and --service")
+}
+
+// TestDoctorShut: a device file that is shut is the group's matter for a person, and udev's for the service.
+func TestDoctorShut(t *testing.T) {
+	for user, want := range map[string]finding{
+		"berta":     {What: "device", Grade: isWarning, Command: "usermod -a -G tegracast \"$SUDO_USER\""},
+		"tegracast": {What: "device", Grade: isMissing, Command: "udevadm trigger --action=add /dev/tegra_p2p0"},
+	} {
+		p := ofPatient(orin(), usesNVP2P|protected)
+		p.user, p.open = user, func(string) error { return fs.ErrPermission }
+		if got := p.devices(); got.Grade != want.Grade || got.Command != want.Command {
+			t.Errorf("%s: %+v", user, got)
+		}
+		exists(t, want.Command)
+	}
 }
 
 // FuzzSandbox: only settings of the list come out, as KEY=VALUE in one line.
