@@ -20,13 +20,17 @@ const (
 	capMSIX    = 0x11
 )
 
-// capability is the offset of a capability, 0 for none. A list that leads in a circle ends after 48 entries, which is what fits.
+// longest is what is read of a capability, in bytes.
+const longest = 0x12
+
+// capability is the offset of a capability that is there as a whole, 0 for none. A list that leads in a circle ends after 48
+// entries, which is what fits.
 func (c pciConfig) capability(id byte) int {
 	if len(c) < 256 {
 		return 0
 	}
 	for at, seen := int(c[0x34])&^3, 0; at >= 0x40 && at <= 0xf0 && seen < 48; at, seen = int(c[at+1])&^3, seen+1 {
-		if c[at] == id {
+		if c[at] == id && at+longest <= len(c) {
 			return at
 		}
 	}

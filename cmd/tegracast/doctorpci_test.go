@@ -204,6 +204,9 @@ func TestDoctorNoFPGA(t *testing.T) {
 func FuzzDoctorFiles(f *testing.F) {
 	f.Add([]byte(config(0x48, 1, 32, 2, 1)), "RxErr 1\nTOTAL 1", noRoom, "0x1 0x2 0x200\n")
 	f.Add([]byte(config(0x50, 4, 0, 2, 1)), "Bad TLP x\n\n", "pci 0005:01:00.0: BAR 2: no space for [mem size 0x1]", strings.Repeat(noBAR, 7))
+	last := make([]byte, 256) // a capability that reaches beyond the end
+	last[0x34], last[0xf0] = 0xf0, capExpress
+	f.Add(last, "", "", "")
 	f.Fuzz(func(t *testing.T, config []byte, aer, log, resource string) {
 		c := pciConfig(config)
 		c.vectors()
