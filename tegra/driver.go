@@ -42,7 +42,7 @@ func openFile(path string) (file, error) {
 	case errors.Is(err, fs.ErrPermission):
 		return file{}, fmt.Errorf("%w: %s: %w: run as root, or give the service's user the file by a udev rule", ErrNoDevice, path, err)
 	case errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO):
-		return file{}, fmt.Errorf("%w: %s: %w: its function has gone: rescan the bus (echo 1 > /sys/bus/pci/rescan)", ErrNoDevice, path, err)
+		return file{}, fmt.Errorf("%w: %s: %w: its function has gone: tegracast doctor says what brings it back", ErrNoDevice, path, err)
 	case err != nil:
 		return file{}, fmt.Errorf("%w: %s: %w", ErrNoDevice, path, err)
 	}

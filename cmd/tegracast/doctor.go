@@ -3,21 +3,38 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/user"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"tegracast/tegra/uapi"
 )
 
-const doctorUsage = `Usage: tegracast doctor [--json]
+const doctorUsage = `Usage: tegracast doctor [--service] [--json]
+       tegracast doctor --report FILE.tar
 
-Says what this machine is, and what is missing for a camera of a real FPGA, each
-with the command that mends it. Status 0 when nothing is missing, 1 otherwise.
-A warning costs speed or safety, and is no reason for status 1.
+Says what this machine is and what is missing for a camera of a real FPGA, in
+the order of docs/bringup.md, and how to fix it: a command for root, or what to
+look at. What depends on something that is missing is "not checked". Status 0
+when nothing is missing, 1 otherwise. Warnings do not change the status: they
+cost speed or safety.
+
+--service looks through the eyes of tegracast.service: systemd-run starts doctor
+with the unit's user, groups, device rules, limits and sandbox, drop-ins included.
+What root may open, and the service may not, is found that way. For root.
+
+--report writes all that whoever helps you may ask for into one archive: this
+text, the files that it comes from, the kernel's and the service's log, what the
+kernel module says, memory pinned for the FPGA, validation runs, and a minute of
+streaming. It takes two to three minutes. Run it as root, with the service
+stopped. Nothing private is in it: README.txt, its first file, says how. What
+fails says why there, and the rest is written; a FILE that exists is refused.
 `
 
 // grade is how bad a finding is.
@@ -35,35 +52,41 @@ type finding struct {
 	What    string `json:"what"`
 	Grade   grade  `json:"grade"`
 	Detail  string `json:"detail"`
-	Command string `json:"command,omitempty"` // that mends it, for a shell of root
+	Command string `json:"command,omitempty"` // that fixes it, for a shell of root
 }
 
 // patient is the machine that is looked at: its files, and what files do not tell.
 type patient struct {
 	root         fs.FS
+	user         string                               // who looks
 	synchronised func() bool                          // the clock is
 	open         func(path string) error              // opens a device of the kernel module
 	info         func(path string) (uapi.Info, error) // asks the module what a device of its is
+	kernelLog    func() string                        // what the kernel has said since boot; empty when it may not be read
 }
 
-func doctor(_ context.Context, e env, args []string) error {
+func doctor(ctx context.Context, e env, args []string) error {
 	f := e.flags("doctor", doctorUsage)
 	asJSON := f.Bool("json", false, "print the findings as JSON")
+	service := f.Bool("service", false, "run as tegracast.service is run, with its user, device rules and sandbox")
+	file := f.String("report", "", "write a report for whoever helps you to `FILE`")
 	if err := parse(f, args); err != nil {
 		return err
 	}
-	p := patient{root: os.DirFS("/"), synchronised: clockSynchronised, info: deviceInfo, open: func(path string) error {
-		board, err := openBoard(env{out: e.out, err: e.err, log: slog.New(slog.DiscardHandler)}, path, "host")
-		if err != nil {
-			return err
-		}
-		return board.Close()
-	}}
-	list := p.examine()
-	ready := true
-	for _, x := range list {
-		ready = ready && x.Grade != isMissing
+	if *asJSON && *file != "" {
+		return usageError{errors.New("--json and --report: leave one out, the report has the findings as JSON, too")}
 	}
+	if *service && *file != "" {
+		return usageError{errors.New("--report and --service: leave one out")}
+	}
+	if *service {
+		return doctorService(ctx, newManager(e), *asJSON)
+	}
+	if *file != "" {
+		return doctorReport(ctx, e, *file)
+	}
+	list := thisMachine(e).examine()
+	ready := isReady(list)
 	if err := tellFindings(e, list, ready, *asJSON); err != nil {
 		return err
 	}
@@ -71,6 +94,26 @@ func doctor(_ context.Context, e env, args []string) error {
 		return errChecked
 	}
 	return nil
+}
+
+// thisMachine is the one that the program runs on.
+func thisMachine(e env) patient {
+	name := ""
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return patient{user: name, root: os.DirFS("/"), synchronised: clockSynchronised, info: deviceInfo, kernelLog: kernelLog, open: func(path string) error {
+		board, err := openBoard(env{out: e.out, err: e.err, log: slog.New(slog.DiscardHandler)}, path, "host")
+		if err != nil {
+			return err
+		}
+		return board.Close()
+	}}
+}
+
+// isReady says whether nothing is missing.
+func isReady(list []finding) bool {
+	return !slices.ContainsFunc(list, func(x finding) bool { return x.Grade == isMissing })
 }
 
 func tellFindings(e env, list []finding, ready, asJSON bool) error {
@@ -86,7 +129,7 @@ func tellFindings(e env, list []finding, ready, asJSON bool) error {
 	for _, x := range list {
 		fmt.Fprintf(e.out, "%-8s %-13s %s\n", x.Grade, x.What, x.Detail)
 		if x.Command != "" {
-			fmt.Fprintf(e.out, "%23s%s\n", "mend it: ", x.Command)
+			fmt.Fprintf(e.out, "%23s%s\n", "fix: ", x.Command)
 		}
 	}
 	verdict := "ready for a camera of a real FPGA"
@@ -102,4 +145,17 @@ func clockSynchronised() bool {
 	var t unix.Timex
 	state, err := unix.Adjtimex(&t)
 	return err == nil && state != unix.TIME_ERROR && t.Status&unix.STA_UNSYNC == 0
+}
+
+// kernelLog reads the kernel's ring of messages (syslog(2)); where dmesg_restrict forbids that it is empty.
+func kernelLog() string {
+	n, err := unix.Klogctl(unix.SYSLOG_ACTION_SIZE_BUFFER, nil)
+	if err != nil || n <= 0 {
+		return ""
+	}
+	b := make([]byte, n)
+	if n, err = unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, b); err != nil {
+		return ""
+	}
+	return string(b[:n])
 }

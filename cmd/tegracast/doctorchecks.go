@@ -10,10 +10,10 @@ import (
 	"tegracast/board"
 )
 
-// examine looks at everything, what others need first.
+// examine looks at everything, in the order in which whoever brings a board up meets it (docs/bringup.md). What cannot be looked at
+// before something else is right is "not checked".
 func (p patient) examine() []finding {
-	list := []finding{p.board()}
-	list = append(list, p.module())
+	list := []finding{p.board(), p.kernel(), p.headers(), p.dkms(), p.signing(), p.module()}
 	list = append(list, p.functions()...)
 	list = append(list, p.devices())
 	list = append(list, p.pinning()...)
@@ -40,7 +40,7 @@ func (p patient) board() finding {
 	id := board.Identify(p.root)
 	switch {
 	case id.Family == board.Other:
-		return finding{"board", isNote, "no Jetson that is known here " + id.Model, ""}
+		return finding{"board", isNote, strings.TrimSpace("no Jetson that is known here " + id.Model), ""}
 	case id.L4T == "":
 		return finding{"board", isWarning, fmt.Sprintf("%s (%s, module %s), without /etc/nv_tegra_release of Jetson Linux", id.Model, id.Family, id.Module), "apt-get install nvidia-l4t-core"}
 	}
@@ -71,7 +71,7 @@ func (p patient) libraries() []finding {
 		{"libcuda", cudaLibrary, "nvidia-l4t-cuda"}, {"libnvrtc", "libnvrtc.so.*", "nvidia-jetpack"}, {"nvjpeg", "libnvjpeg.so.1[0-9]*", "nvidia-jetpack"},
 	} {
 		found := p.library(l.file)
-		absent := l.file + " is not there: frames are in host memory, and the CPU does the work"
+		absent := strings.SplitAfter(l.file, ".so")[0] + " is not there: frames are in host memory, and the CPU does the work"
 		switch {
 		case found != "":
 			list = append(list, finding{l.name, isGood, "/" + found, ""})
@@ -99,16 +99,19 @@ func (p patient) memlock() finding {
 	return finding{"memlock", isWarning, fmt.Sprintf("this shell may lock %d KiB of memory only; the service has no limit", n>>10), "ulimit -l unlimited"}
 }
 
-// socketBuffer is what the largest train of packets of a frame and its successor fit in.
-const socketBuffer = 4 << 20
+// socketBuffer is what a receiver asks for, and what the largest train of packets of a frame and its successor fit in.
+const socketBuffer = 8 << 20
 
 func (p patient) buffers() finding {
 	for _, name := range []string{"wmem_max", "rmem_max"} {
 		if n, err := strconv.Atoi(p.text("proc/sys/net/core/" + name)); err == nil && n < socketBuffer {
-			return finding{"sockets", isWarning, fmt.Sprintf("net.core.%s is %d bytes: bursts may not fit", name, n), fmt.Sprintf("sysctl -w net.core.wmem_max=%d net.core.rmem_max=%d", 2*socketBuffer, 2*socketBuffer)}
+			return finding{
+				"sockets", isWarning, fmt.Sprintf("net.core.%s is %d bytes: bursts may not fit", name, n),
+				fmt.Sprintf(`printf 'net.core.wmem_max=%d\nnet.core.rmem_max=%d\n' > /etc/sysctl.d/60-tegracast.conf; sysctl --system`, socketBuffer, socketBuffer),
+			}
 		}
 	}
-	return finding{"sockets", isGood, "socket buffers may be long enough", ""}
+	return finding{"sockets", isGood, "a socket's buffer can have the 8 MiB that it is asked for", ""}
 }
 
 func (p patient) gpio() finding {
@@ -116,7 +119,7 @@ func (p patient) gpio() finding {
 	if len(chips) == 0 {
 		return finding{"GPIO", isNote, "there is no GPIO chip: no trigger and no status LED", ""}
 	}
-	return finding{"GPIO", isGood, fmt.Sprintf("%d chips", len(chips)), ""}
+	return finding{"GPIO", isGood, fmt.Sprintf("chips: %d", len(chips)), ""}
 }
 
 func (p patient) clock() finding {
@@ -132,19 +135,19 @@ func (p patient) power() []finding {
 	if mode := board.PowerMode(p.root); strings.HasPrefix(mode, "MAXN") {
 		list = append(list, finding{"power mode", isGood, mode, ""})
 	} else if mode != "" {
-		list = append(list, finding{"power mode", isWarning, mode + " is not the fastest one", "nvpmodel -p --verbose"})
+		list = append(list, finding{"power mode", isWarning, mode + " is not the fastest one; see nvpmodel -p --verbose", ""})
 	}
 	if governor := p.text("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"); governor != "" && governor != "performance" {
 		list = append(list, finding{"clocks", isWarning, "the CPU's clock follows the load (" + governor + "): latency varies", "jetson_clocks"})
 	}
 	for _, r := range board.Rails(p.root) {
 		if r.Alarm {
-			list = append(list, finding{"power", isWarning, fmt.Sprintf("rail %s is, or was, above its limit: %.2f A", r.Name, r.Amps), "tegrastats"})
+			list = append(list, finding{"power", isWarning, fmt.Sprintf("rail %s is, or was, above its limit: %.2f A; see tegrastats", r.Name, r.Amps), ""})
 		}
 	}
 	for _, t := range board.Throttles(p.root) {
 		if t.State > 0 {
-			list = append(list, finding{"throttling", isWarning, fmt.Sprintf("%s is at %d", t.Name, t.State), "tegrastats"})
+			list = append(list, finding{"throttling", isWarning, fmt.Sprintf("%s is at %d; see tegrastats", t.Name, t.State), ""})
 		}
 	}
 	return list

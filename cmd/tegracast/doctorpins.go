@@ -49,7 +49,7 @@ func (p patient) pins(device string, flags uint32) finding {
 	why, remedy := "a provider of nv-p2p is loaded and not used: the module has backend=gup", "modprobe -r tegra_p2p; modprobe tegra_p2p backend=auto"
 	switch {
 	case flags&uapi.InfoNVP2PBuilt == 0:
-		why, remedy = "nv-p2p is not compiled into the module", "apt-get install --reinstall tegracast-dkms; modprobe -r tegra_p2p; modprobe tegra_p2p"
+		why, remedy = "nv-p2p is not compiled into the module", "apt-get install --reinstall ./tegracast-dkms_*_all.deb; modprobe -r tegra_p2p; modprobe tegra_p2p"
 	case flags&uapi.InfoNVP2PPresent == 0:
 		why, remedy = "nv-p2p is compiled in, and no provider was loaded before the module", "modprobe -r tegra_p2p; modprobe nvidia-p2p; modprobe tegra_p2p"
 	}

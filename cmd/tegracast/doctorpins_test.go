@@ -32,7 +32,7 @@ func TestDoctorPins(t *testing.T) {
 		command string // a part of it
 	}{
 		{orin36, usesNVP2P, isGood, "/dev/tegra_p2p0 pins through nv-p2p", ""},
-		{orin36, 0, isWarning, "pin_user_pages; nv-p2p is not compiled into the module", "--reinstall tegracast-dkms"},
+		{orin36, 0, isWarning, "pin_user_pages; nv-p2p is not compiled into the module", "--reinstall ./tegracast-dkms"},
 		{orin36, built, isWarning, "no provider was loaded before the module", "modprobe nvidia-p2p; modprobe tegra_p2p"},
 		{orin36, built | uapi.InfoNVP2PPresent, isWarning, "loaded and not used: the module has backend=gup", "backend=auto"},
 		{orin36, built | uapi.InfoNVP2PForeign, isNote, "the desktop driver's", ""},
