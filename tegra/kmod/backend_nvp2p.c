@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Pins through Tegra's nv-p2p (GPUDirect RDMA 12.9 section 13.4): memory of cudaHostAlloc. The provider calls back from
- * its MMU notifier and on every put_pages; whether its notifier is still hashed tells how it came to it:
+ * its MMU notifier and on every put_pages:
  *
- *   put_pages      hashed, in the thread that called put_pages
- *   invalidation   unhashed; put_pages must not be called any more
- *   exit           hashed; put_pages is still to be called, once, outside the callback, or the mm leaks
+ *   put_pages      in the thread that called put_pages
+ *   invalidation   the notifier is unhashed, and put_pages must not be called any more
+ *   exit           put_pages is still to be called, once, outside the callback, or the mm leaks
+ *
+ * An exit that meets another thread's put_pages finds the notifier unhashed, too. So the notifier gets operations of our
+ * own as soon as get_pages has returned, and the provider's callback tells of its own invalidations only.
  *
  * An invalidation that comes while put_pages runs drops the provider's reference of the mm twice, so ours stays.
  *
@@ -158,6 +161,22 @@ static int nv_invalidate(struct mmu_notifier *notifier, const struct mmu_notifie
 	return 0;
 }
 
+/* The mm exits, or put_pages runs. */
+static void nv_release(struct mmu_notifier *notifier, struct mm_struct *mm)
+{
+	struct nvidia_p2p_page_table *table = container_of(notifier, struct nvidia_p2p_page_table, mn);
+	struct tp_pin *pin = table->data;
+	bool putting;
+
+	mutex_lock(&pin->lock);
+	putting = pin->nv.putting == current;
+	if (putting)
+		nv_free_pages(pin);
+	mutex_unlock(&pin->lock);
+	if (!putting)
+		tp_pin_revoke(pin, TEGRA_P2P_REASON_MM_EXIT, true);
+}
+
 /* With pin->lock held, before the notifier's memory can be freed: after get_pages, or in the notifier. */
 static void nv_take_over(struct tp_pin *pin, struct nvidia_p2p_page_table *table)
 {
@@ -165,6 +184,7 @@ static void nv_take_over(struct tp_pin *pin, struct nvidia_p2p_page_table *table
 		return;
 	pin->nv.ops = *table->mn.ops;
 	pin->nv.ops.free_notifier = nv_released;
+	pin->nv.ops.release = nv_release;
 	pin->nv.ops.invalidate_range_start = nv_invalidate;
 	WRITE_ONCE(table->mn.ops, &pin->nv.ops);
 }

@@ -47,6 +47,11 @@ func TestKfuzz(t *testing.T) {
 			if c.parameters != "" {
 				m.guest(t, "^TestSRCU$")
 			}
+			if sanitized() { // its checks have memory of their own, and do with less when it is refused
+				if _, err := m.Expect(shortOfMemory); err != nil {
+					t.Fatal(err)
+				}
+			}
 			m.kfuzz(t)
 			m.t = t
 			m.shell("rmmod tegra_p2p")

@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +28,7 @@ var roles = map[string]func(){
 	"limit":  overLimit,
 	"resume": resumeOnly,
 	"race":   raceChild,
+	"many":   holdMany,
 	"vdso":   printVDSO,
 }
 
@@ -185,4 +189,47 @@ func TestPassedOn(t *testing.T) {
 			s.usable(t)
 		})
 	}
+}
+
+const manyPins = 64
+
+// holdMany pins pages one by one through descriptor 3.
+func holdMany() {
+	b, err := unix.Mmap(-1, 0, manyPins*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	must(err)
+	for i := range manyPins {
+		p, _, err := (&device{3}).pin(b[i*page:][:page], bothWays)
+		must(err)
+		fmt.Print(p.Handle, " ")
+	}
+	fmt.Println()
+	time.Sleep(time.Hour)
+}
+
+// TestPutAgainstExit ends the pins of a process while it ends: what put_pages does meets the exit of the mm.
+func TestPutAgainstExit(t *testing.T) {
+	s := newScene(t)
+	for range times {
+		c := startChild(t, "many", "", file(t, s.fd))
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for _, field := range strings.Fields(c.line(t)) {
+			handle, err := strconv.ParseUint(field, 10, 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Go(func() {
+				<-begin
+				time.Sleep(rand.N(3 * time.Millisecond))
+				if err := uapi.DoPut(s.fd, uint32(handle)); err != nil {
+					t.Errorf("PUT: %v", err)
+				}
+			})
+		}
+		close(begin)
+		c.kill(t)
+		all.Wait()
+		s.live(t)
+	}
+	s.usable(t)
 }
