@@ -103,10 +103,10 @@ static bool nv_present(void)
 	       nv.dma_unmap_pages && nv.free_dma_mapping;
 }
 
-/* Under pin->lock. */
+/* Under pin->lock. Pages that stay mapped, since the machine ends, are not freed. */
 static void nv_free_pages(struct tp_pin *pin)
 {
-	if (!pin->nv.freed)
+	if (!pin->nv.freed && !READ_ONCE(pin->obj.file->dev->over))
 		nv.free_page_table(pin->nv.table);
 	pin->nv.freed = true;
 }
