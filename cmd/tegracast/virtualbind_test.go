@@ -39,16 +39,16 @@ func polledAndReset(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint, f
 	config := strings.NewReplacer("/dev/tegra_p2p0, ", file+", poll: true, ", vjetson.HostAddress, "127.0.0.1").Replace(cameraConfig)
 	streamsAfter := func(text string) { // begins to stream after it has said so
 		t.Helper()
-		const line = "for i in $(seq 1200); do sed -n '/%s/,$p' /run/polled.log | grep -q 'source streaming' && exit 0; usleep 50000; done; cat /run/polled.log; exit 1"
+		const line = "for i in $(seq 1200); do sed -n '/%s/,$p' /run/serve.log | grep -q 'source streaming' && exit 0; usleep 50000; done; cat /run/serve.log; exit 1"
 		if out, err := m.Shell(t.Context(), fmt.Sprintf(line, text)); err != nil {
 			t.Fatalf("no stream after %q: %v\n%s", text, err, out)
 		}
 	}
 	before := card.Books()
-	if out, err := m.Shell(t.Context(), "mkdir -p /run/polled && cat >/run/polled.yaml <<'EOF'\n"+config+"EOF\n"+
-		"(tegracast serve --config /run/polled.yaml --sdp-dir /run/polled >/run/polled.log 2>&1; echo $? > /run/status) &"); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := m.CopyIn(t.Context(), write(t, "polled.yaml", config), "/run/polled.yaml"); err != nil {
+		t.Fatal(err)
 	}
+	serving(t, m, "/run/polled.yaml")
 	streamsAfter("FPGA are polled")
 	for _, id := range []model.FaultID{model.F3, model.F8} { // stuck, and the occasion to stop
 		if err := card.Card().Inject(id); err != nil {
@@ -56,11 +56,8 @@ func polledAndReset(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint, f
 		}
 	}
 	streamsAfter("function was reset (function level reset)")
-	if _, err := m.Shell(t.Context(), "kill -TERM $(pidof tegracast)"); err != nil {
-		t.Error(err)
-	}
-	if out := ended(t, m, "/run/polled.log"); !strings.HasSuffix(out, "\n0\n") || strings.Contains(out, "reset line") {
-		t.Errorf("serve ended with:\n%s", out)
+	if out := stopServing(t, m); strings.Contains(out, "reset line") {
+		t.Errorf("the reset line was pulsed:\n%s", out)
 	}
 	if after := card.Books(); after.Raised != before.Raised || after.Refused != 0 {
 		t.Errorf("before %+v, then %+v", before, after)

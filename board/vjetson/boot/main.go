@@ -126,10 +126,10 @@ func configure(ctx context.Context, o options) (cfg vjetson.Config, clean func()
 	if err != nil {
 		return cfg, nil, err
 	}
-	clean = func() error { return os.RemoveAll(dir) }
+	remove := func() error { return os.RemoveAll(dir) }
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, clean())
+			err = errors.Join(err, remove())
 		}
 	}()
 	binary := filepath.Join(dir, "tegracast")
@@ -149,14 +149,14 @@ func configure(ctx context.Context, o options) (cfg vjetson.Config, clean func()
 			return cfg, nil, err
 		}
 		cfg.Functions = []string{card.Path()}
-		clean = func() error { return errors.Join(card.Close(), os.RemoveAll(dir)) }
+		remove = func() error { return errors.Join(card.Close(), os.RemoveAll(dir)) }
 	case "edu":
 		cfg.Edu = true
 	case "none":
 	default:
 		return cfg, nil, fmt.Errorf("device %q, want card, edu or none", o.device)
 	}
-	return cfg, clean, nil
+	return cfg, remove, nil
 }
 
 // newCard puts the FPGA model into a slot, with block RAM, and a camera on C2H channel 1, which replays the upper left
