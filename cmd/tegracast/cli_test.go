@@ -25,7 +25,7 @@ func TestHelpTeaches(t *testing.T) {
 }
 
 func TestLoopback(t *testing.T) {
-	for _, args := range []string{"--size 1", "--size 4097 --count 3", "--size 16777216 --count 20", "--size 70000 --direction h2c", "--size 4096 --direction c2h"} {
+	for _, args := range []string{"--size 1", "--size 4097 --count 3", "--size 16777216 --count 20", "--size 67108864 --count 1", "--size 70000 --direction h2c", "--size 4096 --direction c2h"} {
 		status, out, errw := runs(t, append([]string{"loopback", "--device", "model", "--json"}, strings.Fields(args)...)...)
 		var r loopbackResult
 		if err := json.Unmarshal([]byte(out), &r); err != nil || status != 0 {

@@ -183,7 +183,7 @@ func (k surfaceKind) run(ctx context.Context, e env, hw capture.Hardware, open o
 	}
 	for _, dir := range []fpga.Direction{fpga.H2C, fpga.C2H} {
 		if o.direction == "both" || o.direction == dir.String() {
-			l := c.lanes[dir].result(dir, c.width, o.card.clock*1e6)
+			l := c.lanes[dir].result(dir, c.engine.width(), o.card.clock*1e6)
 			l.Memory = k.name
 			r.Lanes = append(r.Lanes, l)
 		}

@@ -15,27 +15,26 @@ import (
 	"tegracast/tegra"
 )
 
-// A lane is one direction's prepared transfers and what they measured.
+// A lane is one direction, and what was measured of it. Without memory the card does not have it.
 type lane struct {
-	transfers []transfer
-	bytes     uint64
-	elapsed   time.Duration
-	counters  xdma.Counters
-	parts     uint64
-	latency   pipeline.Histogram
+	memory   fpga.Memory
+	bytes    uint64
+	elapsed  time.Duration
+	counters xdma.Counters
+	parts    uint64 // segments of memory, of all transfers
+	latency  pipeline.Histogram
 }
 
 // A copier copies one surface to the other through the card; or one of them only, where the card has one direction.
 type copier struct {
 	src, dst *capture.Surface
 	hand     hand
+	engine   engine
 	lanes    [2]lane // by fpga.Direction
-	width    int
-	windows  int
-	compares bool // the bytes go both ways
+	compares bool    // the bytes go both ways
 }
 
-// newCopier pins the surfaces and prepares a transfer each way for every window of the engine's memory.
+// newCopier opens the engine and pins the surfaces.
 func newCopier(ctx context.Context, hw capture.Hardware, open opener, o loopbackOptions, flags cudahost.Flags) (c *copier, err error) {
 	size := o.size
 	c = &copier{}
@@ -44,11 +43,10 @@ func newCopier(ctx context.Context, hw capture.Hardware, open opener, o loopback
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	e, err := open(ctx, hw, o.card)
-	if err != nil {
+	if c.engine, err = open(ctx, hw, o.card); err != nil {
 		return c, err
 	}
-	if c.compares, err = o.ways(e); err != nil {
+	if c.compares, err = o.ways(c.engine); err != nil {
 		return c, err
 	}
 	if c.src, err = capture.NewSurface(hw.Memory, hw.Pinner, size, flags, tegra.ToDevice); err != nil {
@@ -60,54 +58,57 @@ func newCopier(ctx context.Context, hw capture.Hardware, open opener, o loopback
 	if c.hand, err = newHand(hw.Memory, c.src, c.dst); err != nil {
 		return c, err
 	}
-	c.width = e.width()
-	c.windows = (size + e.window() - 1) / e.window()
 	for dir, mem := range []fpga.Memory{fpga.H2C: c.src.Memory, fpga.C2H: c.dst.Memory} {
-		if !e.has(fpga.Direction(dir)) {
-			continue
-		}
-		if err := c.lanes[dir].prepare(e, fpga.Direction(dir), mem); err != nil {
-			return c, err
+		if c.engine.has(fpga.Direction(dir)) {
+			c.lanes[dir].memory = mem
 		}
 	}
 	return c, nil
 }
 
-// prepare makes a transfer for every window of the engine's memory.
-func (l *lane) prepare(e engine, dir fpga.Direction, mem fpga.Memory) error {
-	for off := 0; off < mem.Size(); off += e.window() {
-		part := mem.Slice(off, min(e.window(), mem.Size()-off))
-		t, err := e.prepare(dir, part)
-		if err != nil {
-			return err
+// copy moves the whole surface through the engine's memory, window by window.
+func (c *copier) copy(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	window := c.engine.window()
+	for off := 0; off < c.src.Memory.Size(); off += window {
+		n := min(window, c.src.Memory.Size()-off)
+		for dir := range c.lanes {
+			l := &c.lanes[dir]
+			if l.memory.Size() == 0 {
+				continue
+			}
+			if err := l.transfer(ctx, c.engine, fpga.Direction(dir), l.memory.Slice(off, n)); err != nil {
+				return fmt.Errorf("%d bytes from byte %d on: %w", n, off, err)
+			}
 		}
-		l.transfers = append(l.transfers, t)
-		l.parts += uint64(len(part.Segments))
 	}
 	return nil
 }
 
-// copy moves the whole surface, window by window.
-func (c *copier) copy(ctx context.Context, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for i := range c.windows {
-		for dir := range c.lanes {
-			l := &c.lanes[dir]
-			if len(l.transfers) == 0 {
-				continue
-			}
-			r, err := l.transfers[i].Run(ctx)
-			if err != nil {
-				return fmt.Errorf("window %d: %w", i, err)
-			}
-			l.bytes += uint64(r.Bytes)
-			l.elapsed += r.Elapsed
-			l.counters.Bytes += r.Counters.Bytes
-			l.counters.Cycles += r.Counters.Cycles
-			l.latency.Observe(r.Elapsed)
-		}
+// transfer moves one window. Its descriptors live as long as it does: of a large surface they would be thousands.
+func (l *lane) transfer(ctx context.Context, e engine, dir fpga.Direction, mem fpga.Memory) (err error) {
+	t, err := e.prepare(dir, mem)
+	if err != nil {
+		return err
 	}
+	defer func() {
+		closeErr := t.Close()
+		if errors.Is(closeErr, xdma.ErrBusy) || errors.Is(closeErr, edu.ErrBusy) { // what it still does ends in the IOMMU
+			closeErr = errors.Join(closeErr, t.Abandon())
+		}
+		err = errors.Join(err, closeErr)
+	}()
+	r, err := t.Run(ctx)
+	if err != nil {
+		return err
+	}
+	l.bytes += uint64(r.Bytes)
+	l.elapsed += r.Elapsed
+	l.counters.Bytes += r.Counters.Bytes
+	l.counters.Cycles += r.Counters.Cycles
+	l.parts += uint64(len(mem.Segments))
+	l.latency.Observe(r.Elapsed)
 	return nil
 }
 
@@ -130,16 +131,6 @@ func (c *copier) compare(r *loopbackResult, size int) error {
 // Close gives everything back.
 func (c *copier) Close() error {
 	var errs []error
-	for i := range c.lanes {
-		l := &c.lanes[i]
-		for _, t := range l.transfers {
-			err := t.Close()
-			if errors.Is(err, xdma.ErrBusy) || errors.Is(err, edu.ErrBusy) { // what it still does ends in the IOMMU
-				err = errors.Join(err, t.Abandon())
-			}
-			errs = append(errs, err)
-		}
-	}
 	if c.hand != nil {
 		errs = append(errs, c.hand.Close())
 	}

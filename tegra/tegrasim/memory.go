@@ -40,6 +40,8 @@ func (s *Sim) AllocCoherent(size int) (*tegra.Coherent, error) {
 		return nil, errors.Join(fmt.Errorf("coherent memory: %w", tegra.ErrClosed), unix.Munmap(b))
 	case s.fenced:
 		return nil, errors.Join(fmt.Errorf("coherent memory: %w (generation %d)", tegra.ErrFenced, s.fence), unix.Munmap(b))
+	case len(s.owners) == tegra.MaxPins:
+		return nil, errors.Join(fmt.Errorf("coherent memory: %w: %d pins and allocations are the most", unix.ENOSPC, tegra.MaxPins), unix.Munmap(b))
 	}
 	segments := s.mapSegments(o, true, true, []int{size})
 	s.owners[o] = struct{}{}

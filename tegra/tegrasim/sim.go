@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"tegracast/tegra"
 )
 
@@ -113,6 +115,8 @@ func (s *Sim) Pin(addr uintptr, size int, dir tegra.Direction, attr tegra.CacheA
 		return nil, fmt.Errorf("pin %#x: %w", addr, tegra.ErrClosed)
 	case s.fenced:
 		return nil, fmt.Errorf("pin %#x: %w (generation %d)", addr, tegra.ErrFenced, s.fence)
+	case len(s.owners) == tegra.MaxPins:
+		return nil, fmt.Errorf("pin %#x: %w: %d pins and allocations are the most", addr, unix.ENOSPC, tegra.MaxPins)
 	case other != nil:
 		return nil, fmt.Errorf("pin %#x, %d bytes: %w: %d bytes at %#x",
 			addr, size, tegra.ErrOverlap, other.size, other.addr)

@@ -158,6 +158,39 @@ func manyAtATime(t *testing.T, b *bench) {
 	wg.Wait()
 }
 
+// tooMany pins and allocates until the back end refuses. What is given back makes room.
+func tooMany(t *testing.T, b *bench) {
+	m := b.memory(tegra.MaxPins / 2)
+	var closers []func() error
+	for i := range tegra.MaxPins / 2 {
+		closers = append(closers, b.pin(m, i, 1, tegra.FromDevice).Unpin)
+	}
+	for range tegra.MaxPins / 2 {
+		c, err := b.f.AllocCoherent(tegra.PageSize)
+		if err != nil {
+			t.Fatalf("after %d pins and allocations: %v", len(closers), err)
+		}
+		closers = append(closers, c.Close)
+	}
+	extra := b.memory(1)
+	for range 2 {
+		if p, err := b.f.Pin(extra.page(0), tegra.PageSize, tegra.FromDevice, tegra.WriteBack); !errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("pin %d: %v, %v", len(closers)+1, p, err)
+		}
+		if c, err := b.f.AllocCoherent(tegra.PageSize); !errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("allocation %d: %v, %v", len(closers)+1, c, err)
+		}
+	}
+	for _, give := range closers {
+		if err := give(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := b.pin(extra, 0, 1, tegra.FromDevice).Unpin(); err != nil {
+		t.Error(err)
+	}
+}
+
 func coherent(t *testing.T, b *bench) {
 	for _, size := range []int{0, -1, tegra.MaxCoherentSize + 1} {
 		if _, err := b.f.AllocCoherent(size); !errors.Is(err, tegra.ErrSize) {

@@ -50,6 +50,7 @@ func Run(t *testing.T, cfg Config) {
 		{"fence", fence},
 		{"unpin against munmap", unpinAgainstMunmap},
 		{"many at a time", manyAtATime},
+		{"too many", tooMany},
 		{"coherent memory", coherent},
 		{"close with leaks", closeWithLeaks},
 	} {
