@@ -1,4 +1,4 @@
-module tegracast
+module github.com/tegracast/tegracast
 
 go 1.26.0
 

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"time"
 
-	"tegracast/fpga/xdma"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // ErrBare says that a stream has no camera block.

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/cudahost"
-	"tegracast/fpga/model"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 var fifty = pipeline.Rate{Num: 50, Den: 1}

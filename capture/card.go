@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"tegracast/cudahost"
-	"tegracast/fpga"
-	"tegracast/fpga/xdma"
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // Hardware is what a card stands on: the device's registers and interrupts, who pins memory for it, and who makes that

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/fpga"
-	"tegracast/pipeline"
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // A fence that somebody else has left is lifted by who opens the engine first, after its channels have stopped, and the

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // MatcherConfig is how edges of a line belong to frames.

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // TestMatcher: each edge finds its frame, whichever of the two is known first; what has no counterpart is counted, once.

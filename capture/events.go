@@ -4,7 +4,7 @@ import (
 	"context"
 	"math"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // tellable are the events of a camera block that the frames themselves do not count: how the report and the log call them. Frames

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // TestCameraReportsMissedTriggers: a trigger inside an exposure is no frame, and only the camera knows of it. It says so by its

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/fpga/model"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // Exposure and gain change while frames come: from the frame on that SetExposure says, and they outlive a reset of the

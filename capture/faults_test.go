@@ -14,11 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/fpga"
-	"tegracast/fpga/model"
-	"tegracast/fpga/xdma"
-	"tegracast/pipeline"
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // witness watches a faulty stream: no wrong byte, no step back, no long silence.

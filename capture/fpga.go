@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tegracast/cudahost"
-	"tegracast/fpga"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // FPGAConfig is an FPGA camera.

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/cudahost"
-	"tegracast/fpga"
-	"tegracast/fpga/model"
-	"tegracast/pipeline"
-	"tegracast/tegra/tegrasim"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
 // bench is a model camera on a simulated SMMU; what it took is checked to be given back.

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"tegracast/fpga"
-	"tegracast/fpga/xdma"
-	"tegracast/pipeline"
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // FPGAOutputConfig is an output that sends processed frames to the card.

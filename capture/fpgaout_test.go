@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/cudahost"
-	"tegracast/fpga/model"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // newTwoWay is a card with two cameras that jitter, and a frame sink.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"unsafe"
 
-	"tegracast/cudahost"
-	"tegracast/fpga"
-	"tegracast/fpga/xdma"
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // Surface is pinned memory: a buffer that CPU, GPU and FPGA reach.

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"unsafe"
 
-	"tegracast/cudahost"
-	"tegracast/fpga/model"
-	"tegracast/pipeline"
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // knowing is an allocator that is asked about addresses, as CUDA is.

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/cudahost"
-	"tegracast/fpga"
-	"tegracast/fpga/model"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // A slowBus is one on which pixels are under way for long, and completions overtake them, as far as PCI Express lets them:

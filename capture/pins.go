@@ -3,7 +3,7 @@ package capture
 import (
 	"sync/atomic"
 
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // PinStats are a card's pins: those of now, and what became of others.

@@ -9,7 +9,7 @@ import (
 	"os"
 	"sync/atomic"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // ErrReplay is wrapped by every error about a file that cannot be replayed.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // Run emits the frames until ctx ends, or the file does and is not to be looped. The sequence number is counted from

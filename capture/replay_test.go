@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // replayMemory is an Allocator that counts what is not freed and fails after a number of slots.

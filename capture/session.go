@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"tegracast/fpga"
-	"tegracast/fpga/xdma"
-	"tegracast/pipeline"
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // A session is a camera's hold on the hardware, from finding it to letting go: the camera block, the pins of all slots

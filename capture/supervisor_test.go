@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/fpga/model"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // A camera that waits for its trigger is idle, not broken, for as long as it takes.

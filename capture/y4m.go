@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // ErrY4M is wrapped by every error about the contents of a YUV4MPEG2 file.

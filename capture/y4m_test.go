@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 func TestParseY4M(t *testing.T) {

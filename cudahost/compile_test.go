@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/cudahost"
-	"tegracast/cudahost/cudatest"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost/cudatest"
 )
 
 // TestCompiler has NVIDIA's own compiler, for Orin.

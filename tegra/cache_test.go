@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/tegra"
-	"tegracast/tegra/tegrasim"
+	"github.com/tegracast/tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
 const page = tegra.PageSize

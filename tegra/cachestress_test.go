@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // buffer is an allocation in the stress test: while it is locked for reading it is not freed.

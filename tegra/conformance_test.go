@@ -3,8 +3,8 @@ package tegra_test
 import (
 	"testing"
 
-	"tegracast/tegra"
-	"tegracast/tegra/tegratest"
+	"github.com/tegracast/tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra/tegratest"
 )
 
 // fake is a Device over a module in the process. What it does over the real one is tested in the virtual Jetson.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // Device is a PCI Express function that the kernel module tegra_p2p drives: an open /dev/tegra_p2pN. It implements

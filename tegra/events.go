@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // vector is an interrupt vector: raised holds a raise that nobody has waited for yet.

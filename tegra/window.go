@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // A Window is a mapped BAR. It is accessed by 32-bit atomic loads and stores alone; an access beyond its end, to an

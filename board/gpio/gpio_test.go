@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson"
 )
 
 var inside = flag.Bool("inside", false, "this is the virtual Jetson, whose gpiochip0 is a PL061")

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"tegracast/fpga/vfiouser"
+	"github.com/tegracast/tegracast/fpga/vfiouser"
 )
 
 // servedEdu is as much of QEMU's edu device as the probe module uses, as a function of this process.

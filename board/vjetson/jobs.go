@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"tegracast/board/vjetson/channel"
+	"github.com/tegracast/tegracast/board/vjetson/channel"
 )
 
 const (

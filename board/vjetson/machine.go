@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"tegracast/board/vjetson/channel"
+	"github.com/tegracast/tegracast/board/vjetson/channel"
 )
 
 // Machine is a running machine. Its methods may be called concurrently.

@@ -18,7 +18,7 @@ import (
 // buildAgent compiles the program that runs in the machine; dir is where it goes.
 func buildAgent(ctx context.Context, arch, dir string) (string, error) {
 	out := filepath.Join(dir, "agent")
-	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, "tegracast/board/vjetson/agent")
+	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, "github.com/tegracast/tegracast/board/vjetson/agent")
 	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=")
 	if b, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("vjetson: building the agent: %w: %s", err, bytes.TrimSpace(b))

@@ -27,7 +27,7 @@ outputs:
 // build compiles the program for an architecture.
 func build(t *testing.T, arch, out string) {
 	t.Helper()
-	c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, "tegracast/cmd/tegracast")
+	c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, "github.com/tegracast/tegracast/cmd/tegracast")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	if b, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, b)

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
 // announce writes the SDP files, and says of the outputs that are new how to watch them.

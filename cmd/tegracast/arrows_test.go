@@ -32,6 +32,9 @@ var may = map[string][]string{
 	"pipeline/ucx":            {"pipeline"},
 }
 
+// module is the prefix of every package of ours.
+const module = "github.com/tegracast/tegracast/"
+
 func room(path string) string {
 	best := ""
 	for r := range may {
@@ -57,7 +60,7 @@ func allowed(home, path string) bool {
 }
 
 func TestImportArrows(t *testing.T) {
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "tegracast/...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", module+"...")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +73,7 @@ func TestImportArrows(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		from := strings.TrimPrefix(p.ImportPath.(string), "tegracast/")
+		from := strings.TrimPrefix(p.ImportPath.(string), module)
 		home := room(from)
 		if home == "" {
 			t.Errorf("%s is in no room of the house: add it to docs/architecture.md and to this test", from)
@@ -78,7 +81,7 @@ func TestImportArrows(t *testing.T) {
 		for i, list := range []any{p.Imports, p.TestImports, p.XTestImports} {
 			names, _ := list.([]any)
 			for _, n := range names {
-				to, ours := strings.CutPrefix(n.(string), "tegracast/")
+				to, ours := strings.CutPrefix(n.(string), module)
 				inTest := i > 0 && room(to) == "board/vjetson" // any room's tests may boot the machine
 				if ours && !allowed(home, to) && !inTest {
 					t.Errorf("%s imports %s", from, to)

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
-	"tegracast/pipeline/isp/auto"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline/isp/auto"
 )
 
 // AutoConfig says what is controlled by the picture: what is not given is not.

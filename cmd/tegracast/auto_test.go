@@ -13,11 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/capture"
-	"tegracast/cudahost"
-	"tegracast/fpga/model"
-	"tegracast/pipeline"
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // The isp is linear here, so that a picture's mean tells the light.

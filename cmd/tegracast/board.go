@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 
-	"tegracast/capture"
-	"tegracast/cudahost"
-	"tegracast/fpga"
-	"tegracast/fpga/edu"
-	"tegracast/tegra"
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/edu"
+	"github.com/tegracast/tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // boardDevice is a PCI Express function that the kernel module drives, with its engine.

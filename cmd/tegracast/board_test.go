@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"tegracast/cudahost"
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 func TestPinWarning(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"tegracast/board"
+	"github.com/tegracast/tegracast/board"
 )
 
 // boardMetrics are the board's sensors, read when they are asked for.

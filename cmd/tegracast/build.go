@@ -9,12 +9,12 @@ import (
 	"strings"
 	"sync"
 
-	"tegracast/capture"
-	"tegracast/cudahost"
-	"tegracast/fpga/xdma"
-	"tegracast/pipeline"
-	"tegracast/pipeline/kernel"
-	"tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/kernel"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
 // appliance is what a configuration describes, opened: a flow for each source, and the cards that they share.

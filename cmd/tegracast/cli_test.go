@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 func TestHelpTeaches(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
-	"tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
 //go:embed default.yaml

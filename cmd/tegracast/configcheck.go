@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"tegracast/fpga"
-	"tegracast/fpga/model"
-	"tegracast/pipeline"
-	"tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
 // check fills in the defaults and refuses what cannot be, before anything is opened. Kinds, limits and missing keys were

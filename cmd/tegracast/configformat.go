@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/kernel"
-	"tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/kernel"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
 func (d *document) source(name string) *SourceConfig {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"tegracast/capture"
-	"tegracast/cudahost"
-	"tegracast/fpga/model"
-	"tegracast/tegra/tegrasim"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
 // modelDevice is the FPGA in software with the memory that it reaches.

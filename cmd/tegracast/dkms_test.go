@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/board/vjetson"
-	"tegracast/board/vjetson/nvp2ptest"
-	"tegracast/fpga/edu"
+	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson/nvp2ptest"
+	"github.com/tegracast/tegracast/fpga/edu"
 )
 
 // dkmsModule does what dkms does with a package: it takes the sources that the package installs, and only those, copies them

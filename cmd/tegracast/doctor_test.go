@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // slot is where a card in the slot of a Jetson AGX Orin is: behind its controller 5, 141a0000.pcie.

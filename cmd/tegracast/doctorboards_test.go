@@ -5,7 +5,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // boards are Jetsons with everything, as far as they differ from orin(). Models and compatible properties are those of Linux,

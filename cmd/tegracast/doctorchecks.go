@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tegracast/board"
+	"github.com/tegracast/tegracast/board"
 )
 
 // examine looks at everything, in the order in which whoever brings a board up meets it (docs/bringup.md). What cannot be looked at

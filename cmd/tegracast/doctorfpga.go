@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"tegracast/board"
+	"github.com/tegracast/tegracast/board"
 )
 
 func (p patient) module() finding {

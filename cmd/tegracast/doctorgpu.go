@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost"
 )
 
 // gpu opens what CUDA opens, as whoever runs doctor may: a service has device rules of its own beside that.

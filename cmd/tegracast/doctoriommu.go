@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/board"
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/board"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // errNoDevice says that a function has no device file of the module.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tegracast/board"
+	"github.com/tegracast/tegracast/board"
 )
 
 // release is the running kernel's.

@@ -5,8 +5,8 @@ import (
 	"os"
 	"strings"
 
-	"tegracast/board"
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/board"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 func deviceInfo(path string) (uapi.Info, error) {

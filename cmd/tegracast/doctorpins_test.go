@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // TestDoctorPins: where CUDA needs nv-p2p and the module does not use it, doctor says why, and what to do; where CUDA does not,

@@ -15,11 +15,11 @@ import (
 	"sync"
 	"time"
 
-	"tegracast/capture"
-	"tegracast/cudahost"
-	"tegracast/pipeline/rtp"
-	"tegracast/tegra"
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // moduleText is what the module says of each of its devices.

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"tegracast/capture"
-	"tegracast/fpga"
-	"tegracast/fpga/edu"
-	"tegracast/fpga/model"
-	"tegracast/fpga/xdma"
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/edu"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // engine is what the validation run needs of a DMA engine with memory behind it.

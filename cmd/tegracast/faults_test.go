@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/fpga/model"
-	"tegracast/fpga/xdma"
-	"tegracast/tegra/tegrasim"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
 // loopbackFaults says what a validation run under each fault may say. Nothing means that it has to succeed.

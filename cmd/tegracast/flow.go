@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // flow is a source with what reads from it, as a graph of its own: it can be stopped and made anew without the others.

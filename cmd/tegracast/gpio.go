@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tegracast/board/gpio"
-	"tegracast/capture"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/board/gpio"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // outLine and inLine are lines of the board (gpio.Output, gpio.Input); Close puts a line back as it was.

@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/board/gpio"
-	"tegracast/capture"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/board/gpio"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // breadboard is a chip whose lines remember what was done to them.

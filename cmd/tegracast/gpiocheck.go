@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"tegracast/board/gpio"
+	"github.com/tegracast/tegracast/board/gpio"
 )
 
 // lineOrder is the order in which lines are checked and opened.

@@ -3,8 +3,8 @@ package main
 import (
 	"time"
 
-	"tegracast/board/gpio"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/board/gpio"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // GPIOConfig are the board's lines that the service uses.

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tegracast/capture"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // edgePin takes the times of edges, and matches them with the frames of a source.

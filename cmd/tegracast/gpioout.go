@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tegracast/capture"
+	"github.com/tegracast/tegracast/capture"
 )
 
 // outPin is a line that the service drives.

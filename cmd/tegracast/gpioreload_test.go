@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"tegracast/board/gpio"
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/board/gpio"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // gpioConfig is a camera with lines.

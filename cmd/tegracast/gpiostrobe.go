@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // strobePin is on with each pulse of the trigger, for a width; or, without a trigger, while the source exposes. When that

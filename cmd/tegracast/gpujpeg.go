@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"tegracast/cudahost"
-	"tegracast/pipeline"
-	"tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
 // gpuJPEG encodes frames where they are, with nvJPEG.

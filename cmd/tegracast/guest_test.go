@@ -14,10 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/fpga"
-	"tegracast/fpga/model"
-	"tegracast/fpga/xdma"
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 var (

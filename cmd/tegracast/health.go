@@ -9,7 +9,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // health watches whether the pipeline moves, and tells the service manager (sd_notify(3)).

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // program builds the binary once, as `make build` does. TEGRACAST_PROGRAM is one that was built before, for machines without Go.

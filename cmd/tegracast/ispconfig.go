@@ -8,7 +8,7 @@ import (
 	"math"
 	"os"
 
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // ISPConfig is a stage that makes pictures.

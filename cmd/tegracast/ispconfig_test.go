@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // Every key of an isp section arrives in the stage's configuration.

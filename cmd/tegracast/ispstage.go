@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"tegracast/cudahost"
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
-	"tegracast/pipeline/isp/auto"
-	"tegracast/pipeline/isp/cuda"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline/isp/auto"
+	"github.com/tegracast/tegracast/pipeline/isp/cuda"
 )
 
 // ispStage is an isp on either processor.

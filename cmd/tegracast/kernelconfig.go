@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/kernel"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/kernel"
 )
 
 // KernelConfig is a stage that is a user's own CUDA kernel.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/kernel"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/kernel"
 )
 
 // withKernels is a good configuration with kernels: one that finds results, one that paints.

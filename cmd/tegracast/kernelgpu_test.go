@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline/kernel"
+	"github.com/tegracast/tegracast/pipeline/kernel"
 )
 
 // faulty are kernels that break the GPU after their tenth frame, and what is said of it. The one that hangs comes to an end after

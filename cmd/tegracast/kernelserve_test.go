@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/cudahost/cudatest"
-	"tegracast/pipeline"
-	"tegracast/pipeline/kernel"
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/cudahost/cudatest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/kernel"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 const kernelsYAML = `

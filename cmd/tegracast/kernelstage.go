@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"tegracast/cudahost"
-	"tegracast/pipeline/kernel"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline/kernel"
 )
 
 // quarantineFolder is where kernels that have broken the GPU are kept: the service's state, or the user's cache.

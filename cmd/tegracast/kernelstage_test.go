@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/kernel"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/kernel"
 )
 
 // TestEndOfALostGPU: what never closes does not keep the program, once the GPU is lost; what may hang with it is not touched.

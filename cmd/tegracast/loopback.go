@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"tegracast/capture"
-	"tegracast/cudahost"
-	"tegracast/fpga"
-	"tegracast/fpga/model"
-	"tegracast/tegra"
-	"tegracast/tegra/tegrasim"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
 const loopbackUsage = `Usage: tegracast loopback [--device model|/dev/tegra_p2pN]

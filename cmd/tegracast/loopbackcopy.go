@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"tegracast/capture"
-	"tegracast/cudahost"
-	"tegracast/fpga"
-	"tegracast/fpga/edu"
-	"tegracast/fpga/xdma"
-	"tegracast/pipeline"
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/edu"
+	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // A lane is one direction, and what was measured of it. Without memory the card does not have it.

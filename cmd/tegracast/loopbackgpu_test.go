@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/capture"
-	"tegracast/cudahost"
-	"tegracast/cudahost/cudatest"
-	"tegracast/tegra"
-	"tegracast/tegra/tegrasim"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost/cudatest"
+	"github.com/tegracast/tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
 // TestLoopbackKernelsOnCPU runs the tests of the validation run on CUDA with a stand-in that runs its kernels on the CPU.

@@ -8,8 +8,8 @@ import (
 	"math/rand/v2"
 	"unsafe"
 
-	"tegracast/capture"
-	"tegracast/cudahost"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cudahost"
 )
 
 // A hand fills the surfaces of the validation run and compares them.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"tegracast/fpga"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 type loopbackResult struct {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/fpga/model"
-	"tegracast/tegra/tegrasim"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
 // TestOneDirection measures cards whose memory is reached one way only.

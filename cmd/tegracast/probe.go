@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
 const probeUsage = `Usage: tegracast probe --sdp FILE [--duration D] [--json] [--save FILE]

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/rtp"
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 func TestJudge(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // TestChanges: a difference is found wherever it is, also in keys that this test does not know: every key of the structs is

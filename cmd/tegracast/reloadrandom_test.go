@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // TestReload changes the second camera, and an output of the first one, a thousand times at random, also to what is no good. The

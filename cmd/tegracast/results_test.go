@@ -13,8 +13,8 @@ import (
 
 	pionrtp "github.com/pion/rtp"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 const resultsYAML = `

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/results"
-	"tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/results"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
 // ResultsConfig is where results go as lines of JSON.

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/model"
 )
 
 const serveUsage = `Usage: tegracast serve [--config FILE] [--sdp-dir DIR] [--fault ID:RATE]

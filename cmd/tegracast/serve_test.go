@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline/rtp"
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // verdict is what probe --json prints.

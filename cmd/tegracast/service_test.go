@@ -17,7 +17,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/journal"
 
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // TestJournalHandler: what reaches the journal has the level's priority, the attributes as fields, and a message in which

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson"
 )
 
 // gpuFiles are what a test installs for the device files of a Jetson's GPU and a libcuda that opens them: a kernel module, rules

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/board/vjetson"
-	"tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
 // appliance in the virtual Jetson: Debian with the packages installed, the FPGA's camera, and this host as the receiver.

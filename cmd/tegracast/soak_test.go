@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 var soak = flag.Duration("soak", 0, "how long TestSoak streams the model's camera, such as 1h")

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson"
 )
 
 var soakGuest = flag.Duration("soak-guest", 0, "how long TestSoakGuest streams the FPGA's camera in the virtual Jetson, such as 20m")

@@ -6,11 +6,11 @@ import (
 	"os"
 	"sync/atomic"
 
-	"tegracast/capture"
-	"tegracast/fpga"
-	"tegracast/fpga/model"
-	"tegracast/pipeline"
-	"tegracast/tegra/tegrasim"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
 // source is one that is closed after use.

@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // commit is set by the linker (Makefile).

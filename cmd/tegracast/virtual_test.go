@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/board/vjetson"
-	"tegracast/board/vjetson/nvp2ptest"
-	"tegracast/fpga/edu"
-	"tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson/nvp2ptest"
+	"github.com/tegracast/tegracast/fpga/edu"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
 // guest is what runs in the machine: the program and its tests, the conformance suite, the kernel module as it is packaged,
@@ -45,11 +45,11 @@ func buildGuest(t *testing.T, arch string) guest {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	g := guest{program: in("tegracast"), tests: in("tests"), suite: in("suite"), moduleTests: in("module-tests"), cfg: in("config.yaml")}
 	for out, args := range map[string][]string{
-		g.program: {"build", "-ldflags", "-s -w", "-o", g.program, "tegracast/cmd/tegracast"},
-		g.tests:   {"test", "-c", "-ldflags", "-s -w", "-o", g.tests, "tegracast/cmd/tegracast"},
-		g.suite:   {"test", "-c", "-ldflags", "-s -w", "-o", g.suite, "tegracast/tegra/tegratest"},
+		g.program: {"build", "-ldflags", "-s -w", "-o", g.program, "github.com/tegracast/tegracast/cmd/tegracast"},
+		g.tests:   {"test", "-c", "-ldflags", "-s -w", "-o", g.tests, "github.com/tegracast/tegracast/cmd/tegracast"},
+		g.suite:   {"test", "-c", "-ldflags", "-s -w", "-o", g.suite, "github.com/tegracast/tegracast/tegra/tegratest"},
 
-		g.moduleTests: {"test", "-c", "-ldflags", "-s -w", "-o", g.moduleTests, "tegracast/tegra/kmod/kmodtest/guest"},
+		g.moduleTests: {"test", "-c", "-ldflags", "-s -w", "-o", g.moduleTests, "github.com/tegracast/tegracast/tegra/kmod/kmodtest/guest"},
 	} {
 		c := exec.CommandContext(t.Context(), "go", args...)
 		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)

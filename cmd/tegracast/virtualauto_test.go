@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson"
 )
 
 // guestAuto lets automatic exposure steer the FPGA's camera through its registers, from its reset exposure and from the one

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/board/vjetson"
-	"tegracast/fpga/model"
-	"tegracast/fpga/vfiouser/endpoint"
+	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/vfiouser/endpoint"
 )
 
 // boundBefore gives a function to Linux's pci-stub, and takes it from there as a person does.

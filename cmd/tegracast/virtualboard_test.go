@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/board/vjetson"
-	"tegracast/fpga/model"
-	"tegracast/fpga/vfiouser"
-	"tegracast/fpga/vfiouser/endpoint"
+	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/vfiouser"
+	"github.com/tegracast/tegracast/fpga/vfiouser/endpoint"
 )
 
 // newSensor replays the upper left corner of the test chart.

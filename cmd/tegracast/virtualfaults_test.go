@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/board/vjetson"
-	"tegracast/fpga/model"
-	"tegracast/fpga/vfiouser/endpoint"
+	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/vfiouser/endpoint"
 )
 
 // sharedConfig has two cameras and an output on one card: the first camera's pictures go back to the card, too.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"tegracast/pipeline/web"
+	"github.com/tegracast/tegracast/pipeline/web"
 )
 
 // WebConfig is what the appliance tells over HTTP.

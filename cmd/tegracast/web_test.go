@@ -16,7 +16,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // TestMetrics runs the appliance: its metrics pass Prometheus's linter, it is ready and healthy, and the dashboard and the alert

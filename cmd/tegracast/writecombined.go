@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost"
 )
 
 // flags are those of the memory of the source's frames: the GPU has its address, too.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/cudahost/cudatest"
-	"tegracast/pipeline"
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/cudahost/cudatest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 const writeCombinedYAML = `

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost"
 )
 
 // GPU opens CUDA, or skips: CI has no GPU. `make gpu-test` builds the binaries that run these tests where there is one.

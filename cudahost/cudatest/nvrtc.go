@@ -16,7 +16,7 @@ import (
 
 	"github.com/ebitengine/purego"
 
-	"tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost"
 )
 
 // nvrtcPackages are Debian's NVRTC 11.8, which knows Xavier and Orin and compiles without a GPU, by their SHA-256.

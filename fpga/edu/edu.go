@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // What the device is.

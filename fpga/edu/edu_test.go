@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // model is the device at register level (QEMU hw/misc/edu.c), with a bus to its own memory.

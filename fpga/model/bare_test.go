@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 func bareSensor(t *testing.T) *Sensor {

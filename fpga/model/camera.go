@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // minPeriod is the shortest frame period.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // cameraHost is a host with a ring of frame slots behind C2H stream channel 0, each of scattered segments and a

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 func TestForceEOP(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // faultyCamera is a running camera with credits for some slots, whose first frame is about to have a fault. perFrame

@@ -3,7 +3,7 @@ package model
 import (
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // cameraRegisters are the registers of the camera block that hold a value.

@@ -3,7 +3,7 @@ package model
 import (
 	_ "embed"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // Geometry of the test chart.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 func TestTimestampCounter(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"math"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // Bus is the road by which the device reaches host memory: PCI Express with an SMMU behind it. An access is done

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // ErrRan says that Run was called a second time.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // document is docs/fpga-interface.md as table rows.

@@ -4,7 +4,7 @@ import (
 	"math/bits"
 	"sync"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // Bits of Control (04), Status (40) and the interrupt mask (90) of a channel.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // What is written while SEQUENCE reads n holds from frame n+1 on, in the picture and in the trailer.

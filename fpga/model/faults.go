@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // FaultID is one of the twelve things that go wrong with such devices in the field.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // transferHost is a device with block RAM, a virtual clock, and one transfer each way of four descriptors.

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // Variants of the faults that have several, as FaultID's table has them.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // host is the other end of the bus: memory in regions with holes between them, and the registers.

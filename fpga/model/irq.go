@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 const (

@@ -1,6 +1,6 @@
 package model
 
-import "tegracast/fpga"
+import "github.com/tegracast/tegracast/fpga"
 
 // pieceBytes is the most that a memory-mapped channel moves at once.
 const pieceBytes = 64 << 10

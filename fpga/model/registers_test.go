@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 func fourChannels(b Bus) Config {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // StampSamples is the number of samples at the begin of a frame's first line that carry its sequence number.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 func smallSensor(t testing.TB, width, height int) *Sensor {

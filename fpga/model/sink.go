@@ -5,7 +5,7 @@ import (
 	"hash/crc32"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // SinkConfig is how fast a frame sink takes data.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // sinkHost sends frames of the test sensor's kind to the frame sink of H2C channel 0.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // Descriptor (32 bytes, little endian).

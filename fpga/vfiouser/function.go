@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // ErrFunction is wrapped by the errors of New: a Function that PCI does not know.

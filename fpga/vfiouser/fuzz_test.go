@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	vt "tegracast/fpga/vfiouser/vfiousertest"
+	vt "github.com/tegracast/tegracast/fpga/vfiouser/vfiousertest"
 )
 
 // FuzzMessage decodes a message as each command's request. What is accepted lies within bounds.

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/fpga"
-	vt "tegracast/fpga/vfiouser/vfiousertest"
+	"github.com/tegracast/tegracast/fpga"
+	vt "github.com/tegracast/tegracast/fpga/vfiouser/vfiousertest"
 )
 
 // registers are words that remember what was written.

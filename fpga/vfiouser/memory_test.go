@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	vt "tegracast/fpga/vfiouser/vfiousertest"
+	vt "github.com/tegracast/tegracast/fpga/vfiouser/vfiousertest"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	vt "tegracast/fpga/vfiouser/vfiousertest"
+	vt "github.com/tegracast/tegracast/fpga/vfiouser/vfiousertest"
 )
 
 // TestPieces sends messages in pieces, byte by byte and several at once; descriptors come with the first byte.

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/fpga"
-	"tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
 )
 
 // bare is a stream of frames without trailers, which runs from reset on.

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/fpga"
-	"tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
 )
 
 // A frame costs the ring no allocation.

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/fpga"
-	"tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
 )
 
 var errFault = errors.New("address is not mapped")

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // channel is one DMA channel's registers.

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // Coherent is memory that CPU and device see alike; Close frees it.

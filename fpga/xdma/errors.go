@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // Errors that callers tell apart.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // Every error bit of PG195's status register is named, in both directions, and found by its kind.

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/fpga"
-	"tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
 )
 
 // Packets of the wrong length are never frames, and a restart realigns.

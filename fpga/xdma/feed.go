@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // pumpEvery is how often a long frame announces itself so that the 10-bit credit counter can be topped up: half of it.

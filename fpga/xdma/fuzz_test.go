@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // noise is a device whose registers, interrupts and writes to memory are bytes of the fuzzer's. Identifiers are right,

@@ -1,6 +1,6 @@
 package xdma
 
-import "tegracast/fpga"
+import "github.com/tegracast/tegracast/fpga"
 
 // HaltList is what stops all channels without the driver, when the memory is taken from under them: Run of each is cleared
 // (PG195, channel control). Each completes the descriptor that it is at.

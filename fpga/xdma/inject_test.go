@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/fpga"
-	"tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
 )
 
 // Every fault of the model, several times in each of its variants, on a stream of frames: what the ring delivers is the

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/fpga"
-	"tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
 )
 
 // busy is a core with five channels that are all at work: two cameras and three transfers.

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/fpga"
-	"tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
 )
 
 // pair is an H2C stream channel whose packets come back on a C2H one, with rings of slots of 6144 bytes.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // lateTicks is how many ticks of the watchdog a write-back may be late.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // SendConfig describes the frames of an H2C stream.

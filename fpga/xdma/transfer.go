@@ -8,7 +8,7 @@ import (
 	"time"
 	"unsafe"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // A Transfer is a prepared memory-mapped transfer: its descriptors are made, and Run does it as often as wanted.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/fpga"
-	"tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
 )
 
 func TestTransfers(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // bandLines is the height of a band, a multiple of four so that no line of the quarter size is cut. What a band needs

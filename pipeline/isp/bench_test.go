@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // enlarged is the real capture, twice as wide and high if asked.

@@ -1,6 +1,6 @@
 package isp
 
-import "tegracast/pipeline"
+import "github.com/tegracast/tegracast/pipeline"
 
 // A conversion is what docs/isp.md §10 says of a colorimetry at 8 or 10 bits.
 type conversion struct {

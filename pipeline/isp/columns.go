@@ -1,6 +1,6 @@
 package isp
 
-import "tegracast/pipeline"
+import "github.com/tegracast/tegracast/pipeline"
 
 // The short way to RGB24 (docs/isp.md §15): where nothing but black level, white balance, bilinear demosaic and BT.709's
 // curve lies between the samples and one picture of full range, two kernels make a line: columnsRow from the sensor's

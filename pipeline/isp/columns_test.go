@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // TestShortWayAgainstReference takes random geometries, mosaics, black levels and gains through the short way.

@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // ffmpeg runs it on one raw 1920x1080 picture.

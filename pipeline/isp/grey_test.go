@@ -7,7 +7,7 @@ import (
 	"math"
 	"testing"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // TestGreyIsNeutral gives the stage an evenly lit grey wall as a sensor sees it that needs the gains 1.5, 1 and 1.1:

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 const canary = 0xa5

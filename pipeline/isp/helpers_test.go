@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 func newStage(t testing.TB, c Config) *Stage {

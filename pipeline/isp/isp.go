@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // The errors of this package, for errors.Is.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // TestKernelTwins compares the kernels of this machine with those in plain Go, on lines of all lengths and on the

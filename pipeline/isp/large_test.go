@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // Test4K compares pixels from all over a 3840x2160 frame, its corners and the borders of bands with the reference.

@@ -1,6 +1,6 @@
 package isp
 
-import "tegracast/pipeline"
+import "github.com/tegracast/tegracast/pipeline"
 
 // Scales of the arithmetic, docs/isp.md.
 const (

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // photograph is a picture of Go's own tests: a frame of a film, 150x103 pixels.

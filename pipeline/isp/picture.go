@@ -1,6 +1,6 @@
 package isp
 
-import "tegracast/pipeline"
+import "github.com/tegracast/tegracast/pipeline"
 
 // pictureLines is how many lines of R'G'B' are kept: those that sharpening looks at, and the two of 4:2:0.
 const pictureLines = 4

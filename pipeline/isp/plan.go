@@ -3,7 +3,7 @@ package isp
 import (
 	"fmt"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // sizes are the scales that can be made: 1/1, 1/2, 1/4, by index.

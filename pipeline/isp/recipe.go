@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // A Recipe is docs/isp.md worked out for a configuration and formats: its numbers and tables, for implementations on

@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // A reference is docs/isp.md, sample by sample and pixel by pixel, and shares nothing with the code under test. What has

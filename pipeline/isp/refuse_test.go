@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 func TestConfigRefused(t *testing.T) {

@@ -3,7 +3,7 @@ package isp
 import (
 	"math/bits"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // ZoneColumns and ZoneRows cut the frame into zones.

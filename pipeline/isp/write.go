@@ -3,7 +3,7 @@ package isp
 import (
 	"encoding/binary"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // write gives line y of a size to the outputs; docs/isp.md §12. Those of 4:2:0 get two lines with every second one.

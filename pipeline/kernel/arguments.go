@@ -3,8 +3,8 @@ package kernel
 import (
 	"unsafe"
 
-	"tegracast/cudahost"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // input is Input of prelude.cuh, field by field.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // Errors that callers tell apart.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/cudahost/cudatest"
+	"github.com/tegracast/tegracast/cudahost/cudatest"
 )
 
 // TestKernelsOnCPU runs the tests of gpu_test.go with the examples compiled as C++ for the CPU: what they find and paint, and

@@ -1,7 +1,7 @@
 package kernel
 
 import (
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // inFlight is how many frames may be in work: one in the kernel, and the next one.

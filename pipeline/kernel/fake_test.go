@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // fake is a device whose kernels are told what to do by their source, a word a line: "add N" adds N to each byte; "fail" does

@@ -3,7 +3,7 @@ package kernel
 import (
 	"fmt"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // Wants implements pipeline.Wanter: whole frames of the configured pixels.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/cudahost"
-	"tegracast/cudahost/cudatest"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost/cudatest"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // onCPU says that a stand-in runs the kernels (cpu_test.go).

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // A job is a frame in work, and the fence of its outputs.

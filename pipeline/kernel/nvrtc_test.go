@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/cudahost"
-	"tegracast/cudahost/cudatest"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost/cudatest"
 )
 
 // TestCompiles has NVIDIA's own compiler make the worked examples for Orin, and tell mistakes by the file's own lines.

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost"
 )
 
 // An Order is shared by the stages of a GPU. Their kernels take turns, never two at a time: a fault is told to everything in

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // The layout of Results in prelude.cuh.

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tegracast/cudahost"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // A Transfer is how frames come to the GPU, and back.

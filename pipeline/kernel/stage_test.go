@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 func (b *bench) close(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // source emits frames with results, one whenever the test asks for it.

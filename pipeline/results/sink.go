@@ -12,7 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // The errors of this package, for errors.Is.

@@ -3,7 +3,7 @@ package rtp
 import (
 	"errors"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // errMalformed is a payload that breaks its RFC, or that the SDP does not allow.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // perPacket reports what a packet costs.

@@ -3,7 +3,7 @@ package rtp
 import (
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // Occupancy is how full a receiver's buffer would be, in packets, that drains at the stream's rate and a tenth more

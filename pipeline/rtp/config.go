@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // Errors that callers tell apart. They come wrapped with what, where and what to do.

@@ -6,7 +6,7 @@ import (
 
 	pion "github.com/pion/rtp"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // TestCaptureTime reads the header extension with pion/rtp, in raw packets of both layouts and in JPEG, and a receiver

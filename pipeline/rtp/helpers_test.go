@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // testStart is next to the wraps of the sequence number, in both halves, and of the timestamp.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // holding has the frames that have been sent and that the kernel may still read (MSG_ZEROCOPY). Each goes back to the

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // TestMalformedPayloads changes one packet of a frame in a way that its RFC forbids.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 
 	pion "github.com/pion/rtp"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // rfc2435 checks all header fields straight from RFC 2435 §3.1 and returns tables and scan.

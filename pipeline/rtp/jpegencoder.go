@@ -6,7 +6,7 @@ import (
 	"image/jpeg"
 	"io"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // A JPEGEncoder makes JPEG files that RFC 2435 type 1 can carry: baseline 4:2:0 with the standard Huffman tables.

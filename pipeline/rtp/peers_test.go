@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // peerFrames is how many frames each peer is asked for.

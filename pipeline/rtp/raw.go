@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 const rawPayloadHeader = 2 + 6 // extended sequence number and one line header (RFC 4175 §4.2)

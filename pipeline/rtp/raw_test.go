@@ -10,7 +10,7 @@ import (
 
 	pion "github.com/pion/rtp"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // rfc4175 puts a picture together straight from RFC 4175 §4, from packets in order, and checks all header fields.

@@ -3,7 +3,7 @@ package rtp
 import (
 	"strings"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // A rawFormat is a sampling that is sent as RFC 4175 has it. The pixel groups of RFC 4175 §4.3 are those of the pixel

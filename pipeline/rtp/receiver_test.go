@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // source emits frames of a pool at its format's rate.

@@ -10,7 +10,7 @@ import (
 
 	pionrtp "github.com/pion/rtp"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // joined puts packets together as docs/rtp.md says, with pion's parser.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pion/rtcp"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 func TestNTP(t *testing.T) {

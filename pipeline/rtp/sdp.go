@@ -7,7 +7,7 @@ import (
 
 	"github.com/pion/sdp/v3"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 const defaultPort = 5004 // RFC 3551 §8

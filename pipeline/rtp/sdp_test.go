@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 func describe(t testing.TB, c Config, f pipeline.Format, dest, origin string) string {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/pion/sdp/v3"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // Media is one stream of an SDP.

@@ -8,7 +8,7 @@ import (
 	"github.com/pion/rtcp"
 	"github.com/pion/rtp"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // A session is the state of one received stream (RFC 3550 §6.4, A.1, A.3, A.8). It knows no sockets: packets are fed.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/pion/rtcp"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // feed is a stream of frames as datagrams, and what is fed to a session.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // A Sink sends the frames of one output as an RTP stream. It implements pipeline.Sink.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // stalledStream streams frames at a real rate to a destination, beside one that takes nothing when stalled is true, and

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // Stats are the counters of a Sink.

@@ -5,7 +5,7 @@ import (
 	"hash/crc32"
 	"time"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // A Packetizer turns frames into trains of packets. It is not safe for concurrent use: it counts sequence numbers.

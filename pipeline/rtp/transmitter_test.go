@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // listener is a receiver on the loopback that counts what it gets.

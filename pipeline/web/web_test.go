@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // state is what the server asks for.

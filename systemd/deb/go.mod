@@ -1,4 +1,4 @@
-module tegracast/systemd/deb
+module github.com/tegracast/tegracast/systemd/deb
 
 go 1.26.8
 

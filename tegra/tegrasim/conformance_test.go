@@ -3,8 +3,8 @@ package tegrasim
 import (
 	"testing"
 
-	"tegracast/tegra"
-	"tegracast/tegra/tegratest"
+	"github.com/tegracast/tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra/tegratest"
 )
 
 func TestConformance(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // bytesAt is the memory at an address that is kept mapped by its owner. The detour by a pointer to the integer is

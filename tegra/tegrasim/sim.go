@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // DefaultMaxSegment is a PCI function's largest DMA segment in bytes, unless its driver sets another one.

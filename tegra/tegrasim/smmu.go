@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // firstIOVA is the lowest bus address that is handed out. Addresses only grow, so that none comes back in the life of

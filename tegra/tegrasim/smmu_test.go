@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 func checkSegments(t *testing.T, segments []tegra.Segment, size, largest int) {

@@ -4,8 +4,8 @@ import (
 	"flag"
 	"testing"
 
-	"tegracast/tegra"
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // TestDevice needs a function that the kernel module drives. The test of cmd/tegracast runs this one in the virtual Jetson.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // Function is an open PCI Express function.

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"tegracast/board/vjetson/channel"
+	"github.com/tegracast/tegracast/board/vjetson/channel"
 )
 
 // pipeDelay is how long the output of a command is still read that has ended but left children with its pipes.

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"tegracast/board/vjetson/channel"
+	"github.com/tegracast/tegracast/board/vjetson/channel"
 )
 
 // portName is the virtio-serial port's name, as the harness gives it to QEMU.

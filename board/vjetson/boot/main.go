@@ -15,10 +15,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"tegracast/board/vjetson"
-	"tegracast/fpga/model"
-	"tegracast/fpga/vfiouser"
-	"tegracast/fpga/vfiouser/endpoint"
+	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/vfiouser"
+	"github.com/tegracast/tegracast/fpga/vfiouser/endpoint"
 )
 
 const usage = `Boots a virtual Jetson: Debian with systemd on %s, tegracast inside, the FPGA model on PCI Express
@@ -133,7 +133,7 @@ func configure(ctx context.Context, o options) (cfg vjetson.Config, clean func()
 		}
 	}()
 	binary := filepath.Join(dir, "tegracast")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "tegracast/cmd/tegracast")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "github.com/tegracast/tegracast/cmd/tegracast")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+o.arch)
 	if out, err := build.CombinedOutput(); err != nil {
 		return cfg, nil, fmt.Errorf("building tegracast for %s: %w: %s", o.arch, err, out)

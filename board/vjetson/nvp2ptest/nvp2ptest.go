@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson"
 )
 
 // Variable names the folder of NVIDIA's nvidia-p2p.c and nv-p2p.h, which are no part of this tree.

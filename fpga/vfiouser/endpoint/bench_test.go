@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"tegracast/fpga"
-	"tegracast/fpga/vfiouser/vfiousertest"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/vfiouser/vfiousertest"
 )
 
 func BenchmarkRegister(b *testing.B) {

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"tegracast/fpga"
-	"tegracast/fpga/model"
-	"tegracast/fpga/vfiouser"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/vfiouser"
 )
 
 // ErrConfig is wrapped by the errors of a Config that contradicts the card.

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/fpga"
-	"tegracast/fpga/model"
-	"tegracast/fpga/vfiouser"
-	"tegracast/fpga/vfiouser/vfiousertest"
-	"tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/vfiouser"
+	"github.com/tegracast/tegracast/fpga/vfiouser/vfiousertest"
+	"github.com/tegracast/tegracast/fpga/xdma"
 )
 
 // machine is a client with RAM in the place of a virtual machine.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // Window is a function's BAR over the connection: reads wait for their answer, writes are posted, as QEMU has it.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // A sensor is a simulated one: reflectances by zone under a light of a colour, exposure and gain that take effect delay

@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // ErrConfig is wrapped by every error that says why a configuration cannot be.

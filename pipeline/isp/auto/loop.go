@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // A Camera is what a Loop tells exposure and gain.

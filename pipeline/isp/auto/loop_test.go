@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // A bench is the simulated sensor as a camera, and an isp that notes its gains.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // WhiteBalanceConfig are the limits and the manners of automatic white balance.

@@ -1,8 +1,8 @@
 package cuda
 
 import (
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // args is Args of kernels/args.cu, field by field.

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/cudahost"
-	"tegracast/cudahost/cudatest"
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost/cudatest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // rings is how many frames take turns, so that none is found in a cache.

@@ -3,9 +3,9 @@ package cuda
 import (
 	"unsafe"
 
-	"tegracast/cudahost"
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // copyIn brings the sensor's frame to the device, on a stream of its own, and has the kernels wait for it.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/cudahost/cudatest"
+	"github.com/tegracast/tegracast/cudahost/cudatest"
 )
 
 // TestKernelsOnCPU runs the tests of gpu_test.go with a stand-in for CUDA that compiles the kernels as C++ and runs them

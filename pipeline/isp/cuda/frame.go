@@ -3,9 +3,9 @@ package cuda
 import (
 	"time"
 
-	"tegracast/cudahost"
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // enqueue puts a frame's work on the streams.

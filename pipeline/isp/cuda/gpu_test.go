@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/cudahost"
-	"tegracast/cudahost/cudatest"
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost/cudatest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // onCPU says that the stand-in runs the kernels (cpu_test.go): then a plan takes a second to compile.

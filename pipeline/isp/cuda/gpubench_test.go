@@ -12,9 +12,9 @@ import (
 	"time"
 	"unsafe"
 
-	"tegracast/cudahost"
-	"tegracast/cudahost/cudatest"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost/cudatest"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // make gpu-bench sets these; without, TestGPUBench only shows that all can be measured.

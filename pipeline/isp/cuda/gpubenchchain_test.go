@@ -8,9 +8,9 @@ import (
 	"strings"
 	"unsafe"
 
-	"tegracast/cudahost"
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // A benchFrame is one of the device's memory, with room for what any of the contenders makes.

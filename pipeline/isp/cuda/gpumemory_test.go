@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/cudahost"
-	"tegracast/cudahost/cudatest"
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost/cudatest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // TestGPUNoLeak: 10,000 frames, and plans in between, leave the memory of device and host as it was.

@@ -6,9 +6,9 @@ import (
 	"os"
 	"testing"
 
-	"tegracast/cudahost"
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 func newStage(t testing.TB, memory *cudahost.CUDA, c isp.Config, o Options) *Stage {

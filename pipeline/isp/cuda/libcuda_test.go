@@ -8,7 +8,7 @@ import (
 
 	"github.com/ebitengine/purego"
 
-	"tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost"
 )
 
 // A bareDriver has the functions of libcuda that only measuring needs. Who uses it stays on its thread, which has the

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ebitengine/purego"
 
-	"tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost"
 )
 
 // streamContext is NppStreamContext of CUDA 11 to 13 (nppdefs.h): 48 bytes, handed over by value.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/cudahost/cudatest"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/cudahost/cudatest"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // TestCompiles has NVIDIA's own compiler make the kernels for Jetsons: Xavier, Orin. It says that they are CUDA C++, not

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"unsafe"
 
-	"tegracast/cudahost"
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // A plan is a recipe on the device: kernels, tables, and memory for the frames in work.

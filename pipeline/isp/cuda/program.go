@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"tegracast/cudahost"
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // The parts of the source, in their order.

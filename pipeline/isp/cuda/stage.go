@@ -9,9 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"tegracast/cudahost"
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // A Transfer is how a frame's bytes come to the GPU, and the pictures back.

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"unsafe"
 
-	"tegracast/cudahost"
-	"tegracast/pipeline"
-	"tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
 // An arena is device memory that is freed together.

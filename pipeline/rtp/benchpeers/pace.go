@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
 const pacedRate = 60

@@ -11,8 +11,8 @@ import (
 	pionrtp "github.com/pion/rtp"
 	"golang.org/x/sys/unix"
 
-	"tegracast/pipeline"
-	"tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
 // send is the sending process: mode, segments, frames, rate.

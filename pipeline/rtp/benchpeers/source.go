@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tegracast/cudahost"
-	"tegracast/pipeline"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // slots are the frames in rotation, as many as the C program has: an output always has the next one waiting.

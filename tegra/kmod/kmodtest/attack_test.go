@@ -3,7 +3,7 @@ package kmodtest_test
 import (
 	"testing"
 
-	"tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson"
 )
 
 // TestAttack has a process without rights, but with the open device, try what it must not get: other people's memory, the

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson"
 )
 
 // desktopHeader is what the specification shows of the desktop driver's nv-p2p.h (GPUDirect RDMA 12.9 §13.3).

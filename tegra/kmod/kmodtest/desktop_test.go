@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson"
 )
 
 // desktops is what the module says of the symbols.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/board/vjetson"
-	"tegracast/board/vjetson/nvp2ptest"
+	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson/nvp2ptest"
 )
 
 // What tegra_p2p knows of nv-p2p: fields of structures, constants, and calls with their arguments and an empty body.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson"
 )
 
 // long asks for what counts in thousands, repeats, or lasts a minute (make test-long).
@@ -67,7 +67,7 @@ func testLoopback(t *testing.T, b built) {
 func (m machine) loopback(t *testing.T) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "tegracast")
-	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "tegracast/cmd/tegracast")
+	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "github.com/tegracast/tegracast/cmd/tegracast")
 	c.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+m.Kernel().Arch, "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("building the program: %v: %s", err, out)

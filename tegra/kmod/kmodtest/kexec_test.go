@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson"
 )
 
 // TestKexec starts another kernel under a DMA. The function is stopped before, as by every fence: the halt list has run,

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson"
 )
 
 // kfuzzDuration is how long each back end is attacked.

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/board/vjetson"
-	"tegracast/board/vjetson/nvp2ptest"
+	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson/nvp2ptest"
 )
 
 const (

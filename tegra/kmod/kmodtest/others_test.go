@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson"
 )
 
 // A whole function of PCI Express, which edu is not: it can be reset, and reports errors of its link.

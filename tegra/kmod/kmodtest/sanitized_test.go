@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson"
 )
 
 const (

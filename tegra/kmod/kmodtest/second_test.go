@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/board/vjetson"
 )
 
 // TestSecond has a second look at what a process without rights gets through the open device: the kernel's memory, a

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 const page = 4096
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if os.Getenv("GUEST") == "" {
-		fmt.Println("tests of the kernel module: they run inside the virtual Jetson only; go test tegracast/tegra/kmod/kmodtest runs them there")
+		fmt.Println("tests of the kernel module: they run inside the virtual Jetson only; go test ./tegra/kmod/kmodtest runs them there")
 		os.Exit(0)
 	}
 	os.Exit(m.Run())

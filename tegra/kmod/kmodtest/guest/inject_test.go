@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/tegra/kmod/kmodtest/errnos"
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/kmod/kmodtest/errnos"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // mostAllocations is more than any of the calls makes.

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // TestLine is for a function that has no messages, on a kernel that allows none: its legacy line.

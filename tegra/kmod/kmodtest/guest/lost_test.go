@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // A function that loses its state is stopped, fenced and out of reach until it answers, and its users are told why.

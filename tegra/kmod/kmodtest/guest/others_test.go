@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // Registers of the common configuration of a virtio function (virtio 1.1 §4.1.4.3), which QEMU has at the beginning of BAR

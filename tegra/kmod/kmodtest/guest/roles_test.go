@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // roles are what this program does as a child of a test, by $GUEST_ROLE. Descriptor 3 is memory, 4 the device.

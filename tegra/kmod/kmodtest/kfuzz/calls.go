@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/tegra/kmod/kmodtest/errnos"
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/kmod/kmodtest/errnos"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // documented adds what comes of other threads: they close descriptors.

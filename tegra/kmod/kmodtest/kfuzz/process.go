@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // step is a system call of a child. Nothing of Go runs there but the loop over them.
