@@ -14,27 +14,27 @@ import (
 
 // AutoConfig says what is controlled by the picture: what is not given is not.
 type AutoConfig struct {
-	Exposure     *AutoExposureConfig     `yaml:"exposure,omitempty" jsonschema:"description=exposure and gain of the camera; {} takes the defaults"`
-	WhiteBalance *AutoWhiteBalanceConfig `yaml:"white_balance,omitempty" jsonschema:"description=gains of the isp; {} takes the defaults"`
+	Exposure     *AutoExposureConfig     `yaml:"exposure,omitempty" jsonschema_description:"Controls exposure and gain of the camera. {} takes the defaults."`
+	WhiteBalance *AutoWhiteBalanceConfig `yaml:"white_balance,omitempty" jsonschema_description:"Controls the gains of the isp. {} takes the defaults."`
 }
 
 // AutoExposureConfig are the aim and the limits of automatic exposure.
 type AutoExposureConfig struct {
-	Target    float64             `yaml:"target,omitempty" jsonschema:"minimum=0.01,maximum=0.9,description=mean of green as a share of white; default 0.18"`
-	Shortest  word[time.Duration] `yaml:"shortest,omitempty" jsonschema:"description=least exposure; default 100us"`
-	Longest   word[time.Duration] `yaml:"longest,omitempty" jsonschema:"description=most exposure; default: the frame period"`
-	LeastGain float64             `yaml:"least_gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256,description=default 1"`
-	MostGain  float64             `yaml:"most_gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256,description=gain adds noise and is used when exposure is at its limit; default 8"`
-	Freeze    bool                `yaml:"freeze,omitempty" jsonschema:"description=hold exposure and gain as they are: those that the camera begins with, or those reached when a reload sets it"`
+	Target    float64             `yaml:"target,omitempty" jsonschema:"minimum=0.01,maximum=0.9" jsonschema_description:"The mean of green that the control aims at, as a share of white (default 0.18)."`
+	Shortest  word[time.Duration] `yaml:"shortest,omitempty" jsonschema_description:"Shortest exposure (default 100us)."`
+	Longest   word[time.Duration] `yaml:"longest,omitempty" jsonschema_description:"Longest exposure (default: the frame period)."`
+	LeastGain float64             `yaml:"least_gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256" jsonschema_description:"Smallest gain (default 1)."`
+	MostGain  float64             `yaml:"most_gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256" jsonschema_description:"Largest gain (default 8). Gain adds noise, so it is raised only when the exposure is at its limit."`
+	Freeze    bool                `yaml:"freeze,omitempty" jsonschema_description:"Hold exposure and gain: those that the camera starts with, or, if a reload sets freeze, those reached by then."`
 }
 
 // AutoWhiteBalanceConfig are the limits of automatic white balance.
 type AutoWhiteBalanceConfig struct {
-	LeastRed  float64 `yaml:"least_red,omitempty" jsonschema:"minimum=0.000244140625,maximum=16,description=default 1"`
-	MostRed   float64 `yaml:"most_red,omitempty" jsonschema:"minimum=0.000244140625,maximum=16,description=default 4"`
-	LeastBlue float64 `yaml:"least_blue,omitempty" jsonschema:"minimum=0.000244140625,maximum=16,description=default 1"`
-	MostBlue  float64 `yaml:"most_blue,omitempty" jsonschema:"minimum=0.000244140625,maximum=16,description=default 4"`
-	Freeze    bool    `yaml:"freeze,omitempty" jsonschema:"description=hold the gains: those of white_balance, or those reached when a reload sets it"`
+	LeastRed  float64 `yaml:"least_red,omitempty" jsonschema:"minimum=0.000244140625,maximum=16" jsonschema_description:"Smallest gain of red (default 1)."`
+	MostRed   float64 `yaml:"most_red,omitempty" jsonschema:"minimum=0.000244140625,maximum=16" jsonschema_description:"Largest gain of red (default 4)."`
+	LeastBlue float64 `yaml:"least_blue,omitempty" jsonschema:"minimum=0.000244140625,maximum=16" jsonschema_description:"Smallest gain of blue (default 1)."`
+	MostBlue  float64 `yaml:"most_blue,omitempty" jsonschema:"minimum=0.000244140625,maximum=16" jsonschema_description:"Largest gain of blue (default 4)."`
+	Freeze    bool    `yaml:"freeze,omitempty" jsonschema_description:"Hold the gains: those of white_balance, or, if a reload sets freeze, those reached by then."`
 }
 
 // Limits of exposure and gain that nobody gave.

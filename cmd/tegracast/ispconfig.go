@@ -13,49 +13,49 @@ import (
 
 // ISPConfig is a stage that makes pictures.
 type ISPConfig struct {
-	Name         string             `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
-	From         string             `yaml:"from,omitempty" jsonschema:"description=name of a source; default: the first"`
-	BlackLevel   int                `yaml:"black_level,omitempty" jsonschema:"minimum=0,maximum=65534,description=what the sensor delivers without light; in its units"`
-	BlackLevels  *BlackLevelsConfig `yaml:"black_levels,omitempty" jsonschema:"description=instead of black_level: one for each channel"`
-	Defects      *DefectsConfig     `yaml:"defects,omitempty" jsonschema:"description=hot and dead pixels to be repaired"`
-	Shading      *ShadingConfig     `yaml:"shading,omitempty" jsonschema:"description=evens out the lens's fall-off"`
-	WhiteBalance GainsConfig        `yaml:"white_balance,omitempty" jsonschema:"description=gains; with auto.white_balance those to begin with"`
-	Demosaic     string             `yaml:"demosaic,omitempty" jsonschema:"enum=malvar,enum=bilinear,description=malvar (default) is sharper and without zipper; bilinear is a little faster"`
-	Matrix       *[3][3]float64     `yaml:"matrix,omitempty" jsonschema:"description=rows red and green and blue: from the sensor's colours to BT.709's; from -8 to 8"`
-	Gamma        float64            `yaml:"gamma,omitempty" jsonschema:"minimum=1,maximum=4,description=default: the BT.709 transfer function"`
-	Curve        []float64          `yaml:"curve,omitempty" jsonschema:"minItems=2,maxItems=4096,minimum=0,maximum=1,description=tone curve instead of gamma: knots at equal distances over linear light; joined by lines"`
-	Sharpen      float64            `yaml:"sharpen,omitempty" jsonschema:"minimum=0,maximum=4,description=how much of the detail is added again; default 0"`
-	Auto         *AutoConfig        `yaml:"auto,omitempty" jsonschema:"description=automatic exposure and white balance"`
-	Statistics   bool               `yaml:"statistics,omitempty" jsonschema:"description=each frame carries its histogram and means and focus as a result; for outputs of results"`
-	Device       string             `yaml:"device,omitempty" jsonschema:"enum=auto,enum=cpu,enum=cuda,description=what it works on; auto (default) is the GPU where memory is CUDA's; else the CPU; the pictures are the same"`
-	Workers      int                `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=256,description=on the CPU; default: one for each CPU"`
+	Name         string             `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the stage, by which kernels and outputs refer to it."`
+	From         string             `yaml:"from,omitempty" jsonschema_description:"Name of a source (default: the first one)."`
+	BlackLevel   int                `yaml:"black_level,omitempty" jsonschema:"minimum=0,maximum=65534" jsonschema_description:"What the sensor delivers without light, in its units."`
+	BlackLevels  *BlackLevelsConfig `yaml:"black_levels,omitempty" jsonschema_description:"Black level of each channel, instead of black_level."`
+	Defects      *DefectsConfig     `yaml:"defects,omitempty" jsonschema_description:"Hot and dead pixels to repair."`
+	Shading      *ShadingConfig     `yaml:"shading,omitempty" jsonschema_description:"Corrects the fall-off of the lens."`
+	WhiteBalance GainsConfig        `yaml:"white_balance,omitempty" jsonschema_description:"Gains of the colours. With auto.white_balance, the gains to start with."`
+	Demosaic     string             `yaml:"demosaic,omitempty" jsonschema:"enum=malvar,enum=bilinear" jsonschema_description:"malvar (default) is sharper and shows no zipper pattern, bilinear is a little faster."`
+	Matrix       *[3][3]float64     `yaml:"matrix,omitempty" jsonschema_description:"Colour matrix, from the sensor's colours to those of BT.709, in rows for red, green and blue, with values from -8 to 8."`
+	Gamma        float64            `yaml:"gamma,omitempty" jsonschema:"minimum=1,maximum=4" jsonschema_description:"Gamma of the tone curve (default: the BT.709 transfer function)."`
+	Curve        []float64          `yaml:"curve,omitempty" jsonschema:"minItems=2,maxItems=4096,minimum=0,maximum=1" jsonschema_description:"Tone curve instead of gamma: values at equal distances of linear light, joined by lines."`
+	Sharpen      float64            `yaml:"sharpen,omitempty" jsonschema:"minimum=0,maximum=4" jsonschema_description:"How much of the detail is added to the picture (default 0)."`
+	Auto         *AutoConfig        `yaml:"auto,omitempty" jsonschema_description:"Automatic exposure and white balance."`
+	Statistics   bool               `yaml:"statistics,omitempty" jsonschema_description:"Each frame carries its histogram, means and focus as a result, for outputs of results."`
+	Device       string             `yaml:"device,omitempty" jsonschema:"enum=auto,enum=cpu,enum=cuda" jsonschema_description:"Where the stage works: cpu, cuda, or auto (default), which takes the GPU if memory is CUDA's, else the CPU. The pictures are the same."`
+	Workers      int                `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=256" jsonschema_description:"Number of workers on the CPU (default: one for each CPU)."`
 }
 
 // BlackLevelsConfig are the black levels of the channels.
 type BlackLevelsConfig struct {
-	Red       int `yaml:"red" jsonschema:"minimum=0,maximum=65534"`
-	GreenRed  int `yaml:"green_red" jsonschema:"minimum=0,maximum=65534,description=green in the lines of red; of a monochrome sensor all samples"`
-	GreenBlue int `yaml:"green_blue" jsonschema:"minimum=0,maximum=65534,description=green in the lines of blue"`
-	Blue      int `yaml:"blue" jsonschema:"minimum=0,maximum=65534"`
+	Red       int `yaml:"red" jsonschema:"minimum=0,maximum=65534" jsonschema_description:"Black level of red."`
+	GreenRed  int `yaml:"green_red" jsonschema:"minimum=0,maximum=65534" jsonschema_description:"Black level of green in the lines of red, or of all samples of a monochrome sensor."`
+	GreenBlue int `yaml:"green_blue" jsonschema:"minimum=0,maximum=65534" jsonschema_description:"Black level of green in the lines of blue."`
+	Blue      int `yaml:"blue" jsonschema:"minimum=0,maximum=65534" jsonschema_description:"Black level of blue."`
 }
 
 // DefectsConfig are the pixels to be repaired: known ones, and those that stick out.
 type DefectsConfig struct {
-	Pixels    [][2]int `yaml:"pixels,omitempty" jsonschema:"minimum=0,maximum=32767,description=known ones; x and y of each counted from 0 at the upper left"`
-	File      string   `yaml:"file,omitempty" jsonschema:"minLength=1,description=more of them: a text file with x and y of each; # begins a comment"`
-	Threshold int      `yaml:"threshold,omitempty" jsonschema:"minimum=1,maximum=65535,description=repair what lies so far beyond all neighbours; in the sensor's units; default: no search"`
+	Pixels    [][2]int `yaml:"pixels,omitempty" jsonschema:"minimum=0,maximum=32767" jsonschema_description:"Known defects: x and y of each, counted from 0 at the upper left."`
+	File      string   `yaml:"file,omitempty" jsonschema:"minLength=1" jsonschema_description:"Text file with more known defects: x and y of each. # starts a comment."`
+	Threshold int      `yaml:"threshold,omitempty" jsonschema:"minimum=1,maximum=65535" jsonschema_description:"Repair each pixel that differs from all its neighbours by more than this, in the sensor's units (default: no search)."`
 }
 
 // ShadingConfig is a lens shading grid.
 type ShadingConfig struct {
-	File string `yaml:"file" jsonschema:"minLength=1,description=text file: columns and rows of the grid; then red and green_red and green_blue and blue each followed by its gains; # begins a comment"`
+	File string `yaml:"file" jsonschema:"minLength=1" jsonschema_description:"Text file: columns and rows of the grid, then red, green_red, green_blue and blue, each followed by its gains. # starts a comment."`
 }
 
 // GainsConfig are the white balance's gains; one that is not given is 1.
 type GainsConfig struct {
-	Red   float64 `yaml:"red,omitempty" jsonschema:"minimum=0.000244140625,maximum=16"`
-	Green float64 `yaml:"green,omitempty" jsonschema:"minimum=0.000244140625,maximum=16"`
-	Blue  float64 `yaml:"blue,omitempty" jsonschema:"minimum=0.000244140625,maximum=16"`
+	Red   float64 `yaml:"red,omitempty" jsonschema:"minimum=0.000244140625,maximum=16" jsonschema_description:"Gain of red (default 1)."`
+	Green float64 `yaml:"green,omitempty" jsonschema:"minimum=0.000244140625,maximum=16" jsonschema_description:"Gain of green (default 1)."`
+	Blue  float64 `yaml:"blue,omitempty" jsonschema:"minimum=0.000244140625,maximum=16" jsonschema_description:"Gain of blue (default 1)."`
 }
 
 func (d *document) checkISP(path string, c *ISPConfig) error {

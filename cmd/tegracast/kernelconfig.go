@@ -11,18 +11,18 @@ import (
 
 // KernelConfig is a stage that is a user's own CUDA kernel.
 type KernelConfig struct {
-	Name       string              `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64"`
-	From       string              `yaml:"from,omitempty" jsonschema:"description=name of a source or an isp or a kernel above; default: the first isp; without one the first source"`
-	File       string              `yaml:"file" jsonschema:"minLength=1,description=CUDA C++ (docs/kernels/README.md); compiled when the program starts and whenever it changes"`
-	Entry      string              `yaml:"entry,omitempty" jsonschema:"description=name of the function; default: the file's without its ending"`
-	Pixels     string              `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24,enum=grey,enum=i420,enum=nv12,description=what it wants of an isp; default uyvy"`
-	Output     string              `yaml:"output,omitempty" jsonschema:"enum=frame,enum=results,description=what it makes: frames like those it gets (default); or results"`
-	Parameters map[string]float64  `yaml:"parameters,omitempty" jsonschema:"description=fields of struct parameters"`
-	Numbers    []string            `yaml:"numbers,omitempty" jsonschema:"maxItems=64,description=of results: fields of struct numbers"`
-	Labels     []string            `yaml:"labels,omitempty" jsonschema:"maxItems=64,description=of results: what the labels 0 and 1 and so on of regions are called"`
-	Bins       int                 `yaml:"bins,omitempty" jsonschema:"minimum=0,maximum=4096,description=of results: how many bins; default 0"`
-	State      int                 `yaml:"state,omitempty" jsonschema:"minimum=0,maximum=1073741824,description=bytes of device memory that stay from frame to frame; default 0"`
-	TimeLimit  word[time.Duration] `yaml:"time_limit,omitempty" jsonschema:"description=for a frame; a kernel that takes longer is taken to hang and ends the program; default 1s"`
+	Name       string              `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the stage, by which kernels and outputs refer to it."`
+	From       string              `yaml:"from,omitempty" jsonschema_description:"Name of a source, of an isp, or of a kernel above this one (default: the first isp, or, without one, the first source)."`
+	File       string              `yaml:"file" jsonschema:"minLength=1" jsonschema_description:"CUDA C++ (docs/kernels/README.md). It is compiled when the program starts and whenever the file changes."`
+	Entry      string              `yaml:"entry,omitempty" jsonschema_description:"Name of the function (default: the name of the file without its extension)."`
+	Pixels     string              `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24,enum=grey,enum=i420,enum=nv12" jsonschema_description:"Pixel format that the kernel wants of an isp (default uyvy)."`
+	Output     string              `yaml:"output,omitempty" jsonschema:"enum=frame,enum=results" jsonschema_description:"What the kernel makes: frame (default) is frames like those that it gets, results is results."`
+	Parameters map[string]float64  `yaml:"parameters,omitempty" jsonschema_description:"Fields of struct parameters."`
+	Numbers    []string            `yaml:"numbers,omitempty" jsonschema:"maxItems=64" jsonschema_description:"For results: fields of struct numbers."`
+	Labels     []string            `yaml:"labels,omitempty" jsonschema:"maxItems=64" jsonschema_description:"For results: names of the labels 0, 1 and so on of the regions."`
+	Bins       int                 `yaml:"bins,omitempty" jsonschema:"minimum=0,maximum=4096" jsonschema_description:"For results: number of bins (default 0)."`
+	State      int                 `yaml:"state,omitempty" jsonschema:"minimum=0,maximum=1073741824" jsonschema_description:"Bytes of device memory that keep their contents from frame to frame (default 0)."`
+	TimeLimit  word[time.Duration] `yaml:"time_limit,omitempty" jsonschema_description:"Longest time for one frame (default 1s). A kernel that takes longer is taken to hang, and ends the program."`
 }
 
 func (d *document) kernel(name string) *KernelConfig {

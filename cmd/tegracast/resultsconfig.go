@@ -11,8 +11,8 @@ import (
 
 // ResultsConfig is where results go as lines of JSON.
 type ResultsConfig struct {
-	UDP []string `yaml:"udp,omitempty" jsonschema:"description=host:port; each gets a datagram a frame"`
-	TCP string   `yaml:"tcp,omitempty" jsonschema:"description=host:port to listen at; whoever connects gets every line from then on"`
+	UDP []string `yaml:"udp,omitempty" jsonschema_description:"Each is host:port and gets one datagram for each frame."`
+	TCP string   `yaml:"tcp,omitempty" jsonschema_description:"host:port to listen on. Each connection gets every line from then on."`
 }
 
 // tellsResults says whether the output sends results instead of pixels.

@@ -18,8 +18,8 @@ import (
 
 // WebConfig is what the appliance tells over HTTP.
 type WebConfig struct {
-	Listen  string `yaml:"listen,omitempty" jsonschema:"description=host:port of metrics and health; default 127.0.0.1:8080; none: not at all"`
-	Profile bool   `yaml:"profile,omitempty" jsonschema:"description=serve Go's profiles under /debug/pprof/ too; on a loopback address only"`
+	Listen  string `yaml:"listen,omitempty" jsonschema_description:"host:port of metrics and health (default 127.0.0.1:8080), or none."`
+	Profile bool   `yaml:"profile,omitempty" jsonschema_description:"Serve Go's profiles under /debug/pprof/, too. Only on a loopback address."`
 }
 
 // defaultListen is where nobody outside of this machine can ask.
