@@ -45,7 +45,7 @@ func (s *supervisor) lookBare() State {
 	switch {
 	case moved:
 		return Streaming
-	case c.pool.Leased() >= c.Slots():
+	case c.pool.Leased() >= c.cfg.Slots:
 		return Idle
 	}
 	return Starting

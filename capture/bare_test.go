@@ -73,7 +73,7 @@ func TestStarvedBareStreamIsIdle(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(ctx, func(f *pipeline.Frame) { got <- f }) }()
 		time.Sleep(time.Minute)
-		if r := c.Report(); r["idle"] == 0 || r["restarting"]+r["reopening"] > 0 || len(got) != 4 {
+		if r := c.Status().Counters; r["idle"] == 0 || r["restarting"]+r["reopening"] > 0 || len(got) != 4 {
 			t.Errorf("%d frames, report %v", len(got), r)
 		}
 		for n := range uint64(20) {
@@ -81,7 +81,7 @@ func TestStarvedBareStreamIsIdle(t *testing.T) {
 			select {
 			case f = <-got:
 			case <-time.After(time.Minute):
-				t.Fatalf("frame %d does not come: %v", n, c.Report())
+				t.Fatalf("frame %d does not come: %v", n, c.Status().Counters)
 			}
 			if f.Sequence != n {
 				t.Errorf("frame %d, want %d", f.Sequence, n)
@@ -120,7 +120,7 @@ func TestBareStreamIsNumberedThroughFaults(t *testing.T) {
 			}
 			f.Release()
 		})
-		if r := c.Report(); r["restarting"] < 6 {
+		if r := c.Status().Counters; r["restarting"] < 6 {
 			t.Errorf("report %v", r)
 		}
 		for _, d := range ahead {

@@ -39,7 +39,7 @@ func TestCameraReportsMissedTriggers(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			trigger(100 * time.Millisecond)
-			if n := c.Report()["missed_trigger"]; n != 0 {
+			if n := c.Status().Counters["missed_trigger"]; n != 0 {
 				t.Errorf("poll %t: %d missed of those that were far apart", poll, n)
 			}
 			trigger(time.Millisecond)
@@ -52,7 +52,7 @@ func TestCameraReportsMissedTriggers(t *testing.T) {
 				t.Errorf("poll %t: %d frames, %v", poll, frames, err)
 			}
 			said := strings.Count(log.String(), "a trigger came while a frame was being exposed, and was missed")
-			if n := c.Report()["missed_trigger"]; n != 3 || said != 2 { // once for each opening
+			if n := c.Status().Counters["missed_trigger"]; n != 3 || said != 2 { // once for each opening
 				t.Errorf("poll %t: %d missed, logged %d times: %s", poll, n, said, log.String())
 			}
 			if err := c.Close(); err != nil {

@@ -113,7 +113,7 @@ func streamFrom(t *testing.T, b *bench, d time.Duration) (*witness, outcome) {
 	} else {
 		w.gap = max(w.gap, time.Since(w.at))
 	}
-	out.Captured, out.Report, out.Faults = uint64(w.frames), c.Report(), b.device.FaultCounts()
+	out.Captured, out.Report, out.Faults = uint64(w.frames), c.Status().Counters, b.device.FaultCounts()
 	if w.frames > 0 {
 		out.Lost = w.last - first + 1 - out.Captured
 	}

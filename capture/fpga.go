@@ -144,15 +144,13 @@ func (c *FPGACamera) slotFree(slot int) {
 // Format implements pipeline.Source.
 func (c *FPGACamera) Format() pipeline.Format { return c.format }
 
-// Slots implements pipeline.Slotted.
-func (c *FPGACamera) Slots() int { return c.cfg.Slots }
-
 // Clock is the mapping of the FPGA's time.
 func (c *FPGACamera) Clock() *Clock { return &c.clock }
 
-// Report implements pipeline.Reporter: frames refused for their CRC, how often the source got into each state, and what the
-// camera's user interrupt has announced.
-func (c *FPGACamera) Report() map[string]uint64 {
+// Status implements pipeline.Source. The counters are frames refused for their CRC, how often the source got into each state,
+// and what the camera's user interrupt has announced. Outputs that hold all slots make the camera idle, too: theirs is the
+// fault, and it shows in their books.
+func (c *FPGACamera) Status() pipeline.SourceStatus {
 	r := map[string]uint64{"crc": c.refused.Load()}
 	for s := range numStates {
 		if n := c.counters[s].Load(); n > 0 {
@@ -164,12 +162,8 @@ func (c *FPGACamera) Report() map[string]uint64 {
 			r[tellable[i].report] = n
 		}
 	}
-	return r
+	return pipeline.SourceStatus{Slots: c.cfg.Slots, Idle: c.State() == Idle, Counters: r}
 }
-
-// Idle implements pipeline.Idler. Outputs that hold all slots make the camera idle, too: theirs is the fault, and it shows
-// in their books.
-func (c *FPGACamera) Idle() bool { return c.State() == Idle }
 
 // State is what the camera is doing.
 func (c *FPGACamera) State() State { return State(c.state.Load()) }

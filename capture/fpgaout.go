@@ -69,17 +69,13 @@ func NewFPGAOutput(ctx context.Context, cfg FPGAOutputConfig) (*FPGAOutput, erro
 	return o, err
 }
 
-// Accepts implements pipeline.Sink.
-func (o *FPGAOutput) Accepts(f pipeline.Format) bool {
-	f.Rate = o.cfg.Format.Rate
-	return f == o.cfg.Format
+// Needs implements pipeline.Sink. It holds the frames with the device, and the one that waits for room there.
+func (o *FPGAOutput) Needs() pipeline.SinkNeeds {
+	return pipeline.SinkNeeds{Format: o.cfg.Format, Holds: o.cfg.Depth + 1, UseSlot: o.useSlot}
 }
 
-// Holds implements pipeline.Holder: the frames with the device, and the one that waits for room there.
-func (o *FPGAOutput) Holds() int { return o.cfg.Depth + 1 }
-
-// UseSlot implements pipeline.SlotUser: it pins the slot and makes its descriptors.
-func (o *FPGAOutput) UseSlot(index int, s pipeline.Slot) error {
+// useSlot pins a slot and makes its descriptors.
+func (o *FPGAOutput) useSlot(index int, s pipeline.Slot) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.done {
@@ -182,7 +178,7 @@ func (o *FPGAOutput) feed(ctx context.Context, q *pipeline.Queue) error {
 		}
 		o.mu.Unlock()
 		if !known {
-			q.Fail(f, pipeline.DropSink)
+			q.Fail(f, pipeline.DropSink, fmt.Errorf("slot %d was never announced", f.Slot()))
 			continue
 		}
 		if err := o.ring.Send(ctx, slot.ring, trailer); err != nil {
@@ -220,7 +216,7 @@ func (o *FPGAOutput) give(slot int, err error) {
 	switch {
 	case f == nil:
 	case err != nil:
-		o.queue.Fail(f, pipeline.DropSink)
+		o.queue.Fail(f, pipeline.DropSink, nil) // the recovery tells the log
 	default:
 		o.queue.Done(f)
 	}
@@ -325,7 +321,7 @@ func (o *FPGAOutput) Close() error {
 	o.cfg.Card.stopped(o)
 	for slot, f := range o.out { // of an engine that did not stop: unpinned, the device cannot read them any more
 		delete(o.out, slot)
-		o.queue.Fail(f, pipeline.DropSink)
+		o.queue.Fail(f, pipeline.DropSink, nil) // err tells
 	}
 	return errors.Join(errs...)
 }

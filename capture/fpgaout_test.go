@@ -85,12 +85,13 @@ func (b *bench) run(t *testing.T, d time.Duration) (graph *pipeline.Graph, stats
 // copying is a stage that calls the sensor's bytes a picture: both have two bytes a pixel.
 type copying struct{}
 
+func (copying) Needs(pipeline.Format) (pipeline.StageNeeds, error) { return pipeline.StageNeeds{}, nil }
+
 func (copying) Plan(pipeline.Format, []pipeline.Format) error { return nil }
 
 func (copying) Process(_ context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	for _, o := range outs {
 		copy(o.Bytes, in.Bytes)
-		o.Sequence, o.Times = in.Sequence, in.Times
 	}
 	return nil
 }
@@ -98,7 +99,7 @@ func (copying) Process(_ context.Context, in *pipeline.Frame, outs []*pipeline.F
 // counting takes frames and gives them back.
 type counting struct{}
 
-func (counting) Accepts(pipeline.Format) bool { return true }
+func (counting) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{} }
 
 func (counting) Run(ctx context.Context, q *pipeline.Queue) error {
 	for {

@@ -73,7 +73,7 @@ func slotOfAnOutput(t *testing.T, b *bench, rate pipeline.Rate, memory *knowing,
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := out.UseSlot(0, slot); !errors.Is(err, want) {
+	if err := out.Needs().UseSlot(0, slot); !errors.Is(err, want) {
 		t.Errorf("a slot of an output: %v, want %v", err, want)
 	}
 	if last := memory.asked[len(memory.asked)-1]; last != uintptr(unsafe.Pointer(&slot.Bytes[0])) {

@@ -69,7 +69,9 @@ type lateKernel struct {
 	work     chan func()
 }
 
-func (k *lateKernel) ReadsOnDevice() bool { return true }
+func (k *lateKernel) Needs(pipeline.Format) (pipeline.StageNeeds, error) {
+	return pipeline.StageNeeds{OnDevice: true}, nil
+}
 
 func (k *lateKernel) Plan(pipeline.Format, []pipeline.Format) error { return nil }
 
@@ -77,7 +79,7 @@ func (k *lateKernel) Process(_ context.Context, in *pipeline.Frame, outs []*pipe
 	k.launched(in)
 	done := make(opening)
 	out, from := outs[0], in.Bytes
-	out.Sequence, out.Times, out.Ready = in.Sequence, in.Times, done
+	out.Ready = done
 	k.work <- func() {
 		time.Sleep(time.Millisecond)
 		copy(out.Bytes, from)
@@ -101,7 +103,7 @@ func (o opening) Wait(ctx context.Context) error {
 // looking is a sink that looks at every frame.
 type looking struct{ at func(*pipeline.Frame) }
 
-func (looking) Accepts(pipeline.Format) bool { return true }
+func (looking) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{} }
 
 func (l looking) Run(ctx context.Context, q *pipeline.Queue) error {
 	for {

@@ -184,8 +184,10 @@ func (r *Replay) Emitted() uint64 { return r.emitted.Load() }
 // Their sequence numbers are missing.
 func (r *Replay) Skipped() uint64 { return r.skipped.Load() }
 
-// Report implements pipeline.Reporter.
-func (r *Replay) Report() map[string]uint64 { return map[string]uint64{"skipped": r.skipped.Load()} }
+// Status implements pipeline.Source. The counter is that of skipped frames.
+func (r *Replay) Status() pipeline.SourceStatus {
+	return pipeline.SourceStatus{Counters: map[string]uint64{"skipped": r.skipped.Load()}}
+}
 
 // Close closes the file and frees the slots, after Run has returned. It fails with an error that wraps
 // pipeline.ErrLeaked while frames are held; then it can be called again.

@@ -281,7 +281,7 @@ func (s *supervisor) look(session *session) (State, error) {
 		return Streaming, nil
 	case c.cfg.Triggered && !sensed && (inside == 0 || session.camera.Status()&fpga.StatusExposing != 0):
 		return Idle, nil
-	case c.pool.Leased() >= c.Slots():
+	case c.pool.Leased() >= c.cfg.Slots:
 		return Idle, nil // the outputs hold all slots: theirs is the fault
 	}
 	return Starting, nil

@@ -33,8 +33,8 @@ func TestUntriggeredCameraIsIdle(t *testing.T) {
 		}()
 		for range 3 {
 			time.Sleep(time.Minute)
-			if r := c.Report(); r["idle"] == 0 || r["restarting"]+r["reopening"] > 0 || !c.Idle() {
-				t.Errorf("idle %v, report %v", c.Idle(), r)
+			if r := c.Status().Counters; r["idle"] == 0 || r["restarting"]+r["reopening"] > 0 || !c.Status().Idle {
+				t.Errorf("idle %v, report %v", c.Status().Idle, r)
 			}
 			c.Trigger()
 			time.Sleep(time.Second)
@@ -67,7 +67,7 @@ func TestStarvedCameraIsIdle(t *testing.T) {
 			held = append(held, <-got)
 		}
 		time.Sleep(time.Minute)
-		if r := c.Report(); r["idle"] == 0 || r["restarting"]+r["reopening"] > 0 {
+		if r := c.Status().Counters; r["idle"] == 0 || r["restarting"]+r["reopening"] > 0 {
 			t.Errorf("report %v", r)
 		}
 		for _, f := range held {
@@ -223,7 +223,7 @@ func (n *resets) stuck(t *testing.T, patience time.Duration, log *lockedBuffer, 
 			f.Release()
 		})
 	}
-	report = c.Report()
+	report = c.Status().Counters
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}

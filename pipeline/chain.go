@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// AddStage puts a stage behind the source or the stage called from; behind a stage it must be a Wanter, for which that one
-// makes frames as for an output. All stages are added before Run. What the stage makes is settled when outputs are
-// attached. depth is the length of its queue in frames.
+// AddStage puts a stage behind the source or the stage called from. Behind a stage it must say in StageNeeds.From what it
+// wants that one to make, and is one of its consumers, as outputs are. All stages are added before Run. What the stage
+// makes is settled when outputs are attached. depth is the length of its queue in frames.
 func (g *Graph) AddStage(name string, st Stage, from string, depth int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -26,10 +26,14 @@ func (g *Graph) AddStage(name string, st Stage, from string, depth int) error {
 // connect makes the node of a stage and joins it to what it reads from.
 func (g *Graph) connect(name string, st Stage, from string, depth int) (*stageNode, error) {
 	if src := g.source(from); src != nil {
-		if err := readable(src.out.format, name, from, st); err != nil {
+		needs, err := st.Needs(src.out.format)
+		if err != nil {
+			return nil, fmt.Errorf("stage %s: %w", name, err)
+		}
+		if err := readable(src.out.format, name, from, needs.OnDevice); err != nil {
 			return nil, err
 		}
-		n := newStageNode(g, name, st, src.out, depth)
+		n := newStageNode(g, name, st, needs, src.out, depth)
 		if err := g.tap(src.out, n.consumer); err != nil {
 			return nil, fmt.Errorf("stage %s: %w", name, err)
 		}
@@ -40,11 +44,15 @@ func (g *Graph) connect(name string, st Stage, from string, depth int) (*stageNo
 		return nil, fmt.Errorf("%w: stage %s reads from %q, which is no source and no stage", ErrName, name, from)
 	}
 	up := g.stages[i]
-	p, err := up.portFor(name, st)
+	needs, err := st.Needs(up.from.format)
+	if err != nil {
+		return nil, fmt.Errorf("stage %s: %w", name, err)
+	}
+	p, err := up.portFor(name, needs)
 	if err != nil {
 		return nil, err
 	}
-	n := newStageNode(g, name, st, p, depth)
+	n := newStageNode(g, name, st, needs, p, depth)
 	n.up = up
 	if err := up.provision(p, n.consumer); err != nil {
 		up.prune(p)
@@ -55,17 +63,12 @@ func (g *Graph) connect(name string, st Stage, from string, depth int) (*stageNo
 }
 
 // portFor is the port that a stage behind this one reads from.
-func (n *stageNode) portFor(name string, st Stage) (*point, error) {
-	w, ok := st.(Wanter)
-	if !ok {
+func (n *stageNode) portFor(name string, needs StageNeeds) (*point, error) {
+	if needs.From.Pixel == 0 {
 		return nil, fmt.Errorf("%w: stage %s reads from stage %s and does not say what it wants of it", ErrNegotiation, name, n.name)
 	}
-	want, err := w.Wants(n.from.format)
-	if err != nil {
-		return nil, fmt.Errorf("stage %s: %w", name, err)
-	}
-	want = completed(want, n.from.format)
-	if err := readable(want, name, n.name, st); err != nil {
+	want := completed(needs.From, n.from.format)
+	if err := readable(want, name, n.name, needs.OnDevice); err != nil {
 		return nil, err
 	}
 	p, err := n.port(want)

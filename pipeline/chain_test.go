@@ -15,9 +15,9 @@ type follower struct {
 	holds int
 }
 
-func (f *follower) Wants(Format) (Format, error) { return f.wants, nil }
-
-func (f *follower) Holds() int { return f.holds }
+func (f *follower) Needs(Format) (StageNeeds, error) {
+	return StageNeeds{From: f.wants, Holds: f.holds}, nil
+}
 
 // chain is a rig with two stages behind the isp, one behind the other.
 func chain(t testing.TB, cam *camera, st *copier, first, second *follower) *rig {

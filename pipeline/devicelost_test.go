@@ -46,3 +46,24 @@ func TestDeviceLost(t *testing.T) {
 		}
 	}
 }
+
+// An error of a device that may work again does not hide the one of a device that is lost.
+func TestDeviceLostAmongOthers(t *testing.T) {
+	again, gone := lost{false}, lost{true}
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{again, false},
+		{gone, true},
+		{errors.New("the network"), false},
+		{errors.Join(again, fmt.Errorf("stage: %w", gone)), true},
+		{fmt.Errorf("%w, then %w", again, gone), true},
+		{fmt.Errorf("output: %w", errors.Join(again, errors.New("the network"))), false},
+	} {
+		if got := DeviceLost(c.err); got != c.want {
+			t.Errorf("%v: %v", c.err, got)
+		}
+	}
+}

@@ -55,3 +55,10 @@ type Frame struct {
 	pool  *Pool
 	lease lease
 }
+
+// Inherit gives f what a frame has of the one that it is made of: Sequence, Times, Flags and Results. The graph does so
+// before a stage's Process.
+func (f *Frame) Inherit(from *Frame) {
+	f.Sequence, f.Times, f.Flags = from.Sequence, from.Times, from.Flags
+	f.Results = append(f.Results, from.Results...)
+}

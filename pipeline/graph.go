@@ -80,9 +80,9 @@ type consumer struct {
 	queue   *Queue
 	account *Account
 	rate    limiter
-	user    SlotUser // the sink, if it wants to know the slots
-	holds   int      // frames that it may hold at a time: those that wait, and those in its hands
-	take    bool     // used by the point's own goroutine between deciding and handing over
+	useSlot func(index int, s Slot) error // nil: it need not know the slots
+	holds   int                           // frames that it may hold at a time: those that wait, and those in its hands
+	take    bool                          // used by the point's own goroutine between deciding and handing over
 }
 
 func (p *point) add(c *consumer) {
@@ -183,8 +183,8 @@ func (g *Graph) source(name string) *sourceNode {
 }
 
 // readable refuses a reader on the CPU where only the device may read.
-func readable(f Format, reader, from string, r any) error {
-	if d, ok := r.(DeviceReader); f.Memory == MemoryHost || (ok && d.ReadsOnDevice()) {
+func readable(f Format, reader, from string, onDevice bool) error {
+	if f.Memory == MemoryHost || onDevice {
 		return nil
 	}
 	return fmt.Errorf("%w: %s reads with the CPU what %s keeps in %s memory: give %s ordinary host memory or process it on the device",
@@ -195,8 +195,8 @@ func readable(f Format, reader, from string, r any) error {
 func (g *Graph) Started() <-chan struct{} { return g.started }
 
 // Run runs sources, stages and outputs until ctx ends or every source has ended, lets the waiting frames flow out,
-// and returns the sources' errors. A failing output ends alone. An error of a stage or an output that says Sticky() true,
-// as a device that is lost to this process does, ends everything, and Run returns it.
+// and returns the sources' errors. A failing output ends alone. An error of a stage or an output that means that a device
+// is lost (DeviceLost) ends everything, and Run returns it.
 func (g *Graph) Run(ctx context.Context) error {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -230,7 +230,7 @@ func (g *Graph) Run(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
-	if cause := context.Cause(soft); deviceLost(cause) && !deviceLost(errors.Join(errs...)) {
+	if cause := context.Cause(soft); DeviceLost(cause) && !DeviceLost(errors.Join(errs...)) {
 		errs = append(errs, cause)
 	}
 
@@ -243,15 +243,9 @@ func (g *Graph) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// deviceLost says whether nothing in this process can go on with a device (cudahost.Error).
-func deviceLost(err error) bool {
-	var e interface{ Sticky() bool }
-	return errors.As(err, &e) && e.Sticky()
-}
-
 // check ends the graph when an error of one of its parts means that a device is lost.
 func (g *Graph) check(part string, err error) {
-	if deviceLost(err) {
+	if DeviceLost(err) {
 		g.abort(fmt.Errorf("%s: %w", part, err))
 	}
 }

@@ -48,7 +48,7 @@ func newCamera(t testing.TB, slots, frames int, period time.Duration) *camera {
 
 func (c *camera) Format() Format { return c.format }
 
-func (c *camera) Slots() int { return c.pool.Len() }
+func (c *camera) Status() SourceStatus { return SourceStatus{Slots: c.pool.Len()} }
 
 func (c *camera) Run(ctx context.Context, emit func(*Frame)) error {
 	for i := 0; c.frames == 0 || i < c.frames; i++ {
@@ -77,6 +77,8 @@ type copier struct {
 
 var errPlan = errors.New("cannot make that")
 
+func (c *copier) Needs(Format) (StageNeeds, error) { return StageNeeds{}, nil }
+
 func (c *copier) Plan(_ Format, want []Format) error {
 	for _, w := range want {
 		if w.Pixel != UYVY && w.Pixel != I420 {
@@ -104,7 +106,7 @@ func (c *copier) Process(_ context.Context, in *Frame, outs []*Frame) error {
 		if o.Format != c.planned[i] {
 			return fmt.Errorf("out %d is %s", i, o.Format)
 		}
-		o.Sequence, o.Times, o.Bytes[0], o.Ready = in.Sequence, in.Times, in.Bytes[0], c.fence
+		o.Bytes[0], o.Ready = in.Bytes[0], c.fence
 	}
 	return nil
 }
@@ -116,9 +118,10 @@ type viewer struct {
 	seen  []uint64
 	wrong int
 	fail  error // returned after the first frame
+	needs SinkNeeds
 }
 
-func (v *viewer) Accepts(f Format) bool { return f.Pixel != 0 }
+func (v *viewer) Needs() SinkNeeds { return v.needs }
 
 func (v *viewer) Run(ctx context.Context, q *Queue) error {
 	for {

@@ -180,7 +180,7 @@ func (s *steps) Run(ctx context.Context, emit func(*Frame)) error {
 
 type signaller struct{ done chan uint64 }
 
-func (s *signaller) Accepts(Format) bool { return true }
+func (s *signaller) Needs() SinkNeeds { return SinkNeeds{} }
 
 func (s *signaller) Run(ctx context.Context, q *Queue) error {
 	for {

@@ -14,7 +14,8 @@ type OutputConfig struct {
 	Sink Sink
 	// From names the source or stage to tap; empty: the first one that has or can make Format.
 	From string
-	// Format is what the sink wants. A zero Pixel takes From as it is. Rate and Memory are the graph's.
+	// Format is what the output wants. A zero Pixel: what the sink needs, or From as it is when the sink takes anything.
+	// Rate is the graph's.
 	Format Format
 	Rate   Rate   // at most so many frames a second; zero: all
 	Depth  int    // frames that may wait; zero: 2
@@ -62,11 +63,12 @@ func (g *Graph) Attach(cfg OutputConfig) (*Output, error) {
 
 // connect finds the point, and joins it.
 func (o *Output) connect() error {
-	p, stage, err := o.graph.negotiate(o.cfg)
+	needs := o.cfg.Sink.Needs()
+	p, stage, err := o.graph.negotiate(o.cfg, needs.Format)
 	if err != nil {
 		return err
 	}
-	if err := o.join(p, stage); err != nil {
+	if err := o.join(p, stage, needs); err != nil {
 		if stage != nil {
 			stage.prune(p)
 		}
@@ -76,8 +78,8 @@ func (o *Output) connect() error {
 }
 
 // join takes the output's place at the point.
-func (o *Output) join(p *point, stage *stageNode) error {
-	if err := readable(p.format, o.cfg.Name, p.node, o.cfg.Sink); err != nil {
+func (o *Output) join(p *point, stage *stageNode, needs SinkNeeds) error {
+	if err := readable(p.format, o.cfg.Name, p.node, needs.OnDevice); err != nil {
 		return err
 	}
 	if p.format.PacketPitch > 0 && len(*p.consumers.Load()) > 0 {
@@ -87,15 +89,11 @@ func (o *Output) join(p *point, stage *stageNode) error {
 	o.point, o.stage = p, stage
 	o.consumer = &consumer{
 		queue: NewQueue(o.cfg.Depth, o.cfg.Policy, account), account: account,
-		rate: newLimiter(p.format.Rate, o.cfg.Rate), holds: o.cfg.Depth + 1,
+		rate: newLimiter(p.format.Rate, o.cfg.Rate), holds: o.cfg.Depth + max(needs.Holds, 1), useSlot: needs.UseSlot,
 	}
-	if h, ok := o.cfg.Sink.(Holder); ok {
-		o.consumer.holds = o.cfg.Depth + h.Holds()
-	}
-	user, uses := o.cfg.Sink.(SlotUser)
-	o.consumer.user = user
+	o.consumer.queue.log = o.graph.cfg.Logger
 	if stage == nil {
-		if uses {
+		if needs.UseSlot != nil {
 			return fmt.Errorf("%w: it needs slots of its own, which %s does not give: take the frames from a stage", ErrMemory, p.node)
 		}
 		return o.graph.tap(p, o.consumer)
@@ -116,9 +114,8 @@ func (o *Output) join(p *point, stage *stageNode) error {
 // tap joins a consumer to a source, whose slots must suffice for all that its consumers may hold and two to fill.
 func (g *Graph) tap(p *point, c *consumer) error {
 	p.add(c)
-	s, ok := g.source(p.node).source.(Slotted)
-	if need := p.depth + 2; ok && s.Slots() < need {
-		have := s.Slots()
+	have := g.source(p.node).source.Status().Slots
+	if need := p.depth + 2; have > 0 && have < need {
 		p.remove(c)
 		return fmt.Errorf("source %s has %d slots, and its consumers could hold so many that it needs %d: give it more slots or them shorter queues",
 			p.node, have, need)
@@ -126,8 +123,11 @@ func (g *Graph) tap(p *point, c *consumer) error {
 	return nil
 }
 
-// negotiate finds the point that has the wanted format or the stage that can make it.
-func (g *Graph) negotiate(cfg OutputConfig) (*point, *stageNode, error) {
+// negotiate finds the point that has the wanted format or the stage that can make it. needed is what the sink takes.
+func (g *Graph) negotiate(cfg OutputConfig, needed Format) (*point, *stageNode, error) {
+	if cfg.Format.Pixel == 0 {
+		cfg.Format = needed
+	}
 	answers := []error{ErrNegotiation}
 	known := cfg.From == ""
 	for _, s := range g.sources {
@@ -137,7 +137,7 @@ func (g *Graph) negotiate(cfg OutputConfig) (*point, *stageNode, error) {
 		known = true
 		have := s.out.format
 		want := completed(cfg.Format, have)
-		if want == have && cfg.Sink.Accepts(have) {
+		if want == have && takes(needed, have) {
 			return s.out, nil, nil
 		}
 		answers = append(answers, fmt.Errorf("source %s delivers %s", s.name, have))
@@ -148,7 +148,7 @@ func (g *Graph) negotiate(cfg OutputConfig) (*point, *stageNode, error) {
 		}
 		known = true
 		want := completed(cfg.Format, n.from.format)
-		if want.Pixel == 0 || !cfg.Sink.Accepts(want) {
+		if want.Pixel == 0 || !takes(needed, want) {
 			answers = append(answers, fmt.Errorf("the output itself does not accept %s", want))
 			continue
 		}
@@ -162,6 +162,12 @@ func (g *Graph) negotiate(cfg OutputConfig) (*point, *stageNode, error) {
 		return nil, nil, fmt.Errorf("%w: it reads from %q, which is no source and no stage", ErrName, cfg.From)
 	}
 	return nil, nil, errors.Join(answers...)
+}
+
+// takes says whether a sink that needs a format takes have.
+func takes(needed, have Format) bool {
+	needed.Rate = have.Rate
+	return needed.Pixel == 0 || needed == have
 }
 
 // completed fills in what the point decides.
@@ -181,7 +187,7 @@ func (o *Output) start(hard context.Context) {
 		defer cancel()
 		err := o.cfg.Sink.Run(ctx, o.consumer.queue)
 		o.consumer.queue.drain()
-		if err != nil && !errors.Is(err, ErrDetached) && ctx.Err() == nil {
+		if err = abnormal(err); err != nil && ctx.Err() == nil {
 			o.mu.Lock()
 			o.err = err
 			o.mu.Unlock()
@@ -189,6 +195,22 @@ func (o *Output) start(hard context.Context) {
 			o.graph.check("output "+o.cfg.Name, err)
 		}
 	})
+}
+
+// abnormal is what a sink's error says besides ErrDetached, its normal end; it may be joined with others.
+func abnormal(err error) error {
+	if !errors.Is(err, ErrDetached) {
+		return err
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return nil
+	}
+	var rest []error
+	for _, e := range joined.Unwrap() {
+		rest = append(rest, abnormal(e))
+	}
+	return errors.Join(rest...)
 }
 
 // Err is the error that ended the output, or nil.

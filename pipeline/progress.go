@@ -6,10 +6,6 @@ import (
 	"time"
 )
 
-// An Idler is a source that can tell that it has nothing to emit and that this is no fault: an untriggered camera. Without
-// it a source that emits nothing for longer than its frame period stalls.
-type Idler interface{ Idle() bool }
-
 // ErrStalled says that a part of the graph should be working and is not.
 var ErrStalled = errors.New("the pipeline stalls")
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 )
 
 // Policy says which frame an output loses when it cannot keep up.
@@ -41,6 +43,10 @@ type Queue struct {
 	policy  Policy
 	account *Account
 
+	log     *slog.Logger // nil: slog.Default()
+	kind    string       // what the consumer is: output or stage
+	failing atomic.Bool  // the last frame failed
+
 	mu     sync.Mutex
 	ring   []*Frame
 	head   int
@@ -51,7 +57,7 @@ type Queue struct {
 
 // NewQueue makes a queue of the given depth in frames (at least 1) that counts into account.
 func NewQueue(depth int, policy Policy, account *Account) *Queue {
-	return &Queue{ring: make([]*Frame, max(depth, 1)), policy: policy, account: account, wake: make(chan struct{}, 1)}
+	return &Queue{ring: make([]*Frame, max(depth, 1)), policy: policy, account: account, kind: "output", wake: make(chan struct{}, 1)}
 }
 
 // put takes over one lease of f, and accounts for it. It never waits.
@@ -110,7 +116,7 @@ func (q *Queue) Next(ctx context.Context) (*Frame, error) {
 			q.mu.Unlock()
 			if f.Ready != nil {
 				if err := f.Ready.Wait(ctx); err != nil {
-					q.Fail(f, DropFence)
+					q.Fail(f, DropFence, nil) // the stage that made the frame has told the log
 					continue
 				}
 			}
@@ -131,14 +137,35 @@ func (q *Queue) Next(ctx context.Context) (*Frame, error) {
 
 // Done counts a frame from Next as delivered and releases it.
 func (q *Queue) Done(f *Frame) {
+	q.failing.Store(false)
+	q.finish(f)
+}
+
+func (q *Queue) finish(f *Frame) {
 	q.account.deliver(f)
 	f.Release()
 }
 
-// Fail counts a frame from Next as dropped for the given reason and releases it.
-func (q *Queue) Fail(f *Frame, reason DropReason) {
+// Fail counts a frame from Next as dropped for the given reason and releases it. err says why; of a row of failures the log
+// is told of the first. A nil err is not logged: somebody else has done so.
+func (q *Queue) Fail(f *Frame, reason DropReason, err error) {
+	if err != nil {
+		q.complain(f, err)
+	}
 	q.account.Drop(f, reason)
 	f.Release()
+}
+
+// complain logs the first of a row of failures; a frame that is done ends the row.
+func (q *Queue) complain(f *Frame, err error) {
+	if q.failing.Swap(true) {
+		return
+	}
+	log := q.log
+	if log == nil {
+		log = slog.Default()
+	}
+	log.Error(q.kind+" fails", q.kind, q.account.name, "first at frame", f.Sequence, "error", err)
 }
 
 // Len is the number of waiting frames.
@@ -170,6 +197,6 @@ func (q *Queue) drain() {
 		}
 		f := q.pop()
 		q.mu.Unlock()
-		q.Fail(f, DropDetached)
+		q.Fail(f, DropDetached, nil)
 	}
 }

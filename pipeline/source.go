@@ -8,12 +8,6 @@ import (
 	"time"
 )
 
-// A Reporter is a source that can say why frames were lost before it could emit them.
-type Reporter interface {
-	// Report returns running totals by reason.
-	Report() map[string]uint64
-}
-
 type sourceNode struct {
 	graph    *Graph
 	name     string

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,6 @@ type stageNode struct {
 	retired chan retiree
 
 	retiredPorts []*point // given up, but with frames that were still out; guarded by the graph's lock
-	failing      bool     // the last frame failed: the log is told once
 }
 
 // maxPorts bounds the formats that one stage makes in one pass.
@@ -38,13 +38,11 @@ type retiree struct {
 	outs [maxPorts]*Frame
 }
 
-func newStageNode(g *Graph, name string, st Stage, from *point, depth int) *stageNode {
+func newStageNode(g *Graph, name string, st Stage, needs StageNeeds, from *point, depth int) *stageNode {
 	account := NewAccount(name, g.cfg.Recorder)
 	n := &stageNode{graph: g, name: name, stage: st, from: from, outs: make([]*Frame, maxPorts), retired: make(chan retiree, 2)}
-	n.consumer = &consumer{queue: NewQueue(depth, Latest, account), account: account, holds: max(depth, 1) + 1}
-	if h, ok := st.(Holder); ok {
-		n.consumer.holds = max(depth, 1) + h.Holds()
-	}
+	n.consumer = &consumer{queue: NewQueue(depth, Latest, account), account: account, holds: max(depth, 1) + max(needs.Holds, 1)}
+	n.consumer.queue.log, n.consumer.queue.kind = g.cfg.Logger, "stage"
 	n.portList.Store(&[]*point{})
 	return n
 }
@@ -83,13 +81,13 @@ func (n *stageNode) port(want Format) (*point, error) {
 // and two for the stage to write into, so that no output can take another one's slots. The newcomer is told of the slots
 // that are there, everybody of those that are added. The stage works on meanwhile.
 func (n *stageNode) provision(p *point, newcomer *consumer) error {
-	if newcomer.user != nil {
+	if newcomer.useSlot != nil {
 		for i := 0; ; i++ {
 			s, ok := p.pool.slot(i)
 			if !ok {
 				break
 			}
-			if err := newcomer.user.UseSlot(i, s); err != nil {
+			if err := newcomer.useSlot(i, s); err != nil {
 				return err
 			}
 		}
@@ -101,10 +99,10 @@ func (n *stageNode) provision(p *point, newcomer *consumer) error {
 			return fmt.Errorf("stage %s: output slot of %d bytes: %w", n.name, p.format.Size(), err)
 		}
 		for _, c := range users {
-			if c.user == nil {
+			if c.useSlot == nil {
 				continue
 			}
-			if err := c.user.UseSlot(p.pool.Len(), s); err != nil {
+			if err := c.useSlot(p.pool.Len(), s); err != nil {
 				if s.Close != nil {
 					err = errors.Join(err, s.Close())
 				}
@@ -175,17 +173,12 @@ func (n *stageNode) step(ctx context.Context, in *Frame) {
 	}
 	if wanted {
 		if err := n.process(ctx, in, outs); err != nil {
-			if !n.failing {
-				n.graph.cfg.Logger.Error("stage fails", "stage", n.name, "first at frame", in.Sequence, "error", err)
-			}
-			n.failing = true
 			n.graph.check("stage "+n.name, err)
 			release(outs)
-			n.consumer.queue.Fail(in, DropStage) // in the name of every output behind the stage
+			n.consumer.queue.Fail(in, DropStage, err) // in the name of every output behind the stage
 			return
 		}
 	}
-	n.failing = n.failing && !wanted
 	async := false
 	retired := retiree{in: in}
 	for i, p := range ports {
@@ -197,14 +190,22 @@ func (n *stageNode) step(ctx context.Context, in *Frame) {
 		hand(*p.consumers.Load(), in, out, DropPool)
 	}
 	release(outs)
-	if async {
+	switch {
+	case async:
 		n.retired <- retired
-		return
+	case wanted:
+		n.consumer.queue.Done(in)
+	default: // nothing was made of it: that says nothing of the stage
+		n.consumer.queue.finish(in)
 	}
-	n.consumer.queue.Done(in)
 }
 
 func (n *stageNode) process(ctx context.Context, in *Frame, outs []*Frame) error {
+	for _, out := range outs {
+		if out != nil {
+			out.Inherit(in)
+		}
+	}
 	begin := time.Now()
 	err := n.stage.Process(ctx, in, outs)
 	took := time.Since(begin)
@@ -224,14 +225,21 @@ func release(frames []*Frame) {
 
 // retire holds the leases that the device still works on: the input's and the outputs' until the fences have passed.
 func (n *stageNode) retire(ctx context.Context) {
+	q := n.consumer.queue
 	for r := range n.retired {
+		var failed error
 		for _, out := range r.outs {
 			if out != nil {
-				// The consumers see the fence's error themselves; a cancelled wait means that all is ending anyway.
-				n.graph.check("stage "+n.name, out.Ready.Wait(ctx))
+				failed = cmp.Or(failed, out.Ready.Wait(ctx))
 				out.Release()
 			}
 		}
-		n.consumer.queue.Done(r.in)
+		if failed == nil || ctx.Err() != nil { // a cancelled wait means that all is ending anyway
+			q.Done(r.in)
+			continue
+		}
+		n.graph.check("stage "+n.name, failed)
+		q.complain(r.in, failed)
+		q.finish(r.in) // the consumers see the fence's error themselves, and count the frame
 	}
 }

@@ -16,7 +16,7 @@ type SourceStats struct {
 	Lost     uint64            `json:"lost"`             // gaps in the sequence
 	Idle     bool              `json:"idle,omitempty"`   // it has nothing to emit, and that is no fault
 	Period   time.Duration     `json:"period_ns"`        // from frame to frame; 0: not fixed
-	Report   map[string]uint64 `json:"report,omitempty"` // the source's own reasons
+	Report   map[string]uint64 `json:"report,omitempty"` // SourceStatus.Counters
 }
 
 // StageStats are the books of a stage. Latency goes from DMA done to the moment at which all of the stage's outputs are
@@ -59,14 +59,10 @@ func (g *Graph) Stats() Stats {
 	defer g.mu.Unlock()
 	var st Stats
 	for _, s := range g.sources {
-		row := SourceStats{Name: s.name, Captured: s.captured.Load(), Lost: s.lost.Load(), Period: s.out.format.Rate.Period()}
-		if i, ok := s.source.(Idler); ok {
-			row.Idle = i.Idle()
-		}
-		if r, ok := s.source.(Reporter); ok {
-			row.Report = r.Report()
-		}
-		st.Sources = append(st.Sources, row)
+		now := s.source.Status()
+		st.Sources = append(st.Sources, SourceStats{
+			Name: s.name, Captured: s.captured.Load(), Lost: s.lost.Load(), Idle: now.Idle, Period: s.out.format.Rate.Period(), Report: now.Counters,
+		})
 	}
 	for _, n := range g.stages {
 		st.Stages = append(st.Stages, StageStats{n.consumer.account.Counts(), n.work.Percentiles(), n.work.Distribution(), n.consumer.account.latency.Distribution()})

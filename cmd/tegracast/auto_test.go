@@ -31,7 +31,7 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
 // A meter is a sink that notes every picture's means of Y', Cb and Cr.
 type meter struct{ means [][3]float64 }
 
-func (*meter) Accepts(f pipeline.Format) bool { return f.Pixel == pipeline.UYVY }
+func (*meter) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{} }
 
 func (m *meter) Run(ctx context.Context, q *pipeline.Queue) error {
 	for {

@@ -124,7 +124,7 @@ func (a *appliance) dropFlow(f *flow) error {
 	for _, c := range slices.Backward(stages) { // before the slots, which a GPU may still write to
 		err := c()
 		errs = append(errs, err)
-		if deviceLost(err) { // the driver may wait for ever in whatever comes next
+		if pipeline.DeviceLost(err) { // the driver may wait for ever in whatever comes next
 			return errors.Join(errs...)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
 )
 
@@ -84,7 +85,7 @@ func (a *appliance) leftOut() (names []string) {
 // been closed, or never will be.
 func (a *appliance) cause(err error) error {
 	var named *kernel.FaultError
-	if f := a.order.Fault(); f != nil && deviceLost(err) && !errors.As(err, &named) {
+	if f := a.order.Fault(); f != nil && pipeline.DeviceLost(err) && !errors.As(err, &named) {
 		return errors.Join(f, err)
 	}
 	return err
@@ -96,7 +97,7 @@ const lostTime = 3 * time.Second
 // end closes everything after err. When the GPU is lost the driver fails, or waits for ever for a kernel that hangs: then lines
 // are put back, and what is not closed in time is left to the end of the process.
 func (a *appliance) end(err error) error {
-	if !deviceLost(err) {
+	if !pipeline.DeviceLost(err) {
 		return a.Close()
 	}
 	lines := a.pins.drop(nil)

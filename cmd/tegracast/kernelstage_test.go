@@ -25,7 +25,7 @@ func TestEndOfALostGPU(t *testing.T) {
 		func() error { return lost },
 	}}
 	waits := &flow{name: "waits", graph: pipeline.NewGraph(pipeline.GraphConfig{}), stages: []func() error{func() error { <-stuck; return nil }}}
-	if err := a.dropFlow(broken); !errors.Is(err, kernel.ErrHung) || touched || !deviceLost(err) {
+	if err := a.dropFlow(broken); !errors.Is(err, kernel.ErrHung) || touched || !pipeline.DeviceLost(err) {
 		t.Errorf("%v, touched %v", err, touched)
 	}
 	a.flows = []*flow{waits}

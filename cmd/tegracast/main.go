@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // Exit statuses (docs/architecture.md, command line).
@@ -99,18 +101,12 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 		fmt.Fprintf(errw, "tegracast %s: %v\n", args[0], err)
 	}
 	switch {
-	case deviceLost(err):
+	case pipeline.DeviceLost(err):
 		return exitDevice
 	case errors.As(err, &u):
 		return exitUsage
 	}
 	return exitFailure
-}
-
-// deviceLost says whether the GPU is lost to this process.
-func deviceLost(err error) bool {
-	var e interface{ Sticky() bool } // cudahost.Error, kernel.FaultError
-	return errors.As(err, &e) && e.Sticky()
 }
 
 // command is one word after tegracast.

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // detachTime is how long an output may take for the frames in its hands when a reload takes it off.
@@ -86,7 +88,7 @@ func (r *runner) reload(ctx context.Context) error {
 	}
 	p := planned(list, r.doc, next)
 	old := r.doc
-	if err := r.apply(ctx, next, p); deviceLost(err) {
+	if err := r.apply(ctx, next, p); pipeline.DeviceLost(err) {
 		return err
 	} else if err != nil {
 		r.env.log.Error("SIGHUP: the configuration cannot be opened: going back to the one before", "error", err)
@@ -149,7 +151,7 @@ func (r *runner) giveUp(ctx context.Context, d *document, p plan) error {
 		if p.flows[f.name] {
 			err := r.dropFlow(f)
 			tell("a source", f.name, err)
-			if deviceLost(err) {
+			if pipeline.DeviceLost(err) {
 				return err
 			}
 		}

@@ -38,7 +38,7 @@ func (a *appliance) addSource(d *document, f *flow, i int) error {
 		path += ".file.path"
 		s, err = replay(c, slots{a.memory})
 	}
-	if deviceLost(err) {
+	if pipeline.DeviceLost(err) {
 		return fmt.Errorf("source %s: %w", c.Name, err)
 	} else if err != nil {
 		return usageError{d.errorAt(path, "%v", err)}

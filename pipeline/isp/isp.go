@@ -65,6 +65,11 @@ func New(c Config) (*Stage, error) {
 	return s, nil
 }
 
+// Needs implements pipeline.Stage: it reads a source's frames, with the CPU.
+func (s *Stage) Needs(pipeline.Format) (pipeline.StageNeeds, error) {
+	return pipeline.StageNeeds{}, nil
+}
+
 // Plan accepts in as samples of any pipeline.Samples in memory that the CPU may read, and any of UYVY, UYVP, RGB24,
 // NV12, I420 and Grey with any colorimetry, at full, half and quarter size, in any order and number. Errors wrap
 // ErrUnsupported, ErrConfig (a value is beyond what the sensor's bits allow) or pipeline.ErrFormat and name what was
@@ -99,10 +104,9 @@ func (s *Stage) SetGains(g Gains) error {
 	return nil
 }
 
-// Process makes outs out of in, both of the formats of the last Plan, and copies Sequence, Times, Flags and Results to them. An
-// element of outs may be nil. It returns when all bytes are written and Config.Observe, if there is one, has returned,
-// and allocates nothing. It fails before it writes anything, with an error that wraps ErrMismatch, ErrClosed or
-// ctx.Err().
+// Process makes outs out of in, both of the formats of the last Plan. An element of outs may be nil. It returns when all
+// bytes are written and Config.Observe, if there is one, has returned, and allocates nothing. It fails before it writes
+// anything, with an error that wraps ErrMismatch, ErrClosed or ctx.Err().
 func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -120,9 +124,7 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 	now := time.Now()
 	for _, out := range outs {
 		if out != nil {
-			out.Sequence, out.Times, out.Flags = in.Sequence, in.Times, in.Flags
 			out.Times.Processed = now
-			out.Results = append(out.Results, in.Results...)
 		}
 	}
 	if s.plan.observe {

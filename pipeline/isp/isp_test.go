@@ -269,6 +269,7 @@ func TestFrameFields(t *testing.T) {
 	captured := time.Now()
 	in.Sequence, in.Times.Captured, in.Flags = 1<<40, captured, pipeline.FlagPadded
 	outs[0] = nil
+	outs[1].Inherit(in) // as the graph does
 	if err := s.Process(context.Background(), in, outs); err != nil {
 		t.Fatal(err)
 	}

@@ -244,6 +244,7 @@ func (b *bench) frame(t *testing.T, sequence uint64) (*pipeline.Frame, error) {
 	in := &pipeline.Frame{Format: f, Bytes: make([]byte, f.Size()), Sequence: sequence, Results: []pipeline.Result{{Stage: "before"}}}
 	in.Bytes[0] = 10
 	out := &pipeline.Frame{Format: f, Bytes: make([]byte, f.Size())}
+	out.Inherit(in) // as the graph does
 	if err := b.Process(t.Context(), in, []*pipeline.Frame{out}); err != nil {
 		return out, err
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // ErrHung says that a kernel did not come to an end in time. It cannot be cancelled.
@@ -20,19 +22,20 @@ type FaultError struct {
 	Err                 error
 }
 
+var _ pipeline.DeviceError = (*FaultError)(nil)
+
 func (e *FaultError) Error() string {
 	return fmt.Sprintf("kernel %s (%s, entry %s): frame %d: %v", e.Kernel, e.File, e.Entry, e.Frame, e.Err)
 }
 
 func (e *FaultError) Unwrap() error { return e.Err }
 
-// Sticky says that the process cannot go on with the GPU (cudahost.Error).
+// Sticky implements pipeline.DeviceError: the process cannot go on with the GPU.
 func (e *FaultError) Sticky() bool { return true }
 
 // failed is the error of a frame. One that costs the process its GPU is the fault of the kernel that was at work.
 func (s *Stage) failed(p *loaded, number int, frame uint64, err error) error {
-	var e interface{ Sticky() bool }
-	if errors.As(err, &e) && e.Sticky() {
+	if pipeline.DeviceLost(err) {
 		if f := s.order.Fault(); f != nil {
 			return f
 		}

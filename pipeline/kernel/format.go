@@ -6,8 +6,14 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Wants implements pipeline.Wanter: whole frames of the configured pixels.
-func (s *Stage) Wants(in pipeline.Format) (pipeline.Format, error) {
+// Needs implements pipeline.Stage: of another stage it wants whole frames of the configured pixels. While a kernel that makes
+// pictures is left out, the CPU copies them.
+func (s *Stage) Needs(in pipeline.Format) (pipeline.StageNeeds, error) {
+	from, err := s.wants(in)
+	return pipeline.StageNeeds{From: from, Holds: Holds, OnDevice: s.config.Results}, err
+}
+
+func (s *Stage) wants(in pipeline.Format) (pipeline.Format, error) {
 	if s.config.Pixels == 0 || s.config.Pixels == in.Pixel {
 		return in, nil
 	}

@@ -21,13 +21,11 @@ type job struct {
 	err      error // read after done
 }
 
-// newJob gives the outputs what they have of the input.
+// newJob notes a frame and its wanted outputs.
 func newJob(in *pipeline.Frame, outs []*pipeline.Frame) *job {
 	j := &job{sequence: in.Sequence, format: in.Format, done: make(chan struct{})}
 	for _, o := range outs {
 		if o != nil {
-			o.Sequence, o.Times, o.Flags = in.Sequence, in.Times, in.Flags
-			o.Results = append(o.Results, in.Results...)
 			j.outs = append(j.outs, o)
 		}
 	}

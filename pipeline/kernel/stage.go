@@ -90,14 +90,8 @@ func newStage(d device, c Config, o Options) (*Stage, error) {
 	return s, nil
 }
 
-// Holds implements pipeline.Holder.
-func (s *Stage) Holds() int { return Holds }
-
 // Holds is how many frames a stage holds at a time besides those that wait for it.
 const Holds = inFlight + 1
-
-// ReadsOnDevice implements pipeline.DeviceReader. While a kernel that makes pictures is left out, the CPU copies them.
-func (s *Stage) ReadsOnDevice() bool { return s.config.Results }
 
 // Quarantined returns why the kernel is left out, or nil.
 func (s *Stage) Quarantined() *Entry { return s.exiled.Load() }
@@ -132,9 +126,9 @@ func (s *Stage) settle() {
 }
 
 // Process implements pipeline.Stage: it puts the work on the GPU and returns; the outs' Ready tells when bytes and results
-// are final. Frames must be of the formats of the last Plan, in memory of cudahost.CUDA. Sequence, Times, Flags and Results
-// are copied. While the kernel is left out, frames are passed on as they are. When inFlight frames are in work it waits
-// for the oldest. Errors wrap ErrFormat, ErrClosed, ctx.Err() or a *FaultError, or are CUDA's.
+// are final. Frames must be of the formats of the last Plan, in memory of cudahost.CUDA. While the kernel is
+// left out, frames are passed on as they are. When inFlight frames are in work it waits for the oldest. Errors wrap
+// ErrFormat, ErrClosed, ctx.Err() or a *FaultError, or are CUDA's.
 func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -304,10 +304,10 @@ func TestRefused(t *testing.T) {
 }
 
 // What makes pictures is left to the CPU while it is in quarantine; what finds results is then left out whole.
-func TestReadsOnDevice(t *testing.T) {
+func TestNeedsOnDevice(t *testing.T) {
 	for _, results := range []bool{false, true} {
-		if s := (&Stage{config: Config{Results: results}}); s.ReadsOnDevice() != results {
-			t.Errorf("results %t: read on the device %t", results, s.ReadsOnDevice())
+		if needs, err := (&Stage{config: Config{Results: results}}).Needs(grey(t)); err != nil || needs.OnDevice != results || needs.Holds != Holds {
+			t.Errorf("results %t: %+v, %v", results, needs, err)
 		}
 	}
 }

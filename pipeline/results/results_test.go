@@ -26,6 +26,8 @@ type source struct {
 
 func (s *source) Format() pipeline.Format { return s.format }
 
+func (s *source) Status() pipeline.SourceStatus { return pipeline.SourceStatus{} }
+
 func (s *source) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	for n := uint64(1); ; n++ {
 		select {

@@ -44,12 +44,10 @@ const maxDatagram = 65507
 
 // A Sink sends each frame's results as one line of JSON. It implements pipeline.Sink and reads no pixels.
 type Sink struct {
-	log    *slog.Logger
 	udp    []*net.UDPConn
 	server *server // nil: none
 
 	lines, errors atomic.Uint64
-	complained    bool
 	closing       sync.Once
 	closed        error
 }
@@ -70,7 +68,7 @@ func New(c Config) (*Sink, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	s := &Sink{log: c.Logger}
+	s := &Sink{}
 	for _, dest := range c.UDP {
 		conn, err := net.Dial("udp", dest)
 		if err != nil {
@@ -87,32 +85,24 @@ func New(c Config) (*Sink, error) {
 	return s, nil
 }
 
-// Accepts implements pipeline.Sink: frames of any format have results.
-func (s *Sink) Accepts(pipeline.Format) bool { return true }
+// Needs implements pipeline.Sink: frames of any format have results, and no pixel is read.
+func (s *Sink) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{OnDevice: true} }
 
-// ReadsOnDevice implements pipeline.DeviceReader: no pixel is read.
-func (s *Sink) ReadsOnDevice() bool { return true }
-
-// Run implements pipeline.Sink. It returns nil when ctx ends or the output is detached.
+// Run implements pipeline.Sink.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	var line []byte
 	for {
 		f, err := q.Next(ctx)
 		if err != nil {
-			if errors.Is(err, pipeline.ErrDetached) || ctx.Err() != nil {
-				err = nil
-			}
 			return errors.Join(err, s.Close())
 		}
 		if line, err = f.AppendReport(line[:0]); err == nil {
 			err = s.send(line)
 		}
 		if err != nil {
-			s.complain(err)
-			q.Fail(f, pipeline.DropSink)
+			q.Fail(f, pipeline.DropSink, fmt.Errorf("results cannot be sent: %w", err))
 			continue
 		}
-		s.complained = false
 		s.lines.Add(1)
 		q.Done(f)
 	}
@@ -132,14 +122,6 @@ func (s *Sink) send(line []byte) error {
 		}
 	}
 	return nil
-}
-
-// complain logs the first of a row of failures.
-func (s *Sink) complain(err error) {
-	if !s.complained {
-		s.log.Error("results cannot be sent", "error", err)
-	}
-	s.complained = true
 }
 
 // Addr is where TCP clients connect to; nil when none can.

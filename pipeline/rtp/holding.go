@@ -71,7 +71,7 @@ func (h *holding) settle() {
 
 func (h *holding) give(j job) {
 	if j.failed {
-		h.queue.Fail(j.frame, pipeline.DropSink)
+		h.queue.Fail(j.frame, pipeline.DropSink, nil) // the destinations have told the log
 	} else {
 		h.queue.Done(j.frame)
 	}

@@ -155,7 +155,15 @@ func TestRefusedFormats(t *testing.T) {
 		}
 	}
 	s := testSink(t, Config{}, raw)
-	if !s.Accepts(with(raw, func(f *pipeline.Format) { f.Rate.Num = 60 })) || s.Accepts(i420) {
+	accepts := func(f pipeline.Format) bool {
+		g := pipeline.NewGraph(pipeline.GraphConfig{})
+		if err := g.AddSource("source", newSource(t, f, 1)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := g.Attach(pipeline.OutputConfig{Name: "rtp", Sink: s})
+		return err == nil
+	}
+	if !accepts(with(raw, func(f *pipeline.Format) { f.Rate.Num = 60 })) || accepts(i420) {
 		t.Error("a sink must accept its format at any rate, and no other")
 	}
 }

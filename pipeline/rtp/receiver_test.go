@@ -49,6 +49,8 @@ func newSource(t testing.TB, f pipeline.Format, frames int) *source {
 
 func (s *source) Format() pipeline.Format { return s.format }
 
+func (s *source) Status() pipeline.SourceStatus { return pipeline.SourceStatus{} }
+
 func (s *source) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	select {
 	case <-s.ready:

@@ -3,6 +3,7 @@ package rtp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -19,7 +20,6 @@ type Sink struct {
 	sender *Transmitter
 
 	frames, failed atomic.Uint64
-	complained     bool
 	closing        sync.Once
 	closed         error
 }
@@ -61,17 +61,14 @@ func NewSink(c Config, f pipeline.Format) (*Sink, error) {
 	return s, nil
 }
 
-// Accepts implements pipeline.Sink: the format of NewSink at any rate.
-func (s *Sink) Accepts(f pipeline.Format) bool {
-	f.Rate = s.format.Rate
-	return f == s.format
+// Needs implements pipeline.Sink: the format of NewSink at any rate, and one frame for each train. Frames of any format have
+// results, of which no pixel is read; packets of pixels are written by the CPU.
+func (s *Sink) Needs() pipeline.SinkNeeds {
+	if s.config.Payload == Results {
+		return pipeline.SinkNeeds{Holds: len(s.trains), OnDevice: true}
+	}
+	return pipeline.SinkNeeds{Format: s.format, Holds: len(s.trains)}
 }
-
-// ReadsOnDevice implements pipeline.DeviceReader: of results no pixel is read; packets of pixels are written by the CPU.
-func (s *Sink) ReadsOnDevice() bool { return s.config.Payload == Results }
-
-// Holds implements pipeline.Holder: one frame for each train.
-func (s *Sink) Holds() int { return len(s.trains) }
 
 // job is a train with the frame that it points into.
 type job struct {
@@ -84,8 +81,7 @@ type job struct {
 func (j job) inFlight() bool { return j.train.inFlight.Load() > 0 }
 
 // Run implements pipeline.Sink. It holds one frame at a time, for JPEG two: one is encoded while one is sent; and those
-// that the kernel sends from their own memory. It returns nil when ctx ends or the output is detached, after the frames
-// in hand have been sent and RTCP has said BYE.
+// that the kernel sends from their own memory. It returns after the frames in hand have been sent and RTCP has said BYE.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	h := newHolding(s.sender, q, s.trains)
 	var err error
@@ -108,9 +104,6 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	}
 	sending.Wait()
 	h.end()
-	if errors.Is(err, pipeline.ErrDetached) || ctx.Err() != nil {
-		err = nil
-	}
 	return errors.Join(err, s.Close())
 }
 
@@ -129,23 +122,13 @@ func (s *Sink) packetize(ctx context.Context, q *pipeline.Queue, h *holding, pas
 		}
 		if err := s.packer.Packetize(t, f); err != nil {
 			s.failed.Add(1)
-			s.complain(err)
-			q.Fail(f, pipeline.DropSink)
+			q.Fail(f, pipeline.DropSink, fmt.Errorf("rtp: frame cannot be packetized: %w", err))
 			h.free <- t
 			continue
 		}
-		s.complained = false
 		s.frames.Add(1)
 		pass(job{train: t, frame: f})
 	}
-}
-
-// complain logs the first of a row of failures.
-func (s *Sink) complain(err error) {
-	if !s.complained {
-		s.config.Logger.Error("rtp: frame cannot be packetized", "error", err)
-	}
-	s.complained = true
 }
 
 // Close frees a Sink that is not running. A second Close does nothing.

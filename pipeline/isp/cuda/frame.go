@@ -155,13 +155,11 @@ func linkWarps(p pipeline.Samples) int {
 	return 128
 }
 
-// begin copies the frame's fields to what is made of it.
+// begin notes what finish needs of the frames.
 func (j *job) begin(in *pipeline.Frame, outs []*pipeline.Frame) {
 	j.sequence, j.times, j.wanted = in.Sequence, in.Times, j.wanted[:0]
 	for _, out := range outs { // the caller uses outs again
 		if out != nil {
-			out.Sequence, out.Times, out.Flags = in.Sequence, in.Times, in.Flags
-			out.Results = append(out.Results, in.Results...)
 			j.wanted = append(j.wanted, out)
 		}
 	}

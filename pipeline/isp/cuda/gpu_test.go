@@ -226,7 +226,7 @@ func TestGPURealCapture(t *testing.T) {
 	}
 }
 
-// TestGPUFrames: several frames in work at a time keep apart, each with its gains; fields are copied; an output may be
+// TestGPUFrames: several frames in work at a time keep apart, each with its gains; fields stay; an output may be
 // left out.
 func TestGPUFrames(t *testing.T) {
 	memory := cudatest.GPU(t)
@@ -255,6 +255,11 @@ func TestGPUFrames(t *testing.T) {
 			list := []*pipeline.Frame{outs[i][0], outs[i][1]}
 			if i == 3 {
 				list[0] = nil
+			}
+			for _, out := range list {
+				if out != nil {
+					out.Inherit(in) // as the graph does
+				}
 			}
 			if err := s.Process(t.Context(), in, list); err != nil {
 				t.Fatal(err)

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -103,7 +104,21 @@ func held(t *testing.T, memory *cudahost.CUDA) (h holding) {
 	return h
 }
 
-// TestGPUWriteCombined: frames that the CPU must not read are read, and written, as others are.
+// unreadable is a source in write-combined memory.
+type unreadable struct{ format pipeline.Format }
+
+func (u unreadable) Format() (f pipeline.Format) {
+	f = u.format
+	f.Memory, f.Rate = pipeline.MemoryWriteCombined, pipeline.Rate{Num: 30, Den: 1}
+	return f
+}
+
+func (unreadable) Run(context.Context, func(*pipeline.Frame)) error { return nil }
+
+func (unreadable) Status() pipeline.SourceStatus { return pipeline.SourceStatus{} }
+
+// TestGPUWriteCombined: frames that the CPU must not read are read, and written, as others are; the graph lets the stage read
+// them.
 func TestGPUWriteCombined(t *testing.T) {
 	memory := cudatest.GPU(t)
 	rnd := rand.New(rand.NewPCG(9, 24))
@@ -117,6 +132,10 @@ func TestGPUWriteCombined(t *testing.T) {
 	}
 	for _, transfer := range []Transfer{InPlace, Staged} {
 		s := newStage(t, memory, c, Options{Transfer: transfer})
+		g := pipeline.NewGraph(pipeline.GraphConfig{})
+		if err := errors.Join(g.AddSource("camera", unreadable{plain.Format}), g.AddStage("isp", s, "camera", 2)); err != nil {
+			t.Fatal(err)
+		}
 		if err := s.Plan(plain.Format, want); err != nil {
 			t.Fatal(err)
 		}

@@ -29,9 +29,11 @@ type Options struct {
 	Cache    string // folder of compiled kernels; "" keeps none
 
 	// Fault, if there is one, is told, once, of an error after which the process cannot use CUDA any more
-	// (cudahost.Error.Sticky). It must not wait for the Stage.
+	// (pipeline.DeviceLost). It must not wait for the Stage.
 	Fault func(error)
 }
+
+var _ pipeline.DeviceError = (*cudahost.Error)(nil)
 
 // inFlight is how many frames may be in work: one on its way in, one in the kernels, one on its way out.
 const inFlight = 3
@@ -98,8 +100,10 @@ func (s *Stage) last() *cudahost.Stream {
 	return s.work
 }
 
-// ReadsOnDevice implements pipeline.DeviceReader: kernels, or the GPU's copies, read the input.
-func (s *Stage) ReadsOnDevice() bool { return true }
+// Needs implements pipeline.Stage: it reads a source's frames, by kernels or by the GPU's copies.
+func (s *Stage) Needs(pipeline.Format) (pipeline.StageNeeds, error) {
+	return pipeline.StageNeeds{OnDevice: true}, nil
+}
 
 // Plan accepts what isp.Stage accepts, and write-combined memory as input, with the same errors, and compiles the kernels for it: that takes seconds, or
 // nothing when they are in the cache. Errors of the compiler wrap cudahost.ErrCompile.
@@ -156,9 +160,9 @@ func (s *Stage) SetGains(g isp.Gains) error {
 }
 
 // Process puts the work on outs on the GPU and returns; outs' Ready tells when their bytes are final. in and outs are
-// of the formats of the last Plan, and in memory of cudahost.CUDA. Sequence, Times, Flags and Results are copied; Processed is set
-// when the bytes are final. Config.Observe is called, and Config.Results are added, before Ready opens. An element of outs may be nil; without any, it
-// returns when the work is done. When inFlight frames are in work it waits for the oldest. It fails before anything is
+// of the formats of the last Plan, and in memory of cudahost.CUDA. Times.Processed is set when the bytes are final.
+// Config.Observe is called, and Config.Results are added, before Ready opens. An element of outs may be nil; without any,
+// it returns when the work is done. When inFlight frames are in work it waits for the oldest. It fails before anything is
 // written, with an error that wraps isp.ErrMismatch, isp.ErrClosed or ctx.Err(), or with CUDA's, when nothing is being
 // written any more.
 func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
@@ -224,11 +228,7 @@ func (s *Stage) check(in *pipeline.Frame, outs []*pipeline.Frame) error {
 
 // tell reports an error that is the end of CUDA in this process.
 func (s *Stage) tell(err error) {
-	if err == nil || s.fault == nil {
-		return
-	}
-	var e *cudahost.Error
-	if errors.As(err, &e) && e.Sticky() {
+	if s.fault != nil && pipeline.DeviceLost(err) {
 		s.once.Do(func() { s.fault(fmt.Errorf("isp on CUDA: %w", err)) })
 	}
 }

@@ -48,6 +48,9 @@ func newSource(f pipeline.Format, frames, rate int) (*source, error) {
 // Format implements pipeline.Source.
 func (s *source) Format() pipeline.Format { return s.format }
 
+// Status implements pipeline.Source.
+func (s *source) Status() pipeline.SourceStatus { return pipeline.SourceStatus{} }
+
 // Run implements pipeline.Source.
 func (s *source) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	if s.rate == 0 {
