@@ -378,4 +378,8 @@ func TestErrnos(t *testing.T) {
 			t.Errorf("%v: %v", errno, err)
 		}
 	}
+	m.fail["mmap"] = unix.ENODEV // the function has gone since it was allocated
+	if _, err := d.AllocCoherent(PageSize); !errors.Is(err, ErrGone) {
+		t.Errorf("mapping coherent memory: %v", err)
+	}
 }

@@ -213,6 +213,8 @@ func (d *Device) wrap(err error, format string, a ...any) error {
 		if known := sentinel(failed.Call, failed.Errno); known != nil {
 			return fmt.Errorf("%s: %w: %w", what, known, err)
 		}
+	} else if errors.Is(err, unix.ENODEV) { // of mmap
+		return fmt.Errorf("%s: %w: %w", what, ErrGone, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

@@ -100,6 +100,9 @@ func (m *fakeModule) pin(p *uapi.Pin, segments []uapi.Segment) error {
 	if err := m.enter("pin"); err != nil {
 		return err
 	}
+	if len(m.pins) == MaxPins {
+		return &uapi.Error{Call: uapi.CallPin, Errno: unix.ENOSPC}
+	}
 	if m.what.State == uapi.StateFenced {
 		return &uapi.Error{Call: uapi.CallPin, Errno: unix.ESTALE}
 	}
@@ -191,6 +194,9 @@ func (m *fakeModule) alloc(a *uapi.Alloc) error {
 	if err := m.enter("alloc"); err != nil {
 		return err
 	}
+	if len(m.pins) == MaxPins {
+		return &uapi.Error{Call: uapi.CallAlloc, Errno: unix.ENOSPC}
+	}
 	if m.what.State == uapi.StateFenced {
 		return &uapi.Error{Call: uapi.CallAlloc, Errno: unix.ESTALE}
 	}
@@ -251,6 +257,9 @@ func (m *fakeModule) fence() {
 }
 
 func (m *fakeModule) mmap(offset uint64, size int) ([]byte, error) {
+	if errno := m.fail["mmap"]; errno != 0 { // as the system call has it
+		return nil, errno
+	}
 	return unix.Mmap(int(m.memory.Fd()), int64(offset), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 

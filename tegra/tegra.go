@@ -20,6 +20,9 @@ const MaxPinSize = 1 << 30
 // MaxCoherentSize is the largest piece of coherent memory in bytes: it holds descriptors and the like, not frames.
 const MaxCoherentSize = 64 << 20
 
+// DefaultDevice is the device file of the first function that the kernel module drives.
+const DefaultDevice = "/dev/tegra_p2p0"
+
 // MaxPins is how many pins and pieces of coherent memory one open function may have at a time (TP_MAX_PINS of
 // tegra_p2p, which GET_INFO tells). One more is ENOSPC.
 const MaxPins = 1024

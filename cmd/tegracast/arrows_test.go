@@ -22,10 +22,26 @@ var may = map[string][]string{
 	"pipeline/kernel":  {"pipeline", "cudahost"},
 	"pipeline/rtp":     {"pipeline"},
 	"capture":          {"cudahost", "tegra", "fpga", "board", "pipeline"},
-	"cmd/tegracast":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
+	"cmd/tegracast":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/..."},
 	"board/vjetson":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
 	"pipeline/web":     {"pipeline"},
 	"pipeline/results": {"pipeline"},
+
+	"cmd/tegracast/config":      {"tegra", "fpga", "board", "pipeline/...", "cmd/tegracast/programtest"},
+	"cmd/tegracast/lines":       {"board", "capture", "pipeline", "cmd/tegracast/config"},
+	"cmd/tegracast/command":     {},
+	"cmd/tegracast/device":      {"cudahost", "tegra", "fpga", "capture", "cmd/tegracast/command"},
+	"cmd/tegracast/loopback":    {"cudahost", "tegra", "fpga", "capture", "pipeline", "cmd/tegracast/command", "cmd/tegracast/device"},
+	"cmd/tegracast/verdict":     {"pipeline/..."},
+	"cmd/tegracast/programtest": {"pipeline/..."},
+	"cmd/tegracast/appliance": {
+		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture",
+		"cmd/tegracast/config", "cmd/tegracast/lines", "cmd/tegracast/device", "cmd/tegracast/programtest",
+	},
+	"cmd/tegracast/doctor": {
+		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/config", "cmd/tegracast/appliance",
+		"cmd/tegracast/command", "cmd/tegracast/device", "cmd/tegracast/loopback", "cmd/tegracast/verdict", "cmd/tegracast/programtest",
+	},
 
 	"pipeline/rtp/benchpeers": {"pipeline", "pipeline/rtp", "cudahost"}, // the egress as the appliance has it
 	"pipeline/rtsp":           {"pipeline"},

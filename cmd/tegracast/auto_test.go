@@ -1,22 +1,14 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"log/slog"
-	"math"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/tegracast/tegracast/capture"
-	"github.com/tegracast/tegracast/cudahost"
-	"github.com/tegracast/tegracast/fpga/model"
-	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
@@ -28,210 +20,38 @@ isp: [{name: isp, gamma: 1, white_balance: {red: 1.5, blue: 1.1}, auto: %s}]
 outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
 `
 
-// A meter is a sink that notes every picture's means of Y', Cb and Cr.
-type meter struct{ means [][3]float64 }
-
-func (*meter) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{} }
-
-func (m *meter) Run(ctx context.Context, q *pipeline.Queue) error {
-	for {
-		f, err := q.Next(ctx)
-		if err != nil {
-			return nil
-		}
-		var sum [4]float64
-		for i, v := range f.Bytes {
-			sum[i%4] += float64(v)
-		}
-		n := float64(len(f.Bytes) / 4)
-		m.means = append(m.means, [3]float64{(sum[1]+sum[3])/2/n - 16, sum[0] / n, sum[2] / n})
-		q.Done(f)
-	}
-}
-
-// controlled streams from the model's sensor through the isp of the configuration, in virtual time, and changes the light
-// after half of the frames. It returns the pictures' means and the loop's last word.
-func controlled(t *testing.T, section string, frames int, change func(*model.Sensor)) (means [][3]float64, last string) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		d, err := parseConfig("c.yaml", fmt.Appendf(nil, autoYAML, section))
-		if err != nil {
-			t.Fatal(err)
-		}
-		memory, err := cudahost.Open(cudahost.Config{Backend: "host"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		log := slog.New(slog.DiscardHandler)
-		a := &appliance{
-			env: env{out: io.Discard, err: io.Discard, log: log}, recorder: pipeline.NewRecorder(64),
-			cards: map[string]*capture.Card{}, models: map[string]*modelDevice{}, devices: map[string]func() error{}, memory: memory,
-		}
-		a.pins = newPins(a.env, a.supervised)
-		defer func() {
-			if err := a.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		if err := a.addFlow(d, 0); err != nil {
-			t.Fatal(err)
-		}
-		f := a.flows[0]
-		in, _ := d.Sources[0].format()
-		want, _, err := d.Outputs[0].formats(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := &meter{}
-		if _, err := f.graph.Attach(pipeline.OutputConfig{Name: "meter", Sink: m, From: "isp", Format: want, Depth: 2}); err != nil {
-			t.Fatal(err)
-		}
-		half := time.Duration(frames/2)*in.Rate.Period() + in.Rate.Period()/2
-		ctx, cancel := context.WithTimeout(t.Context(), 2*half)
-		defer cancel()
-		time.AfterFunc(half, func() { change(a.models["camera"].sensor) })
-		wait := f.control(ctx)
-		if err := f.graph.Run(ctx); err != nil {
-			t.Error(err)
-		}
-		wait()
-		means, last = m.means, a.controllers()[0].String()
-	})
-	if len(means) < frames-3 {
-		t.Fatalf("%d pictures of %d", len(means), frames)
-	}
-	return means, last
-}
-
-// Automatic exposure settles within 10 frames after the scene's light has changed by 4 or a quarter, and does not turn
-// round: from the sensor's samples to its registers, through the driver, the graph and the isp.
-func TestAutoExposure(t *testing.T) {
-	for _, factor := range []float64{4, 0.25} {
-		const frames = 120
-		means, last := controlled(t, "{exposure: {target: 0.1}}", frames, func(s *model.Sensor) { s.SetLight(factor, factor, factor) })
-		before := means[frames/2-5][0]
-		step := frames/2 - 5
-		for math.Abs(means[step][0]/before-1) < 0.3 && step < frames-20 {
-			step++
-		}
-		turned, settled := 0, 0
-		for i := step; i < len(means); i++ {
-			off, was := means[i][0]/before-1, means[i-1][0]/before-1
-			if math.Abs(off) > 0.1 {
-				settled = i - step + 1
-			}
-			if i > step && math.Signbit(off) != math.Signbit(was) && math.Abs(off) > 0.06 {
-				turned++
-			}
-		}
-		t.Logf("light times %v: settled after %d frames; %s", factor, settled, last)
-		if step == frames-20 || settled > 10 || turned > 0 {
-			t.Errorf("light times %v at picture %d: settled after %d frames, turned round %d times: %.1f", factor, step, settled, turned, means[step-3:step+20])
-		}
-	}
-}
-
-// Automatic white balance settles within 20 frames after the light has become another one.
-func TestAutoWhiteBalance(t *testing.T) {
-	const frames = 140
-	means, last := controlled(t, "{white_balance: {}}", frames, func(s *model.Sensor) { s.SetLight(0.6, 1, 0.75) })
-	off := func(i int) float64 {
-		before := means[frames/2-5]
-		return max(math.Abs(means[i][1]-before[1]), math.Abs(means[i][2]-before[2]))
-	}
-	step := frames/2 - 5
-	for off(step) < 2 && step < frames-30 {
-		step++
-	}
-	settled, worst := 0, 0.0
-	for i := step; i < len(means); i++ {
-		if worst = max(worst, off(i)); off(i) > 1 {
-			settled = i - step + 1
-		}
-	}
-	t.Logf("settled after %d frames from %.1f codes; %s", settled, worst, last)
-	if step == frames-30 || settled > 20 {
-		t.Errorf("at picture %d: settled after %d frames: %.1f", step, settled, means[step-3:step+25])
-	}
-}
-
-// What is frozen, and what is at its limits, is seen.
-func TestAutoStatus(t *testing.T) {
-	for section, want := range map[string]string{
-		"{exposure: {freeze: true}, white_balance: {freeze: true}}": "isp exposure 10.0 ms gain 1.00 level 0.",
-		"{exposure: {most_gain: 1, longest: 1ms}}":                  "isp exposure 1.0 ms gain 1.00 level 0.",
-	} {
-		_, last := controlled(t, section, 60, func(s *model.Sensor) { s.SetLight(0.5, 0.5, 0.5) })
-		t.Log(last)
-		if !strings.HasPrefix(last, want) || strings.Contains(last, "frozen") != strings.Contains(section, "freeze") ||
-			strings.Contains(last, "(too dark for the limits)") != strings.Contains(section, "longest") {
-			t.Errorf("%s: %s", section, last)
-		}
-	}
-}
-
 // serve says at its end what the loops have come to.
 func TestServeAuto(t *testing.T) {
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 2)
 	text := strings.NewReplacer("5004", fmt.Sprint(p[0]), "gamma: 1, ", "").Replace(fmt.Sprintf(autoYAML, "{exposure: {target: 0.1}, white_balance: {}}"))
 	text += fmt.Sprintf("web: {listen: \"127.0.0.1:%d\"}\n", p[1])
-	serve := startProgram(t, "serve", "--config", write(t, "auto.yaml", text), "--sdp-dir", dir)
-	await(t, filepath.Join(dir, "raw.sdp"))
+	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "auto.yaml", text), "--sdp-dir", dir)
+	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
 	for frames, pattern := 0.0, regexp.MustCompile(`(?m)^tegracast_stage_frames_total\{stage="isp"\} (\S+)`); frames < 25; time.Sleep(20 * time.Millisecond) {
 		_, metrics := fetch(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", p[1]))
-		frames = found(t, pattern, metrics)
+		frames = programtest.Found(t, pattern, metrics)
 	}
-	serve.stop(t)
-	if out := serve.out.String(); !regexp.MustCompile(`(?m)^isp exposure [0-9.]+ ms gain 1\.00 level 0\.(09|10).* red [0-9.]+ blue [0-9.]+`).MatchString(out) {
+	serve.Stop(t)
+	if out := serve.Out.String(); !regexp.MustCompile(`(?m)^isp exposure [0-9.]+ ms gain 1\.00 level 0\.(09|10).* red [0-9.]+ blue [0-9.]+`).MatchString(out) {
 		t.Errorf("summary:\n%s", out)
 	}
 }
 
 func TestBadAuto(t *testing.T) {
 	for _, c := range [][3]string{
-		{"{name: isp}", "{name: isp, auto: {exposure: {longest: 40ms}}}", "c.yaml:2:46: isp[0].auto.exposure.longest: 40ms: must be up to the frame period, 33.333333ms"},
-		{"{name: isp}", "{name: isp, auto: {exposure: {shortest: 20ms, longest: 10ms}}}", "isp[0].auto.exposure: exposure from 20ms to 10ms"},
-		{"{name: isp}", "{name: isp, auto: {exposure: {least_gain: 4, most_gain: 2}}}", "isp[0].auto.exposure: gain from 4 to 2"},
+		{"{name: isp}", "{name: isp, auto: {exposure: {max_exposure: 40ms}}}", "c.yaml:2:51: isp[0].auto.exposure.max_exposure: 40ms: must be up to the frame period, 33.333333ms"},
+		{"{name: isp}", "{name: isp, auto: {exposure: {min_exposure: 20ms, max_exposure: 10ms}}}", "isp[0].auto.exposure: exposure from 20ms to 10ms"},
+		{"{name: isp}", "{name: isp, auto: {exposure: {min_gain: 4, max_gain: 2}}}", "isp[0].auto.exposure: gain from 4 to 2"},
 		{"{name: isp}", "{name: isp, auto: {exposure: {target: 1}}}", "isp[0].auto.exposure.target: 1: must be a number such as 1.5 from 0.01 to 0.9"},
-		{"{name: isp}", "{name: isp, auto: {white_balance: {least_red: 5}}}", "isp[0].auto.white_balance: white balance gain from 5 to 4"},
+		{"{name: isp}", "{name: isp, auto: {white_balance: {min_red: 5}}}", "isp[0].auto.white_balance: white balance gain from 5 to 4"},
+		{"{name: isp}", "{name: isp, auto: {white_balance: {least_red: 5}}}", "c.yaml:2:42: isp[0].auto.white_balance: the key least_red is called min_red now"},
 		{"{name: isp}", "{name: isp, auto: {focus: {}}}", `unknown key "focus"`},
 		{"{name: isp}]", "{name: isp, auto: {exposure: {}}}, {name: two, auto: {exposure: {}}}]", `isp[1].auto.exposure: isp "isp" controls the exposure of source "camera" already`},
 	} {
 		refused(t, goodYAML(t, c[0], c[1]), c[2])
 	}
 	text := strings.NewReplacer("model: {width: 320, height: 240}", "file: {path: x.raw, width: 320, height: 240, sensor: {mosaic: mono}}", "{name: isp}", "{name: isp, auto: {%s: {}}}").Replace(good)
-	refused(t, write(t, "c.yaml", fmt.Sprintf(text, "exposure")), "isp[0].auto.exposure: source \"camera\" is a file")
-	refused(t, write(t, "c.yaml", fmt.Sprintf(text, "white_balance")), "isp[0].auto.white_balance: source \"camera\" is monochrome")
-}
-
-// A reload that changes nothing but freeze holds what the loop has come to, and releases it, without a new source.
-func TestFreezeByReload(t *testing.T) {
-	const text = `
-web: {listen: none}
-memory: host
-sources: [{name: camera, model: {width: 64, height: 16, rate: 100}}]
-isp: [{name: isp, workers: 1, auto: {exposure: {target: 0.1%s}, white_balance: {}}}]
-outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
-`
-	port := rtptest.EvenPorts(t, 1)[0]
-	s := startReloads(t, fmt.Sprintf(text, "", port))
-	source := s.flow("camera").source
-	for _, freeze := range []string{", freeze: true", ""} {
-		s.put(t, fmt.Sprintf(text, freeze, port))
-		if s.flow("camera").source != source {
-			t.Fatal("the source was made anew")
-		}
-		want := freeze != ""
-		for i := 0; s.controllers()[0].State().ExposureFrozen != want; i++ {
-			if i == 1000 {
-				t.Fatalf("frozen: %v, want %v: %s", !want, want, s.controllers()[0])
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
-		if s.controllers()[0].State().GainsFrozen {
-			t.Error("the white balance is frozen too")
-		}
-	}
-	s.end(t)
+	refused(t, programtest.Write(t, "c.yaml", fmt.Sprintf(text, "exposure")), "isp[0].auto.exposure: source \"camera\" is a file")
+	refused(t, programtest.Write(t, "c.yaml", fmt.Sprintf(text, "white_balance")), "isp[0].auto.white_balance: source \"camera\" is monochrome")
 }

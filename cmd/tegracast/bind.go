@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
 )
 
 const bindUsage = `Usage: tegracast bind [--yes] ADDRESS
@@ -32,17 +34,17 @@ func bindCommand(_ context.Context, e env, args []string) error {
 		return parseError(f, err)
 	}
 	if f.NArg() != 1 {
-		return usageError{errors.New("name one function by its PCI address, which lspci -D shows: try tegracast bind --help")}
+		return command.UsageError{Err: errors.New("name one function by its PCI address, which lspci -D shows: try tegracast bind --help")}
 	}
 	address, err := pciAddress(f.Arg(0))
 	if err != nil {
-		return usageError{err}
+		return command.UsageError{Err: err}
 	}
 	said, err := pciBus{root: "/sys/bus/pci", write: writeAttribute}.take(address, *yes)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(e.out, said)
+	fmt.Fprintln(e.Out, said)
 	return nil
 }
 

@@ -3,12 +3,15 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/loopback"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
@@ -27,7 +30,7 @@ func TestHelpTeaches(t *testing.T) {
 func TestLoopback(t *testing.T) {
 	for _, args := range []string{"--size 1", "--size 4097 --count 3", "--size 16777216 --count 20", "--size 67108864 --count 1", "--size 70000 --direction h2c", "--size 4096 --direction c2h"} {
 		status, out, errw := runs(t, append([]string{"loopback", "--device", "model", "--json"}, strings.Fields(args)...)...)
-		var r loopbackResult
+		var r loopback.Result
 		if err := json.Unmarshal([]byte(out), &r); err != nil || status != 0 {
 			t.Errorf("%s: status %d, %v\n%s\n%s", args, status, err, out, errw)
 			continue
@@ -45,9 +48,8 @@ func TestLoopback(t *testing.T) {
 
 // A copy that goes wrong is found and named.
 func TestLoopbackFindsAMismatch(t *testing.T) {
-	r := loopbackResult{Copies: 3, Wrong: 1, Mismatch: "copy 2, byte 17: 0x01 arrived, 0x02 was sent"}
-	e := env{out: &strings.Builder{}}
-	if err := r.print(e, loopbackOptions{}); err == nil || !strings.Contains(err.Error(), "1 of 3 copies are wrong, first: copy 2, byte 17") {
+	r := loopback.Result{Copies: 3, Wrong: 1, Mismatch: "copy 2, byte 17: 0x01 arrived, 0x02 was sent"}
+	if err := r.Print(io.Discard, loopback.DefaultOptions()); err == nil || !strings.Contains(err.Error(), "1 of 3 copies are wrong, first: copy 2, byte 17") {
 		t.Error(err)
 	}
 }
@@ -57,7 +59,7 @@ func TestConfigCommand(t *testing.T) {
 	if status != 0 {
 		t.Fatal(status)
 	}
-	if status, out, errw := runs(t, "config", "check", write(t, "default.yaml", text)); status != 0 || !strings.Contains(out, "good") {
+	if status, out, errw := runs(t, "config", "check", programtest.Write(t, "default.yaml", text)); status != 0 || !strings.Contains(out, "good") {
 		t.Errorf("the default does not check: %s %s", out, errw)
 	}
 	status, out, _ := runs(t, "config", "schema")
@@ -76,7 +78,7 @@ func TestConfigCommand(t *testing.T) {
 			t.Errorf("the schema lacks %s", key)
 		}
 	}
-	if p := schema.Defs["RTPConfig"].Properties; p["destinations"] == nil || p["mtu"] == nil {
+	if p := schema.Defs["RTP"].Properties; p["destinations"] == nil || p["mtu"] == nil {
 		t.Errorf("the schema's rtp: %v", p)
 	}
 }
@@ -103,7 +105,7 @@ func says(t *testing.T, name string, args []string, want int, words ...string) {
 
 // Bad input: one clear line with what, where and what to do, and the status of the contract.
 func TestBadInput(t *testing.T) {
-	short := write(t, "short.raw", strings.Repeat("x", 1000))
+	short := programtest.Write(t, "short.raw", strings.Repeat("x", 1000))
 	busy, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: rtptest.EvenPorts(t, 1)[0]})
 	if err != nil {
 		t.Fatal(err)
@@ -140,8 +142,8 @@ func TestBadInput(t *testing.T) {
 		"config check":     {[]string{"config", "check", short}, 2, []string{"short.raw:1:"}},
 		"no SDP":           {[]string{"probe"}, 2, []string{"--sdp FILE"}},
 		"SDP missing":      {[]string{"probe", "--sdp", "/nowhere.sdp"}, 2, []string{"/nowhere.sdp"}},
-		"SDP malformed":    {[]string{"probe", "--sdp", write(t, "bad.sdp", "v=0\r\nthis is not SDP\r\n")}, 2, []string{"bad.sdp", "line 2"}},
-		"port in use":      {[]string{"probe", "--sdp", write(t, "busy.sdp", sdp)}, 1, []string{fmt.Sprint(port), "in use"}},
+		"SDP malformed":    {[]string{"probe", "--sdp", programtest.Write(t, "bad.sdp", "v=0\r\nthis is not SDP\r\n")}, 2, []string{"bad.sdp", "line 2"}},
+		"port in use":      {[]string{"probe", "--sdp", programtest.Write(t, "busy.sdp", sdp)}, 1, []string{fmt.Sprint(port), "in use"}},
 		"no SDP folder":    {[]string{"serve", "--sdp-dir", "/nowhere"}, 1, []string{"/nowhere", "--sdp-dir"}},
 	} {
 		says(t, name, c.args, c.status, c.words...)

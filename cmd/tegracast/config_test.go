@@ -4,6 +4,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
 const good = `sources: [{name: camera, model: {width: 320, height: 240}}]
@@ -17,7 +20,7 @@ func goodYAML(t *testing.T, old, new string) (path string) {
 	if !strings.Contains(good, old) {
 		t.Fatalf("%q is not in the configuration", old)
 	}
-	return write(t, "c.yaml", strings.Replace(good, old, new, 1))
+	return programtest.Write(t, "c.yaml", strings.Replace(good, old, new, 1))
 }
 
 const (
@@ -142,7 +145,7 @@ var combinations = [][3]string{
 	{"{name: isp}", "{name: isp, curve: [0]}", "isp[0].curve: must have at least two knots"},
 	{"{name: isp}", "{name: isp, defects: {file: /nowhere}}", "isp[0].defects.file: stat /nowhere: no such file or directory: correct the path"},
 	{"{name: isp}", "{name: isp, shading: {file: /}}", "isp[0].shading.file: / is not a regular file"},
-	{"{name: isp}", "{name: isp, shading: {file: config.go}}", `isp[0].shading.file: config.go, line 1: the number of columns is "package"`},
+	{"{name: isp}", "{name: isp, shading: {file: configcmd.go}}", `isp[0].shading.file: configcmd.go, line 1: the number of columns is "package"`},
 	{"isp: [{name: isp}]\n", "", `source "camera" delivers Bayer frames, which need an isp`},
 	{"name: raw", "name: raw, from: camera", "outputs[0].from: source \"camera\" delivers Bayer frames"},
 	{"name: raw", "name: raw, from: cam", `there is no source, isp or kernel "cam"`},
@@ -211,7 +214,7 @@ func TestBadConfig(t *testing.T) {
 	}
 	for _, c := range impossiblePictures {
 		text := strings.NewReplacer("320, height: 240", c[0], "rtp: {payload: raw", c[1]).Replace(good)
-		if path := write(t, "c.yaml", text); c[2] != "" {
+		if path := programtest.Write(t, "c.yaml", text); c[2] != "" {
 			refused(t, path, c[2])
 		} else if status, _, errw := runs(t, "config", "check", path); status != exitOK {
 			t.Errorf("%v: %s", c, errw)
@@ -228,7 +231,7 @@ func TestBareConfig(t *testing.T) {
 }
 
 func FuzzConfig(f *testing.F) {
-	f.Add(defaultYAML)
+	f.Add(config.Default())
 	for _, c := range append(append([][3]string{}, kinds...), combinations...) {
 		f.Add([]byte(strings.Replace(good, c[0], c[1], 1)))
 	}
@@ -236,24 +239,23 @@ func FuzzConfig(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		d, err := parseConfig("c.yaml", text)
+		c, err := config.Parse("c.yaml", text)
 		if err != nil {
 			if !located.MatchString(err.Error()) {
 				t.Errorf("no place: %v", err)
 			}
 			return
 		}
-		if len(d.Sources) == 0 || len(d.Outputs) == 0 {
+		if len(c.Sources) == 0 || len(c.Outputs) == 0 {
 			t.Error("a configuration without source or output was taken")
 		}
-		for i := range d.Outputs {
-			o := &d.Outputs[i]
-			stage := d.isp(o.From)
-			if stage == nil {
+		for i := range c.Outputs {
+			o := &c.Outputs[i]
+			source, stage := c.Source(o.Source), c.Stage(o.From)
+			if stage == nil || !stage.Pictures.Any {
 				continue
 			}
-			in, _ := d.source(stage.From).format()
-			if _, _, err := o.formats(in); err != nil {
+			if _, _, err := o.Formats(source.Format); err != nil {
 				t.Error(err)
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
 // lostGPU builds a libcuda that loses its device when a file appears, with a compiler.
@@ -29,9 +31,9 @@ func TestDeviceLost(t *testing.T) {
 	t.Setenv("LD_LIBRARY_PATH", dir)
 	t.Setenv("STANDIN_LOST", file)
 	text := "memory: cuda\nweb: {listen: none}\n" + good
-	cfg := write(t, "config.yaml", text)
-	p := startProgram(t, "serve", "--config", cfg, "--sdp-dir", dir)
-	await(t, filepath.Join(dir, "raw.sdp"))
+	cfg := programtest.Write(t, "config.yaml", text)
+	p := programtest.StartProgram(t, "serve", "--config", cfg, "--sdp-dir", dir)
+	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +43,7 @@ func TestDeviceLost(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	if status := p.wait(t, 20*time.Second); status != exitDevice || !strings.Contains(p.err.String(), "cuMemHostAlloc: CUDA_ERROR_STANDIN (700)") {
-		t.Errorf("status %d\n%s", status, p.err.String())
+	if status := p.End(t, 20*time.Second); status != exitDevice || !strings.Contains(p.Err.String(), "cuMemHostAlloc: CUDA_ERROR_STANDIN (700)") {
+		t.Errorf("status %d\n%s", status, p.Err.String())
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"io"
 	"log/slog"
 	"os"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/device"
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/fpga/xdma"
@@ -26,12 +26,12 @@ var (
 )
 
 // boardUnderTest opens the device that -device names.
-func boardUnderTest(t *testing.T) *boardDevice {
+func boardUnderTest(t *testing.T) *device.Board {
 	t.Helper()
 	if *devicePath == "" {
 		t.Skip("NEEDS a device of the kernel module tegra_p2p: -args -device /dev/tegra_p2p0")
 	}
-	board, err := openBoard(env{out: io.Discard, err: io.Discard, log: slog.New(slog.DiscardHandler)}, *devicePath, "host")
+	board, err := device.OpenBoard(slog.New(slog.DiscardHandler), *devicePath, "host")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestHaltList(t *testing.T) {
 				t.Fatalf("channel at %#x does not run: %#x", op.Offset-12, v)
 			}
 		}
-		revokeOne(t, board.device)
+		revokeOne(t, board.Function)
 		for _, op := range halt {
 			for i := 0; regs[op.BAR].Read32(op.Offset-8)&1 != 0; i++ { // the kernel does not wait long for the card's answer
 				if i == 200 {
@@ -125,7 +125,7 @@ type writing struct {
 
 const written = model.DefaultRAM // bytes that a transfer writes
 
-func startWriting(t *testing.T, board *boardDevice, core *xdma.Device) *writing {
+func startWriting(t *testing.T, board *device.Board, core *xdma.Device) *writing {
 	t.Helper()
 	fd, err := unix.MemfdCreate("target", unix.MFD_CLOEXEC)
 	if err == nil {
@@ -143,7 +143,7 @@ func startWriting(t *testing.T, board *boardDevice, core *xdma.Device) *writing 
 		return b
 	}
 	w := &writing{target: view(), seen: view(), ended: make(chan struct{})}
-	if w.pin, err = board.device.Pin(uintptr(unsafe.Pointer(&w.target[0])), written, tegra.FromDevice, tegra.WriteBack); err != nil {
+	if w.pin, err = board.Function.Pin(uintptr(unsafe.Pointer(&w.target[0])), written, tegra.FromDevice, tegra.WriteBack); err != nil {
 		t.Fatal(err)
 	}
 	var segments []fpga.Segment
@@ -180,7 +180,7 @@ func (w *writing) untouched(t *testing.T) {
 }
 
 // revokeInFlight has the core write memory, and unmaps it after a while.
-func revokeInFlight(t *testing.T, board *boardDevice, core *xdma.Device, after time.Duration) {
+func revokeInFlight(t *testing.T, board *device.Board, core *xdma.Device, after time.Duration) {
 	t.Helper()
 	w := startWriting(t, board, core)
 	defer unix.Munmap(w.seen)
@@ -190,11 +190,11 @@ func revokeInFlight(t *testing.T, board *boardDevice, core *xdma.Device, after t
 	}
 	w.untouched(t)
 	_ = w.pin.Unpin() // ErrRevoked
-	generation, fenced := board.device.Fenced()
+	generation, fenced := board.Function.Fenced()
 	if !fenced {
 		t.Fatal("no fence")
 	}
-	if err := errors.Join(core.Recover(t.Context(), fpga.C2H, 0), board.device.Resume(generation), w.transfer.Close()); err != nil {
+	if err := errors.Join(core.Recover(t.Context(), fpga.C2H, 0), board.Function.Resume(generation), w.transfer.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -226,11 +226,11 @@ func TestLostInFlight(t *testing.T) {
 		}
 		w.untouched(t)
 		_ = errors.Join(w.pin.Unpin(), w.transfer.Close()) // ErrRevoked; what the engine says is no longer of interest
-		generation, fenced := board.device.Fenced()
+		generation, fenced := board.Function.Fenced()
 		if !fenced {
 			t.Fatal("no fence")
 		}
-		for began := time.Now(); board.device.Resume(generation) != nil; time.Sleep(10 * time.Millisecond) { // EIO until it answers
+		for began := time.Now(); board.Function.Resume(generation) != nil; time.Sleep(10 * time.Millisecond) { // EIO until it answers
 			if time.Since(began) > time.Minute {
 				t.Fatal("the function does not come back")
 			}

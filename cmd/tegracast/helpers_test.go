@@ -3,140 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"math"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
-
-// program builds the binary once, as `make build` does. TEGRACAST_PROGRAM is one that was built before, for machines without Go.
-var program = sync.OnceValues(func() (string, error) {
-	if exe := os.Getenv("TEGRACAST_PROGRAM"); exe != "" {
-		return exe, nil
-	}
-	dir, err := os.MkdirTemp("", "tegracast-test-")
-	if err != nil {
-		return "", err
-	}
-	exe := filepath.Join(dir, "tegracast")
-	cmd := exec.Command("go", "build", "-o", exe, ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return exe, nil
-})
-
-func TestMain(m *testing.M) {
-	status := m.Run()
-	if exe, err := program(); err == nil && os.Getenv("TEGRACAST_PROGRAM") == "" {
-		_ = os.RemoveAll(filepath.Dir(exe))
-	}
-	os.Exit(status)
-}
-
-// process is the program or a peer at work.
-type process struct {
-	*exec.Cmd
-	name string
-	out  bytes.Buffer // stdout
-	err  bytes.Buffer // stderr
-	done chan error
-}
-
-// start runs a command that is killed at the end of the test if it still runs then.
-func start(t *testing.T, name string, args ...string) *process {
-	t.Helper()
-	return startCommand(t, exec.Command(name, args...))
-}
-
-func startCommand(t *testing.T, c *exec.Cmd) *process {
-	t.Helper()
-	p := &process{Cmd: c, name: filepath.Base(c.Path), done: make(chan error, 1)}
-	p.Stdout, p.Stderr = &p.out, &p.err
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() { p.done <- p.Cmd.Wait(); close(ended) }()
-	t.Cleanup(func() {
-		_ = p.Process.Kill()
-		<-ended
-	})
-	return p
-}
-
-// wait returns the exit status.
-func (p *process) wait(t *testing.T, bound time.Duration) int {
-	t.Helper()
-	select {
-	case <-p.done:
-		return p.ProcessState.ExitCode()
-	case <-time.After(bound):
-		_ = p.Process.Kill()
-		<-p.done
-		t.Fatalf("%s did not end within %v\nstdout: %s\nstderr: %s", p.name, bound, p.out.String(), p.err.String())
-		return -1
-	}
-}
-
-// need waits for a peer to end well.
-func (p *process) need(t *testing.T, bound time.Duration) {
-	t.Helper()
-	if s := p.wait(t, bound); s != 0 {
-		t.Fatalf("%s: status %d\nstderr: %s", p.name, s, p.err.String())
-	}
-}
-
-func startProgram(t *testing.T, args ...string) *process {
-	t.Helper()
-	exe, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return start(t, exe, args...)
-}
-
-// stop sends SIGTERM and expects status 0.
-func (p *process) stop(t *testing.T) {
-	t.Helper()
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if s := p.wait(t, 10*time.Second); s != 0 {
-		t.Errorf("status %d on SIGTERM\nstderr: %s", s, p.err.String())
-	}
-}
-
-// await waits until something is in a file.
-func await(t *testing.T, path string) {
-	t.Helper()
-	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(10 * time.Millisecond) {
-		if st, err := os.Stat(path); err == nil && st.Size() > 0 {
-			return
-		}
-	}
-	t.Fatalf("%s was not written", path)
-}
-
-// write puts text into a new file.
-func write(t *testing.T, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
 
 // A picture is what is wanted of every frame: a layout, and how many times smaller it is.
 type picture struct {
@@ -147,10 +23,7 @@ type picture struct {
 // pictures makes what the default isp makes of the first n frames of the test chart's upper left corner.
 func pictures(t *testing.T, width, height, n int, wanted ...picture) (made [][][]byte) {
 	t.Helper()
-	sensor, err := modelSensor(&ModelConfig{Width: width, Height: height, Rate: word[pipeline.Rate]{pipeline.Rate{Num: 30, Den: 1}}, Shift: new(2)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sensor := newSensor(t, width, height, false)
 	stage, err := isp.New(isp.Config{Gains: isp.Gains{R: 1.5, G: 1, B: 1.1}, Demosaic: isp.Malvar})
 	if err != nil {
 		t.Fatal(err)
@@ -223,18 +96,4 @@ func runs(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), strings.TrimSpace(errw.String())
 }
 
-// quiet runs a test of streaming at full rate up to three times: on a machine that is busy with something else packets get
-// lost, and that is no fault of the program. Wrong bytes are, and f reports them to t itself.
-func quiet(t *testing.T, f func(t *testing.T) error) {
-	t.Helper()
-	for try := 1; ; try++ {
-		err := f(t)
-		if err == nil {
-			return
-		}
-		if try == 3 {
-			t.Fatal(err)
-		}
-		t.Logf("try %d: %v", try, err)
-	}
-}
+func TestMain(m *testing.M) { programtest.Main(m) }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline/kernel"
 )
 
@@ -56,13 +57,13 @@ func TestGPUFaults(t *testing.T) {
 	for name, c := range faulty {
 		t.Run(name, func(t *testing.T) {
 			text := "extern \"C\" __global__ void bad(const Input in, Output out, const parameters, void *)\n{" + c[0] + "}\n"
-			file := write(t, "bad.cu", text)
+			file := programtest.Write(t, "bad.cu", text)
 			s := newKernelService(t, file)
 			begin := time.Now()
-			s.process = startProgram(t, "serve", "--config", s.config, "--sdp-dir", t.TempDir())
-			status := s.wait(t, 40*time.Second)
-			t.Logf("ended after %.1f s\n%s", time.Since(begin).Seconds(), s.err.String())
-			if status != exitDevice || !strings.Contains(s.err.String(), c[1]) || !strings.Contains(s.err.String(), "kernel focus ("+file) {
+			s.Process = programtest.StartProgram(t, "serve", "--config", s.config, "--sdp-dir", t.TempDir())
+			status := s.End(t, 40*time.Second)
+			t.Logf("ended after %.1f s\n%s", time.Since(begin).Seconds(), s.Err.String())
+			if status != exitDevice || !strings.Contains(s.Err.String(), c[1]) || !strings.Contains(s.Err.String(), "kernel focus ("+file) {
 				t.Errorf("status %d, want %d and %q", status, exitDevice, c[1])
 			}
 			path := filepath.Join(s.state, "quarantine", kernel.Key([]byte(text), "bad")+".json")
@@ -85,7 +86,7 @@ func TestGPUFaults(t *testing.T) {
 			}
 			s.reports(t, 100) // five seconds
 			s.streams(t)
-			if log := s.err.String(); strings.Count(log, "left out") != 1 || strings.Count(log, "kernel was changed and works") != 1 {
+			if log := s.Err.String(); strings.Count(log, "left out") != 1 || strings.Count(log, "kernel was changed and works") != 1 {
 				t.Errorf("the log:\n%s", log)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/cudahost/cudatest"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
@@ -65,7 +66,7 @@ func exampleFile(t *testing.T, name string) string {
 
 // kernelService is serve with the two examples, and a state directory of its own.
 type kernelService struct {
-	*process
+	*programtest.Process
 	config string
 	state  string
 	lines  int // TCP port
@@ -79,7 +80,7 @@ func newKernelService(t *testing.T, focus string) *kernelService {
 		device = "cpu"
 	}
 	s := &kernelService{state: t.TempDir(), lines: p[1], web: p[2]}
-	s.config = write(t, "kernels.yaml", fmt.Sprintf(kernelsYAML, p[2], device, focus, exampleFile(t, "motion.cu"), p[0], p[1]))
+	s.config = programtest.Write(t, "kernels.yaml", fmt.Sprintf(kernelsYAML, p[2], device, focus, exampleFile(t, "motion.cu"), p[0], p[1]))
 	t.Setenv("STATE_DIRECTORY", s.state)
 	return s
 }
@@ -88,8 +89,8 @@ func newKernelService(t *testing.T, focus string) *kernelService {
 func (s *kernelService) start(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
-	s.process = startProgram(t, "serve", "--config", s.config, "--sdp-dir", dir)
-	await(t, filepath.Join(dir, "raw.sdp"))
+	s.Process = programtest.StartProgram(t, "serve", "--config", s.config, "--sdp-dir", dir)
+	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
 }
 
 // reports reads n frames' results.
@@ -133,9 +134,9 @@ func (s *kernelService) streams(t *testing.T) {
 	if found == 0 {
 		t.Error("the test chart moves, and no motion was found")
 	}
-	s.stop(t)
-	if n := books(t, s.out.String()); len(n) != 2 {
-		t.Errorf("summary:\n%s", s.out.String())
+	s.Stop(t)
+	if n := books(t, s.Out.String()); len(n) != 2 {
+		t.Errorf("summary:\n%s", s.Out.String())
 	}
 }
 
@@ -181,8 +182,8 @@ func TestKernels(t *testing.T) {
 			t.Errorf("a kernel in quarantine found %+v", r)
 		}
 	}
-	s.stop(t)
-	if log := s.err.String(); !strings.Contains(log, "kernel is in quarantine and left out") || !strings.Contains(log, "it had a bad day") || !strings.Contains(log, q.Path(kernel.Key(motion, "motion"))) {
+	s.Stop(t)
+	if log := s.Err.String(); !strings.Contains(log, "kernel is in quarantine and left out") || !strings.Contains(log, "it had a bad day") || !strings.Contains(log, q.Path(kernel.Key(motion, "motion"))) {
 		t.Errorf("the log does not say how to release it:\n%s", log)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/pipeline"
 )
 
@@ -47,19 +48,9 @@ tegracast COMMAND --help explains the options of a command.
 
 // env is what a command works in.
 type env struct {
-	out, err io.Writer
-	log      *slog.Logger
-	lines    boardLines                          // nil: the board's own
-	describe func(head string, f *pflag.FlagSet) // gets a command's help in place of out; nil: out has it
+	command.Env
+	describe func(head string, f *pflag.FlagSet) // gets a command's help in place of Out; nil: Out has it
 }
-
-// A usageError ends the program with status 2.
-type usageError struct{ error }
-
-func (u usageError) Unwrap() error { return u.error }
-
-// errChecked says that the run found what it looked for (losses, mismatches) and has reported it: status 1, no log.
-var errChecked = errors.New("check failed")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -70,7 +61,7 @@ func main() {
 // run is main without the process.
 func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	log, journald := newLogger(errw)
-	e := env{out: out, err: errw, log: log}
+	e := env{Env: command.Env{Out: out, Err: errw, Log: log}}
 	if len(args) == 0 {
 		fmt.Fprint(errw, usage)
 		return exitUsage
@@ -83,17 +74,18 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 		args[0] = "version"
 	}
 	list := commands()
-	i := slices.IndexFunc(list, func(c command) bool { return c.name == args[0] })
+	i := slices.IndexFunc(list, func(c word) bool { return c.name == args[0] })
 	if i < 0 {
 		fmt.Fprintf(errw, "tegracast: unknown command %q: try tegracast --help\n", args[0])
 		return exitUsage
 	}
 	err := list[i].run(ctx, e, args[1:])
-	var u usageError
+	var u command.UsageError
+	var c *config.Error
 	switch {
 	case err == nil || errors.Is(err, pflag.ErrHelp):
 		return exitOK
-	case errors.Is(err, errChecked):
+	case errors.Is(err, command.ErrChecked):
 		return exitFailure
 	case journald:
 		log.Error("tegracast "+args[0]+" failed", "error", err)
@@ -103,25 +95,25 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	switch {
 	case pipeline.DeviceLost(err):
 		return exitDevice
-	case errors.As(err, &u):
+	case errors.As(err, &u) || errors.As(err, &c):
 		return exitUsage
 	}
 	return exitFailure
 }
 
-// command is one word after tegracast.
-type command struct {
+// word is one word after tegracast.
+type word struct {
 	name string
 	run  func(context.Context, env, []string) error
 }
 
 // commands are in the order of usage.
-func commands() []command {
-	return []command{
+func commands() []word {
+	return []word{
 		{"serve", serve},
-		{"loopback", loopback},
+		{"loopback", loopbackCommand},
 		{"probe", probe},
-		{"doctor", doctor},
+		{"doctor", doctorCommand},
 		{"bind", bindCommand},
 		{"config", configCommand},
 		{"version", version},
@@ -140,9 +132,9 @@ func (e env) flags(name, head string) *pflag.FlagSet {
 		case e.describe != nil:
 			e.describe(head, f)
 		case f.HasFlags():
-			fmt.Fprintf(e.out, "%s\nOptions:\n%s", head, f.FlagUsages())
+			fmt.Fprintf(e.Out, "%s\nOptions:\n%s", head, f.FlagUsages())
 		default:
-			fmt.Fprint(e.out, head)
+			fmt.Fprint(e.Out, head)
 		}
 	}
 	return f
@@ -154,7 +146,7 @@ func parse(f *pflag.FlagSet, args []string) error {
 		return parseError(f, err)
 	}
 	if f.NArg() > 0 {
-		return usageError{fmt.Errorf("unexpected argument %q: try tegracast %s --help", f.Arg(0), f.Name())}
+		return command.UsageError{Err: fmt.Errorf("unexpected argument %q: try tegracast %s --help", f.Arg(0), f.Name())}
 	}
 	return nil
 }
@@ -164,5 +156,5 @@ func parseError(f *pflag.FlagSet, err error) error {
 	if errors.Is(err, pflag.ErrHelp) {
 		return err
 	}
-	return usageError{fmt.Errorf("%w: try tegracast %s --help", err, f.Name())}
+	return command.UsageError{Err: fmt.Errorf("%w: try tegracast %s --help", err, f.Name())}
 }

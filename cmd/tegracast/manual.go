@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
 )
 
 // page is what a command says of itself by its flags.
@@ -22,7 +24,7 @@ func pages(ctx context.Context) []page {
 	var list []page
 	for _, c := range commands() {
 		p := page{name: c.name}
-		e := env{out: io.Discard, err: io.Discard, describe: func(head string, f *pflag.FlagSet) {
+		e := env{Env: command.Env{Out: io.Discard, Err: io.Discard}, describe: func(head string, f *pflag.FlagSet) {
 			p.head = head
 			f.VisitAll(func(x *pflag.Flag) { p.flags = append(p.flags, x) })
 		}}
@@ -48,9 +50,9 @@ func completion(ctx context.Context, e env, args []string) error {
 	}
 	shells := map[string]func(io.Writer, []page){"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}
 	if f.NArg() != 1 || shells[f.Arg(0)] == nil {
-		return usageError{errors.New("say bash, zsh or fish: try tegracast completion --help")}
+		return command.UsageError{Err: errors.New("say bash, zsh or fish: try tegracast completion --help")}
 	}
-	shells[f.Arg(0)](e.out, pages(ctx))
+	shells[f.Arg(0)](e.Out, pages(ctx))
 	return nil
 }
 
@@ -122,7 +124,7 @@ func manual(ctx context.Context, e env, args []string) error {
 	if err := parse(f, args); err != nil {
 		return err
 	}
-	return writeManual(e.out, pages(ctx))
+	return writeManual(e.Out, pages(ctx))
 }
 
 // writeManual writes man(7).

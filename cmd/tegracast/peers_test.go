@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
@@ -35,21 +36,21 @@ outputs:
 
 // ffmpeg and GStreamer receive both streams from their SDP files: the raw frames are those of the isp to the byte, the
 // JPEGs are the isp's pictures at 35 dB or better.
-func TestPeers(t *testing.T) { quiet(t, peersReceive) }
+func TestPeers(t *testing.T) { programtest.Quiet(t, peersReceive) }
 
 func peersReceive(t *testing.T) error {
 	const width, height, frames = 480, 272, 230 // after 240 frames the picture comes back
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 4)
-	cfg := write(t, "peers.yaml", fmt.Sprintf(peersYAML, width, height, p[0], p[1], p[2], p[3]))
-	serve := startProgram(t, "serve", "--config", cfg, "--sdp-dir", dir)
+	cfg := programtest.Write(t, "peers.yaml", fmt.Sprintf(peersYAML, width, height, p[0], p[1], p[2], p[3]))
+	serve := programtest.StartProgram(t, "serve", "--config", cfg, "--sdp-dir", dir)
 	file := func(name string) string { return filepath.Join(dir, name) }
-	await(t, file("raw.sdp"))
-	await(t, file("jpeg.sdp"))
+	programtest.Await(t, file("raw.sdp"))
+	programtest.Await(t, file("jpeg.sdp"))
 	retarget(t, file("raw.sdp"), file("raw-gst.sdp"), p[0], p[1])
 	retarget(t, file("jpeg.sdp"), file("jpeg-gst.sdp"), p[2], p[3])
 
-	peers := []*process{
+	peers := []*programtest.Process{
 		ffmpeg(t, file("raw.sdp"), "40", "uyvy422", file("raw-ffmpeg")),
 		gstreamer(t, file("raw-gst.sdp"), "rtpvrawdepay", "41", file("raw-gst")),
 		ffmpeg(t, file("jpeg.sdp"), "12", "yuvj420p", file("jpeg-ffmpeg")),
@@ -58,9 +59,9 @@ func peersReceive(t *testing.T) error {
 	made := pictures(t, width, height, frames, picture{pipeline.UYVY, 1}, picture{pipeline.I420, 2})
 	uyvy, i420 := made[0], made[1]
 	for _, peer := range peers {
-		peer.need(t, 40*time.Second)
+		peer.Need(t, 40*time.Second)
 	}
-	serve.stop(t)
+	serve.Stop(t)
 	var errs []error
 	for _, name := range []string{"raw-ffmpeg", "raw-gst"} {
 		errs = append(errs, checkRaw(t, name, split(t, file(name), len(uyvy[0])), uyvy, 40))
@@ -74,14 +75,14 @@ func peersReceive(t *testing.T) error {
 }
 
 // ffmpeg receives n frames of a stream.
-func ffmpeg(t *testing.T, sdp, n, pixels, out string) *process {
-	return start(t, "ffmpeg", "-v", "error", "-nostdin", "-protocol_whitelist", "file,udp,rtp", "-buffer_size", "4194304", "-i", sdp,
+func ffmpeg(t *testing.T, sdp, n, pixels, out string) *programtest.Process {
+	return programtest.Start(t, "ffmpeg", "-v", "error", "-nostdin", "-protocol_whitelist", "file,udp,rtp", "-buffer_size", "4194304", "-i", sdp,
 		"-frames:v", n, "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", pixels, out)
 }
 
 // gstreamer receives one frame less than n.
-func gstreamer(t *testing.T, sdp, depay, n, out string) *process {
-	return start(t, "gst-launch-1.0", strings.Fields(fmt.Sprintf(
+func gstreamer(t *testing.T, sdp, depay, n, out string) *programtest.Process {
+	return programtest.Start(t, "gst-launch-1.0", strings.Fields(fmt.Sprintf(
 		"-q filesrc location=%s ! sdpdemux latency=0 ! application/x-rtp,media=video ! %s ! identity eos-after=%s ! filesink location=%s",
 		sdp, depay, n, out))...)
 }
@@ -102,20 +103,20 @@ outputs:
 `
 
 // ffmpeg and GStreamer receive 4:2:2 of 10 bits and R'G'B', and get the isp's own bytes.
-func TestPeersDeep(t *testing.T) { quiet(t, peersReceiveDeep) }
+func TestPeersDeep(t *testing.T) { programtest.Quiet(t, peersReceiveDeep) }
 
 func peersReceiveDeep(t *testing.T) error {
 	const width, height, frames = 320, 120, 160 // few packets a second: GStreamer's sockets hold a hundred
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 4)
-	cfg := write(t, "deep.yaml", fmt.Sprintf(deepYAML, width, height, p[0], p[1], p[2], p[3]))
-	serve := startProgram(t, "serve", "--config", cfg, "--sdp-dir", dir)
+	cfg := programtest.Write(t, "deep.yaml", fmt.Sprintf(deepYAML, width, height, p[0], p[1], p[2], p[3]))
+	serve := programtest.StartProgram(t, "serve", "--config", cfg, "--sdp-dir", dir)
 	file := func(name string) string { return filepath.Join(dir, name) }
-	await(t, file("uyvp.sdp"))
-	await(t, file("rgb24.sdp"))
+	programtest.Await(t, file("uyvp.sdp"))
+	programtest.Await(t, file("rgb24.sdp"))
 	retarget(t, file("uyvp.sdp"), file("uyvp-gst.sdp"), p[0], p[1])
 	retarget(t, file("rgb24.sdp"), file("rgb24-gst.sdp"), p[2], p[3])
-	peers := []*process{
+	peers := []*programtest.Process{
 		ffmpeg(t, file("uyvp.sdp"), "20", "yuv422p10le", file("uyvp-ffmpeg")),
 		gstreamer(t, file("uyvp-gst.sdp"), "rtpvrawdepay ! video/x-raw,format=UYVP", "21", file("uyvp-gst")),
 		ffmpeg(t, file("rgb24.sdp"), "20", "rgb24", file("rgb24-ffmpeg")),
@@ -127,9 +128,9 @@ func peersReceiveDeep(t *testing.T) error {
 		planes = append(planes, planes10(f, width, height))
 	}
 	for _, peer := range peers {
-		peer.need(t, 40*time.Second)
+		peer.Need(t, 40*time.Second)
 	}
-	serve.stop(t)
+	serve.Stop(t)
 	var errs []error
 	for name, want := range map[string][][]byte{"uyvp-ffmpeg": planes, "uyvp-gst": made[0], "rgb24-ffmpeg": made[1], "rgb24-gst": made[1]} {
 		errs = append(errs, checkRaw(t, name, split(t, file(name), len(want[0])), want, 20))

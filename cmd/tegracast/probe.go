@@ -3,12 +3,13 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/verdict"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
@@ -32,16 +33,16 @@ func probe(ctx context.Context, e env, args []string) error {
 		return err
 	}
 	if *duration <= 0 {
-		return usageError{fmt.Errorf("--duration %v: must be more than nothing", *duration)}
+		return command.UsageError{Err: fmt.Errorf("--duration %v: must be more than nothing", *duration)}
 	}
 	media, err := readSDP(*sdp)
 	if err != nil {
-		return usageError{err}
+		return command.UsageError{Err: err}
 	}
-	cfg := rtp.ReceiverConfig{Media: media, Interface: *nic, Logger: e.log}
+	cfg := rtp.ReceiverConfig{Media: media, Interface: *nic, Logger: e.Log}
 	finish, err := saveTo(*save, &cfg)
 	if err != nil {
-		return usageError{err}
+		return command.UsageError{Err: err}
 	}
 	r, err := rtp.NewReceiver(cfg)
 	if err != nil {
@@ -51,11 +52,11 @@ func probe(ctx context.Context, e env, args []string) error {
 	if err := errors.Join(err, finish()); err != nil {
 		return err
 	}
-	if err := report(e, media, st, *asJSON); err != nil {
+	if err := verdict.Print(e.Out, media, st, *asJSON); err != nil {
 		return err
 	}
-	if ok, _ := judge(media, st); !ok {
-		return errChecked
+	if ok, _ := verdict.Judge(media, st); !ok {
+		return command.ErrChecked
 	}
 	return nil
 }
@@ -99,7 +100,7 @@ func saveTo(path string, cfg *rtp.ReceiverConfig) (finish func() error, err erro
 func receive(ctx context.Context, e env, r *rtp.Receiver, d time.Duration) (rtp.ReceiverStats, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	if isTerminal(e.err) {
+	if command.Terminal(e.Err) {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		go func() {
@@ -109,7 +110,7 @@ func receive(ctx context.Context, e env, r *rtp.Receiver, d time.Duration) (rtp.
 					return
 				case <-tick.C:
 					st := r.Stats()
-					fmt.Fprintf(e.err, "%d frames, %d packets, %d lost\n", st.Frames, st.Packets, st.Lost)
+					fmt.Fprintf(e.Err, "%d frames, %d packets, %d lost\n", st.Frames, st.Packets, st.Lost)
 				}
 			}
 		}()
@@ -117,63 +118,3 @@ func receive(ctx context.Context, e env, r *rtp.Receiver, d time.Duration) (rtp.
 	err := r.Run(ctx)
 	return r.Stats(), err
 }
-
-// silenceLimit is how long a stream may say nothing: three frame periods, but at least a second.
-func silenceLimit(m rtp.Media) time.Duration { return max(time.Second, 3*m.Rate.Period()) }
-
-// judge says whether everything that the stream promised has arrived, in words, too.
-func judge(m rtp.Media, st rtp.ReceiverStats) (clean bool, verdict string) {
-	switch {
-	case st.Packets == 0:
-		return false, fmt.Sprintf("silence: no packet came to port %d; is the sender running, and is this its destination?", m.Port)
-	case st.Frames == 0 || st.Lost > 0 || st.Damaged > 0 || st.Mismatched > 0 || st.Malformed > 0:
-		return false, "NOT clean"
-	case !st.Ended && st.Silence > silenceLimit(m):
-		return false, fmt.Sprintf("NOT clean: silent for the last %.1f s, without BYE: has the sender died, or the network?", st.Silence.Seconds())
-	case m.Checksum && st.Matched == 0:
-		return false, fmt.Sprintf("NOT clean: the sender promises checksums, and no frame's has come by RTCP: is port %d open?", m.RTCPPort)
-	case st.Matched == 0:
-		return true, "clean, pixels not verified"
-	}
-	return true, "clean"
-}
-
-func report(e env, m rtp.Media, st rtp.ReceiverStats, asJSON bool) error {
-	clean, verdict := judge(m, st)
-	if asJSON {
-		out := json.NewEncoder(e.out)
-		out.SetIndent("", "  ")
-		return out.Encode(struct {
-			Clean    bool   `json:"clean"`
-			Verdict  string `json:"verdict"`
-			Promised bool   `json:"checksum_promised"`
-			rtp.ReceiverStats
-		}{clean, verdict, m.Checksum, st})
-	}
-	jitter, latency, last := notMeasured, notMeasured, "never"
-	if st.Packets > 1 {
-		jitter = fmt.Sprintf("%.3f ms", st.Jitter)
-	}
-	if l := st.Latency; l.Count > 0 {
-		latency = fmt.Sprintf("p50 %s, p99 %s, p99.9 %s, max %s (capture to complete frame)", ms(l.P50), ms(l.P99), ms(l.P999), ms(l.Max))
-	}
-	if st.Packets > 0 {
-		last = fmt.Sprintf("%s, %.3f s before the end", st.LastPacket.Format("15:04:05.000"), st.Silence.Seconds())
-	}
-	if st.Ended {
-		last += ", then BYE"
-	}
-	fmt.Fprintf(e.out, `%s from %s, port %d: %s
-packets     %d, lost %d, reordered %d, duplicate %d, late %d, malformed %d, foreign %d
-last packet %s
-frames      %d complete, %d damaged
-pixels      CRC right in %d frames, wrong in %d, not checked in %d
-jitter      %s
-latency     %s
-buffer      %d bytes
-`, m.Payload, m.Address, m.Port, verdict, st.Packets, st.Lost, st.Reordered, st.Duplicates, st.Late, st.Malformed, st.Foreign,
-		last, st.Frames, st.Damaged, st.Matched, st.Mismatched, st.Unverified, jitter, latency, st.Buffer)
-	return nil
-}
-
-const notMeasured = "not measured"

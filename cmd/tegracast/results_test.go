@@ -13,6 +13,7 @@ import (
 
 	pionrtp "github.com/pion/rtp"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
@@ -49,8 +50,8 @@ func TestResults(t *testing.T) {
 		return c
 	}
 	video, numbers, lines := listen(p[0]), listen(p[1]), listen(p[2])
-	serve := startProgram(t, "serve", "--config", write(t, "results.yaml", fmt.Sprintf(resultsYAML, p[0], p[1], p[2], p[3])), "--sdp-dir", dir)
-	await(t, filepath.Join(dir, "numbers.sdp"))
+	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "results.yaml", fmt.Sprintf(resultsYAML, p[0], p[1], p[2], p[3])), "--sdp-dir", dir)
+	programtest.Await(t, filepath.Join(dir, "numbers.sdp"))
 	sdp, err := os.ReadFile(filepath.Join(dir, "raw.sdp"))
 	if err != nil || !strings.Contains(string(sdp), fmt.Sprintf("m=application %d RTP/AVP 97", p[1])) {
 		t.Errorf("%v\n%s", err, sdp)
@@ -103,9 +104,9 @@ func TestResults(t *testing.T) {
 		}
 		text = nil
 	}
-	serve.stop(t)
-	if n := books(t, serve.out.String()); len(n) != 3 {
-		t.Errorf("summary:\n%s", serve.out.String())
+	serve.Stop(t)
+	if n := books(t, serve.Out.String()); len(n) != 3 {
+		t.Errorf("summary:\n%s", serve.Out.String())
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -11,23 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
-
-// verdict is what probe --json prints.
-type verdict struct {
-	Clean bool `json:"clean"`
-	rtp.ReceiverStats
-}
-
-func (p *process) verdict(t *testing.T) (v verdict) {
-	t.Helper()
-	if err := json.Unmarshal(p.out.Bytes(), &v); err != nil {
-		t.Fatalf("%v in %s\nstderr: %s", err, p.out.String(), p.err.String())
-	}
-	return v
-}
 
 // books reads the summary of serve: for every line "NAME: captured N = delivered N + dropped N" the sum must hold, and
 // every output has seen what the camera captured.
@@ -58,7 +44,7 @@ func books(t *testing.T, out string) map[string][3]int {
 }
 
 // The default appliance, 1080p at 30 frames/s, received for ten seconds: nothing lost, every CRC right.
-func TestDefaultStream(t *testing.T) { quiet(t, defaultStream) }
+func TestDefaultStream(t *testing.T) { programtest.Quiet(t, defaultStream) }
 
 func defaultStream(t *testing.T) error {
 	seconds := 10
@@ -67,15 +53,15 @@ func defaultStream(t *testing.T) error {
 	}
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 2)
-	text := strings.NewReplacer(":5004", fmt.Sprint(":", p[0]), ":5006", fmt.Sprint(":", p[1])).Replace(string(defaultYAML))
-	serve := startProgram(t, "serve", "--config", write(t, "default.yaml", text), "--sdp-dir", dir)
-	await(t, filepath.Join(dir, "jpeg.sdp"))
-	raw := startProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", fmt.Sprint(seconds, "s"), "--json")
-	jpeg := startProgram(t, "probe", "--sdp", filepath.Join(dir, "jpeg.sdp"), "--duration", fmt.Sprint(seconds, "s"), "--json")
+	text := strings.NewReplacer(":5004", fmt.Sprint(":", p[0]), ":5006", fmt.Sprint(":", p[1])).Replace(string(config.Default()))
+	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "default.yaml", text), "--sdp-dir", dir)
+	programtest.Await(t, filepath.Join(dir, "jpeg.sdp"))
+	raw := programtest.StartProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", fmt.Sprint(seconds, "s"), "--json")
+	jpeg := programtest.StartProgram(t, "probe", "--sdp", filepath.Join(dir, "jpeg.sdp"), "--duration", fmt.Sprint(seconds, "s"), "--json")
 	var lossy error
-	for name, probe := range map[string]*process{"raw": raw, "jpeg": jpeg} {
-		status := probe.wait(t, 30*time.Second)
-		v := probe.verdict(t)
+	for name, probe := range map[string]*programtest.Process{"raw": raw, "jpeg": jpeg} {
+		status := probe.End(t, 30*time.Second)
+		v := probe.Verdict(t)
 		t.Logf("%s: %d frames, latency %v", name, v.Frames, v.Latency)
 		least := uint64(seconds) * map[string]uint64{"raw": 30, "jpeg": 10}[name] * 95 / 100 // less the first that was under way
 		if v.Mismatched > 0 {
@@ -85,12 +71,12 @@ func defaultStream(t *testing.T) error {
 			lossy = fmt.Errorf("%s: status %d, %+v", name, status, v)
 		}
 	}
-	serve.stop(t)
-	n := books(t, serve.out.String())
-	if len(n) != 2 || !strings.Contains(serve.out.String(), "cpu: ") {
-		t.Errorf("summary:\n%s", serve.out.String())
+	serve.Stop(t)
+	n := books(t, serve.Out.String())
+	if len(n) != 2 || !strings.Contains(serve.Out.String(), "cpu: ") {
+		t.Errorf("summary:\n%s", serve.Out.String())
 	}
-	t.Log(serve.out.String())
+	t.Log(serve.Out.String())
 	return lossy
 }
 
@@ -109,19 +95,19 @@ outputs:
 `
 
 // A receiver that is killed disturbs nobody: neither its stream's other destination nor the other output.
-func TestKilledReceiver(t *testing.T) { quiet(t, killedReceiver) }
+func TestKilledReceiver(t *testing.T) { programtest.Quiet(t, killedReceiver) }
 
 func killedReceiver(t *testing.T) error {
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 3)
-	serve := startProgram(t, "serve", "--config", write(t, "two.yaml", fmt.Sprintf(twoYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
+	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "two.yaml", fmt.Sprintf(twoYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
 	one, two, other := filepath.Join(dir, "one.sdp"), filepath.Join(dir, "two.sdp"), filepath.Join(dir, "other.sdp")
-	await(t, two)
+	programtest.Await(t, two)
 	retarget(t, two, other, p[1], p[2])
-	victim := startProgram(t, "probe", "--sdp", two, "--duration", "60s", "--json")
-	witnesses := []*process{
-		startProgram(t, "probe", "--sdp", one, "--duration", "4s", "--json"),
-		startProgram(t, "probe", "--sdp", other, "--duration", "4s", "--json"),
+	victim := programtest.StartProgram(t, "probe", "--sdp", two, "--duration", "60s", "--json")
+	witnesses := []*programtest.Process{
+		programtest.StartProgram(t, "probe", "--sdp", one, "--duration", "4s", "--json"),
+		programtest.StartProgram(t, "probe", "--sdp", other, "--duration", "4s", "--json"),
 	}
 	time.Sleep(1500 * time.Millisecond)
 	if err := victim.Process.Kill(); err != nil {
@@ -129,14 +115,14 @@ func killedReceiver(t *testing.T) error {
 	}
 	var lossy error
 	for i, w := range witnesses {
-		status := w.wait(t, 20*time.Second)
-		if v := w.verdict(t); status != 0 || v.Frames < 150 || v.Matched != v.Frames {
+		status := w.End(t, 20*time.Second)
+		if v := w.Verdict(t); status != 0 || v.Frames < 150 || v.Matched != v.Frames {
 			lossy = fmt.Errorf("witness %d: status %d, %+v", i, status, v)
 		}
 	}
-	serve.stop(t)
-	if n := books(t, serve.out.String()); n["one"][1] < 200 || n["two"][1] < 200 {
-		lossy = errors.Join(lossy, fmt.Errorf("summary:\n%s", serve.out.String()))
+	serve.Stop(t)
+	if n := books(t, serve.Out.String()); n["one"][1] < 200 || n["two"][1] < 200 {
+		lossy = errors.Join(lossy, fmt.Errorf("summary:\n%s", serve.Out.String()))
 	}
 	return lossy
 }
@@ -144,10 +130,10 @@ func killedReceiver(t *testing.T) error {
 func TestProbeOfSilence(t *testing.T) {
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 3)
-	serve := startProgram(t, "serve", "--config", write(t, "two.yaml", fmt.Sprintf(twoYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
+	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "two.yaml", fmt.Sprintf(twoYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
 	sdp := filepath.Join(dir, "one.sdp")
-	await(t, sdp)
-	serve.stop(t)
+	programtest.Await(t, sdp)
+	serve.Stop(t)
 	status, out, _ := runs(t, "probe", "--sdp", sdp, "--duration", "200ms")
 	if status != exitFailure || !strings.Contains(out, "silence: no packet") {
 		t.Errorf("status %d, %s", status, out)
@@ -167,18 +153,18 @@ outputs:
 `
 
 // A stream without camera block and trailers is received like any other.
-func TestBareStream(t *testing.T) { quiet(t, bareStreamed) }
+func TestBareStream(t *testing.T) { programtest.Quiet(t, bareStreamed) }
 
 func bareStreamed(t *testing.T) error {
 	dir := t.TempDir()
-	serve := startProgram(t, "serve", "--config", write(t, "bare.yaml", fmt.Sprintf(bareYAML, rtptest.EvenPorts(t, 1)[0])), "--sdp-dir", dir)
-	await(t, filepath.Join(dir, "raw.sdp"))
-	probe := startProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", "2s", "--json")
-	status := probe.wait(t, 30*time.Second)
-	v := probe.verdict(t)
-	serve.stop(t)
-	if n := books(t, serve.out.String()); len(n) != 1 {
-		t.Errorf("summary:\n%s", serve.out.String())
+	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "bare.yaml", fmt.Sprintf(bareYAML, rtptest.EvenPorts(t, 1)[0])), "--sdp-dir", dir)
+	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
+	probe := programtest.StartProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", "2s", "--json")
+	status := probe.End(t, 30*time.Second)
+	v := probe.Verdict(t)
+	serve.Stop(t)
+	if n := books(t, serve.Out.String()); len(n) != 1 {
+		t.Errorf("summary:\n%s", serve.Out.String())
 	}
 	if v.Mismatched > 0 {
 		t.Errorf("wrong pixels in %d frames", v.Mismatched)

@@ -12,11 +12,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/journal"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
@@ -61,39 +61,6 @@ func TestJournalHandler(t *testing.T) {
 	}
 }
 
-// TestBackoff: starts that fail wait longer and longer, a good one forgets them, and a file that a power cut has spoilt is
-// no failure.
-func TestBackoff(t *testing.T) {
-	t.Setenv("STATE_DIRECTORY", t.TempDir())
-	synctest.Test(t, func(t *testing.T) {
-		e := env{log: slog.New(slog.DiscardHandler)}
-		b := newBackoff()
-		waits := func(want ...time.Duration) {
-			t.Helper()
-			for i, w := range want {
-				begin := time.Now()
-				if !b.begin(t.Context(), e) || time.Since(begin) != w {
-					t.Errorf("start %d waited %v, want %v", i, time.Since(begin), w)
-				}
-			}
-		}
-		waits(0, 0, time.Second, 2*time.Second, 4*time.Second, 8*time.Second, 16*time.Second, 30*time.Second, 30*time.Second)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if b.begin(ctx, e) {
-			t.Error("it starts although it was stopped while it waited")
-		}
-		b.forget()
-		waits(0, 0, time.Second)
-		for _, spoilt := range []string{"", "\x00\x00", "-3", "99999999999999999999"} {
-			if err := os.WriteFile(b.file, []byte(spoilt), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			waits(0)
-		}
-	})
-}
-
 // TestServiceManager is the other end of sd_notify(3): the program is ready when its streams are announced and armed, feeds
 // the watchdog, and says that it stops.
 func TestServiceManager(t *testing.T) {
@@ -107,7 +74,7 @@ func TestServiceManager(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", socket)
 	t.Setenv("WATCHDOG_USEC", "400000")
 	p := rtptest.EvenPorts(t, 1)
-	cfg := write(t, "config.yaml", strings.NewReplacer("192.168.77.1:5004", fmt.Sprint("127.0.0.1:", p[0]), "fpga: {device: /dev/tegra_p2p0, ", "model: {").Replace(cameraConfig))
+	cfg := programtest.Write(t, "config.yaml", strings.NewReplacer("192.168.77.1:5004", fmt.Sprint("127.0.0.1:", p[0]), "fpga: {device: /dev/tegra_p2p0, ", "model: {").Replace(cameraConfig))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
 	go func() {

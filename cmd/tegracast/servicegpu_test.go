@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
 // gpuFiles are what a test installs for the device files of a Jetson's GPU and a libcuda that opens them: a kernel module, rules
@@ -20,8 +21,8 @@ func gpuFiles(t *testing.T, kernel vjetson.Kernel) map[string]string {
 		"/opt/standin/libcuda.so.1":                                   filepath.Join(lostGPU(t, "aarch64-linux-gnu-gcc"), "libcuda.so.1"),
 		"/usr/lib/modules/" + kernel.Release + "/updates/gpunodes.ko": filepath.Join(build, "gpunodes.ko"),
 		"/etc/udev/rules.d/99-tegra-devices.rules":                    "testdata/nvgpu/tegra-devices.rules",
-		"/root/standin.conf":                                          write(t, "standin", standinUnit),
-		"/root/standin.modules":                                       write(t, "modules", "vgem\ngpunodes\n"),
+		"/root/standin.conf":                                          programtest.Write(t, "standin", standinUnit),
+		"/root/standin.modules":                                       programtest.Write(t, "modules", "vgem\ngpunodes\n"),
 	}
 }
 

@@ -5,6 +5,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
 )
 
 // gpioSection has every output on the virtual Jetson's PL061; line 3 is the power button's.
@@ -50,7 +54,7 @@ func (a *installed) lines(t *testing.T) {
 	a.must(t, "systemctl kill --kill-who=main -s KILL tegracast; sleep 1; "+active)
 	a.back(t, "SIGKILL with lines", time.Now())
 	a.is(t, inUse, ours)
-	if n := a.metric(t, "tegracast_gpio_pulses_total", resetLine); n != 1 {
+	if n := a.metric(t, "tegracast_gpio_pulses_total", config.ResetLine); n != 1 {
 		t.Errorf("%v resets before the FPGA was opened", n)
 	}
 	a.must(t, "systemctl stop tegracast")
@@ -67,22 +71,22 @@ func (a *installed) edges(t *testing.T) {
 	for name, want := range map[string][2]float64{
 		"edges_total": {3, 3}, "lost_edges_total": {0, 0}, "matched_frames_total": {1, 3}, "pps_offset_seconds": {-0.5, 0.5}, "frame_offset_seconds": {-0.2, 0.2},
 	} {
-		if n := a.metric(t, "tegracast_gpio_"+name, ppsLine); n < want[0] || n > want[1] {
+		if n := a.metric(t, "tegracast_gpio_"+name, config.PPSLine); n < want[0] || n > want[1] {
 			t.Errorf("%s is %v, want %v", name, n, want)
 		}
 	}
-	trigger, strobe := a.metric(t, "tegracast_gpio_pulses_total", triggerLine), a.metric(t, "tegracast_gpio_pulses_total", strobeLine)
-	if trigger < 5 || strobe < trigger-2 || a.metric(t, "tegracast_gpio_errors_total", triggerLine) != 0 {
+	trigger, strobe := a.metric(t, "tegracast_gpio_pulses_total", config.TriggerLine), a.metric(t, "tegracast_gpio_pulses_total", config.StrobeLine)
+	if trigger < 5 || strobe < trigger-2 || a.metric(t, "tegracast_gpio_errors_total", config.TriggerLine) != 0 {
 		t.Errorf("%v pulses of the trigger, %v of the strobe", trigger, strobe)
 	}
-	t.Logf("PPS: machine's clock %v s, frame %v s ± %v s", a.metric(t, "tegracast_gpio_pps_offset_seconds", ppsLine),
-		a.metric(t, "tegracast_gpio_frame_offset_seconds", ppsLine), a.metric(t, "tegracast_gpio_frame_offset_uncertainty_seconds", ppsLine))
+	t.Logf("PPS: machine's clock %v s, frame %v s ± %v s", a.metric(t, "tegracast_gpio_pps_offset_seconds", config.PPSLine),
+		a.metric(t, "tegracast_gpio_frame_offset_seconds", config.PPSLine), a.metric(t, "tegracast_gpio_frame_offset_uncertainty_seconds", config.PPSLine))
 }
 
 // metric asks the service.
 func (a *installed) metric(t *testing.T, name, line string) float64 {
 	t.Helper()
-	return found(t, regexp.MustCompile(`(?m)^`+name+`\{line="`+line+`"\} (\S+)`), a.metrics(t))
+	return programtest.Found(t, regexp.MustCompile(`(?m)^`+name+`\{line="`+line+`"\} (\S+)`), a.metrics(t))
 }
 
 // metrics is all that the service tells Prometheus.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
@@ -35,7 +36,7 @@ func serviceConfig(t *testing.T) vjetson.Config {
 	}
 	files := map[string]string{
 		"/usr/lib/modules/" + kernel.Release + "/updates/tegra_p2p.ko": dkmsModule(t, kernel, filepath.Join(dir, "tegracast-dkms_1.0.0_all.deb")),
-		"/etc/tegracast/tegracast.yaml":                                write(t, "config", cameraConfig),
+		"/etc/tegracast/tegracast.yaml":                                programtest.Write(t, "config", cameraConfig),
 	}
 	maps.Copy(files, gpuFiles(t, kernel))
 	for _, deb := range []string{"tegracast_1.0.0_arm64", "tegracast_1.1.0_arm64", "tegracast-dkms_1.0.0_all"} {
@@ -54,10 +55,7 @@ func TestService(t *testing.T) {
 		t.Skip("NEEDS a virtual machine, which -short leaves out")
 	}
 	cfg := serviceConfig(t)
-	exe, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := programtest.Program(t)
 	a := &installed{vjetson.StartTest(t, cfg), exe, filepath.Join(t.TempDir(), "raw.sdp")}
 	a.install(t)
 	a.shipshape(t)

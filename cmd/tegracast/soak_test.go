@@ -3,7 +3,6 @@ package main
 import (
 	"flag"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
@@ -22,10 +22,7 @@ func TestSoak(t *testing.T) {
 	if *soak == 0 {
 		t.Skip("NEEDS time: make soak, or -args -soak 1h")
 	}
-	plain, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := programtest.Program(t)
 	p := rtptest.EvenPorts(t, 2)
 	for i, tt := range []struct {
 		name, program string
@@ -59,7 +56,7 @@ func raceProgram(t *testing.T) string {
 func soakHost(t *testing.T, exe string, port int, growth float64) {
 	dir := t.TempDir()
 	sdp := filepath.Join(dir, "raw.sdp")
-	args := []string{"serve", "--sdp-dir", dir, "--config", write(t, "config.yaml", fmt.Sprintf(`
+	args := []string{"serve", "--sdp-dir", dir, "--config", programtest.Write(t, "config.yaml", fmt.Sprintf(`
 web: {listen: none}
 sources:
   - name: camera
@@ -70,24 +67,24 @@ outputs:
   - name: raw
     rtp: {payload: raw, destinations: ["127.0.0.1:%d"], checksum: true}
 `, port))}
-	first := start(t, exe, args...) // describes the stream
-	await(t, sdp)
-	first.stop(t)
-	receiver := startProgram(t, "probe", "--sdp", sdp, "--duration", "1000h", "--json")
-	listening(t, receiver.Process.Pid, port)
-	appliance := start(t, exe, args...)
+	first := programtest.Start(t, exe, args...) // describes the stream
+	programtest.Await(t, sdp)
+	first.Stop(t)
+	receiver := programtest.StartProgram(t, "probe", "--sdp", sdp, "--duration", "1000h", "--json")
+	programtest.Listening(t, receiver.Process.Pid, port)
+	appliance := programtest.Start(t, exe, args...)
 	flat(t, *soak, growth, []string{"resident"}, func() ([]float64, string) {
-		return []float64{resident(t, appliance.Process.Pid)}, ""
+		return []float64{programtest.Resident(t, appliance.Process.Pid)}, ""
 	})
-	appliance.stop(t)
-	account(t, appliance.out.String(), receiver, port)
+	appliance.Stop(t)
+	account(t, appliance.Out.String(), receiver, port)
 }
 
 // account checks that the camera's, the output's and the receiver's counts say the same: a packet that was not received was
 // dropped by the kernel at the receiver's socket, which counts that.
-func account(t *testing.T, summary string, receiver *process, port int) {
+func account(t *testing.T, summary string, receiver *programtest.Process, port int) {
 	t.Helper()
-	got, overflow := receiver.received(t, port)
+	got, overflow := receiver.Received(t, port)
 	n := books(t, summary)["raw"]
 	sent, delivered := got.Packets+got.Lost, uint64(n[1])
 	t.Logf("captured %d = delivered %d + dropped %d; received %d frames, %d CRCs right; %d packets, %d lost, %d drops at the receiver's socket\n%s",
@@ -95,7 +92,7 @@ func account(t *testing.T, summary string, receiver *process, port int) {
 	if delivered == 0 || sent%delivered != 0 {
 		t.Errorf("%d packets are no whole number of packets for each of %d frames", sent, delivered)
 	}
-	if !got.blames(overflow) || got.Frames+got.Damaged > delivered || got.Frames+got.Lost < delivered {
+	if !got.Blames(overflow) || got.Frames+got.Damaged > delivered || got.Frames+got.Lost < delivered {
 		t.Errorf("%d frames sent; %d packets lost, and the receiver's socket counts %d: %+v", delivered, got.Lost, overflow, got)
 	}
 	if got.Matched != got.Frames && overflow == 0 || got.Mismatched+got.Malformed+got.Foreign+got.Duplicates > 0 || !got.Ended {
@@ -138,33 +135,6 @@ func flat(t *testing.T, span time.Duration, growth float64, what []string, sampl
 			t.Errorf("%s has grown by %.0f KiB", what[i], last-first)
 		}
 	}
-}
-
-// vmRSS is what /proc/PID/status says of a process's memory.
-var vmRSS = regexp.MustCompile(`(?m)^VmRSS:\s+([0-9]+) kB$`)
-
-// resident is a process's memory in KiB.
-func resident(t *testing.T, pid int) float64 {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatalf("the appliance has ended: %v", err)
-	}
-	return found(t, vmRSS, string(b))
-}
-
-// found is the number that a pattern's parentheses match.
-func found(t *testing.T, pattern *regexp.Regexp, text string) float64 {
-	t.Helper()
-	m := pattern.FindStringSubmatch(text)
-	if m == nil {
-		t.Fatalf("there is no %v in:\n%s", pattern, text)
-	}
-	v, err := strconv.ParseFloat(m[1], 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
 }
 
 // slope is that of the straight line of least squares.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
 var soakGuest = flag.Duration("soak-guest", 0, "how long TestSoakGuest streams the FPGA's camera in the virtual Jetson, such as 20m")
@@ -21,15 +22,12 @@ func TestSoakGuest(t *testing.T) {
 		t.Skip("NEEDS time: make soak, or -args -soak-guest 20m")
 	}
 	cfg := serviceConfig(t)
-	exe, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := programtest.Program(t)
 	a := &installed{vjetson.StartTest(t, cfg), exe, filepath.Join(t.TempDir(), "raw.sdp")}
 	a.install(t)
 	a.must(t, "systemctl stop tegracast")
 	receiver, port := a.receive(t), 5004
-	listening(t, receiver.Process.Pid, port)
+	programtest.Listening(t, receiver.Process.Pid, port)
 	a.must(t, "systemctl start tegracast")
 	run, err := a.Shell(t.Context(), "echo -n $(systemctl show -P InvocationID tegracast)")
 	if err != nil {
@@ -38,13 +36,13 @@ func TestSoakGuest(t *testing.T) {
 	pins := 0.0
 	flat(t, *soakGuest, plainGrowth, []string{"resident", "slab"}, func() ([]float64, string) {
 		text := a.metrics(t)
-		now := found(t, regexp.MustCompile(`(?m)^tegracast_fpga_pins\{.*\} (\S+)`), text)
+		now := programtest.Found(t, regexp.MustCompile(`(?m)^tegracast_fpga_pins\{.*\} (\S+)`), text)
 		if pins == 0 {
 			pins = now
 		} else if now != pins {
 			t.Errorf("%v pins, %v before", now, pins)
 		}
-		frames := found(t, regexp.MustCompile(`(?m)^tegracast_source_frames_total\{.*\} (\S+)`), text)
+		frames := programtest.Found(t, regexp.MustCompile(`(?m)^tegracast_source_frames_total\{.*\} (\S+)`), text)
 		return a.memory(t), fmt.Sprintf(", %.0f pins, %.0f frames", now, frames)
 	})
 	a.must(t, "systemctl stop tegracast")
@@ -58,13 +56,13 @@ func TestSoakGuest(t *testing.T) {
 }
 
 // receive starts the receiver on the machine's network.
-func (a *installed) receive(t *testing.T) *process {
+func (a *installed) receive(t *testing.T) *programtest.Process {
 	t.Helper()
 	c, err := a.HostCommand(context.Background(), a.program, "probe", "--sdp", a.sdp, "--duration", "1000h", "--json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startCommand(t, c)
+	return programtest.StartCommand(t, c)
 }
 
 // memory is the service's and the kernel's (proc_meminfo(5), SUnreclaim), in KiB.
@@ -76,5 +74,5 @@ func (a *installed) memory(t *testing.T) []float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []float64{found(t, vmRSS, text), found(t, regexp.MustCompile(`(?m)^SUnreclaim:\s+(\d+) kB$`), text)}
+	return []float64{programtest.Found(t, programtest.VmRSS, text), programtest.Found(t, regexp.MustCompile(`(?m)^SUnreclaim:\s+(\d+) kB$`), text)}
 }

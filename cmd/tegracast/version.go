@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
@@ -21,9 +24,13 @@ func version(_ context.Context, e env, args []string) error {
 	if err := parse(f, args); err != nil {
 		return err
 	}
-	fmt.Fprintf(e.out, "tegracast %s\ncommit %s\n%s %s/%s\nkernel ABI %d\n",
+	return printVersion(e.Out)
+}
+
+func printVersion(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "tegracast %s\ncommit %s\n%s %s/%s\nkernel ABI %d\n",
 		releaseVersion, commitName(), runtime.Version(), runtime.GOOS, runtime.GOARCH, uapi.APIVersion)
-	return nil
+	return err
 }
 
 // commitName is what the program was built from, as far as the linker or the Go tool knew.
@@ -38,4 +45,14 @@ func commitName() string {
 		}
 	}
 	return "unknown"
+}
+
+// buildInfo says in metrics which program this is.
+func buildInfo() prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tegracast_build_info", Help: "1; the labels say which program this is.",
+		ConstLabels: prometheus.Labels{"version": releaseVersion, "commit": commitName(), "goversion": runtime.Version()},
+	})
+	g.Set(1)
+	return g
 }

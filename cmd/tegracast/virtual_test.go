@@ -15,6 +15,8 @@ import (
 
 	"github.com/tegracast/tegracast/board/vjetson"
 	"github.com/tegracast/tegracast/board/vjetson/nvp2ptest"
+	"github.com/tegracast/tegracast/cmd/tegracast/loopback"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/fpga/edu"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
@@ -157,7 +159,7 @@ func guestLoopback(t *testing.T, m *vjetson.Machine, size, window int) {
 	if err != nil || r.Status != 0 {
 		t.Fatalf("status %d, %v\n%s%s", r.Status, err, r.Stdout, r.Stderr)
 	}
-	var result loopbackResult
+	var result loopback.Result
 	if err := json.Unmarshal(r.Stdout, &result); err != nil {
 		t.Fatalf("%v\n%s", err, r.Stdout)
 	}
@@ -293,11 +295,8 @@ func recovers(t *testing.T, m *vjetson.Machine, disturb func() error) {
 // with quiet, but none for a wrong byte.
 func hostProbe(t *testing.T, m *vjetson.Machine, sdp string, d time.Duration) (frames uint64) {
 	t.Helper()
-	exe, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	quiet(t, func(t *testing.T) error {
+	exe := programtest.Program(t)
+	programtest.Quiet(t, func(t *testing.T) error {
 		c, err := m.HostCommand(t.Context(), exe, "probe", "--sdp", sdp, "--duration", d.String(), "--json")
 		if err != nil {
 			t.Fatal(err)

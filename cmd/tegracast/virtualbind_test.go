@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/fpga/vfiouser/endpoint"
 )
@@ -45,7 +46,7 @@ func polledAndReset(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint, f
 		}
 	}
 	before := card.Books()
-	if err := m.CopyIn(t.Context(), write(t, "polled.yaml", config), "/run/polled.yaml"); err != nil {
+	if err := m.CopyIn(t.Context(), programtest.Write(t, "polled.yaml", config), "/run/polled.yaml"); err != nil {
 		t.Fatal(err)
 	}
 	serving(t, m, "/run/polled.yaml")

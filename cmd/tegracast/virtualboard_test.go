@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/fpga/vfiouser"
 	"github.com/tegracast/tegracast/fpga/vfiouser/endpoint"
@@ -201,7 +202,7 @@ func TestVirtualBoards(t *testing.T) {
 // delivers has serve stream a camera, until this host has received so many frames, all of them right.
 func delivers(t *testing.T, m *vjetson.Machine, camera string, frames uint64) {
 	t.Helper()
-	cfg := write(t, "camera.yaml", strings.Replace(cameraConfig, "{device: /dev/tegra_p2p0, width: 320, height: 240, rate: 8}", camera, 1))
+	cfg := programtest.Write(t, "camera.yaml", strings.Replace(cameraConfig, "{device: /dev/tegra_p2p0, width: 320, height: 240, rate: 8}", camera, 1))
 	if err := m.CopyIn(t.Context(), cfg, "/run/camera.yaml"); err != nil {
 		t.Fatal(err)
 	}

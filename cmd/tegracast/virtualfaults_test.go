@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/fpga/vfiouser/endpoint"
 )
@@ -39,20 +40,17 @@ func faultsUnderWay() []model.FaultID {
 // sharedCard streams two cameras of a card and sends it pictures, and gives the card one fault after the other: everything
 // comes back after each, and no receiver gets a wrong byte.
 func sharedCard(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint, faults []model.FaultID) {
-	if err := m.CopyIn(t.Context(), write(t, "shared.yaml", sharedConfig), "/run/shared.yaml"); err != nil {
+	if err := m.CopyIn(t.Context(), programtest.Write(t, "shared.yaml", sharedConfig), "/run/shared.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	exe, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := programtest.Program(t)
 	sdp := serving(t, m, "/run/shared.yaml")
 	c, err := m.HostCommand(context.Background(), exe, "probe", "--sdp", sdp, "--duration", "1000h", "--json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	receiver := startCommand(t, c)
-	listening(t, receiver.Process.Pid, 5004)
+	receiver := programtest.StartCommand(t, c)
+	programtest.Listening(t, receiver.Process.Pid, 5004)
 	comesBack(t, m, card)
 	for _, id := range faults {
 		began := time.Now()
@@ -66,7 +64,7 @@ func sharedCard(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint, fault
 		comesBack(t, m, card)
 		t.Logf("%v: all streams again after %.1f s", id, time.Since(began).Seconds())
 	}
-	got, _ := receiver.received(t, 5004)
+	got, _ := receiver.Received(t, 5004)
 	if got.Frames == 0 || got.Mismatched+got.Malformed+got.Foreign > 0 {
 		t.Errorf("the receiver got %+v", got)
 	}

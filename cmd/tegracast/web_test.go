@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -13,9 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/goccy/go-yaml"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/lines"
+	"github.com/tegracast/tegracast/cmd/tegracast/lines/linestest"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
@@ -39,7 +46,7 @@ outputs:
     rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}
 `, p[0], p[1], p[1]+20)
 	dir := t.TempDir()
-	appliance := startProgram(t, "serve", "--config", write(t, "config.yaml", text), "--sdp-dir", dir)
+	appliance := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "config.yaml", text), "--sdp-dir", dir)
 	base := fmt.Sprintf("http://127.0.0.1:%d", p[0])
 	probe := startReceiver(t, filepath.Join(dir, "raw.sdp"))
 	for _, path := range []string{"/readyz", "/healthz"} {
@@ -47,7 +54,7 @@ outputs:
 			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
-	probe.wait(t, 20*time.Second)
+	probe.End(t, 20*time.Second)
 	_, metrics := fetch(t, base+"/metrics")
 	problems, err := promlint.New(strings.NewReader(metrics)).Lint()
 	if err != nil {
@@ -80,14 +87,14 @@ outputs:
 			}
 		}
 	}
-	appliance.stop(t)
+	appliance.Stop(t)
 }
 
 // startReceiver receives for a while, so that there are reports.
-func startReceiver(t *testing.T, sdp string) *process {
+func startReceiver(t *testing.T, sdp string) *programtest.Process {
 	t.Helper()
-	await(t, sdp)
-	return startProgram(t, "probe", "--sdp", sdp, "--duration", "7s")
+	programtest.Await(t, sdp)
+	return programtest.StartProgram(t, "probe", "--sdp", sdp, "--duration", "7s")
 }
 
 func fetch(t *testing.T, url string) (status int, body string) {
@@ -126,9 +133,35 @@ func TestWebAddress(t *testing.T) {
 		"listen: here":                            "config.yaml:1:15: web.listen: \"here\": write an address and a port",
 		"listen: \"0.0.0.0:8080\", profile: true": "web.profile: profiles tell what is in memory",
 	} {
-		status, _, errw := runs(t, "serve", "--sdp-dir", t.TempDir(), "--config", write(t, "config.yaml", "web: {"+web+"}"+rest))
+		status, _, errw := runs(t, "serve", "--sdp-dir", t.TempDir(), "--config", programtest.Write(t, "config.yaml", "web: {"+web+"}"+rest))
 		if status == exitOK || !strings.Contains(errw, want) {
 			t.Errorf("%s: status %d, %s", web, status, errw)
 		}
 	}
+}
+
+// gpioNames are the metrics that lines have.
+func gpioNames(t *testing.T) (names []string) {
+	t.Helper()
+	c, err := config.Parse("test", []byte("gpio: {trigger: {line: T, rate: 1}, trigger_in: {line: I}, pps: {line: P}}\n"+good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := lines.New(lines.Config{Board: linestest.New(), Logger: slog.New(slog.DiscardHandler)})
+	for i := range c.Lines {
+		if err := open.Open(&c.Lines[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer open.Close(nil)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&lines.Metrics{Lines: open})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		names = append(names, f.GetName())
+	}
+	return names
 }

@@ -1,19 +1,15 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/cudahost/cudatest"
-	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
@@ -51,11 +47,11 @@ func writeCombinedStreams(t *testing.T) {
 	t.Helper()
 	t.Setenv("STATE_DIRECTORY", t.TempDir())
 	p, dir := rtptest.EvenPorts(t, 3), t.TempDir()
-	program := startProgram(t, "serve", "--config", write(t, "wc.yaml", fmt.Sprintf(writeCombinedYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
-	await(t, filepath.Join(dir, "raw.sdp"))
-	receiver := startProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", "3s", "--json")
-	_ = receiver.wait(t, 30*time.Second) // losses are no matter here
-	if v := receiver.verdict(t); v.Matched < 5 || v.Mismatched > 0 {
+	program := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "wc.yaml", fmt.Sprintf(writeCombinedYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
+	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
+	receiver := programtest.StartProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", "3s", "--json")
+	_ = receiver.End(t, 30*time.Second) // losses are no matter here
+	if v := receiver.Verdict(t); v.Matched < 5 || v.Mismatched > 0 {
 		t.Errorf("%+v", v)
 	}
 	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p[1]))
@@ -66,22 +62,8 @@ func writeCombinedStreams(t *testing.T) {
 		t.Errorf("no line of results: %v", err)
 	}
 	conn.Close()
-	program.stop(t)
-	if n := books(t, program.out.String()); len(n) != 3 || n["raw"][1] == 0 || n["lines"][1] == 0 || n["told"][1] == 0 {
-		t.Errorf("summary:\n%s", program.out.String())
-	}
-}
-
-// TestWriteCombinedIsTheGraphsToo: what the check of the configuration could overlook is refused when the graph is made, with
-// the names of the reader and of the source.
-func TestWriteCombinedIsTheGraphsToo(t *testing.T) {
-	d, err := readConfig(write(t, "wc.yaml", fmt.Sprintf(writeCombinedYAML, 5004, 5006, 5008)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.Memory, d.ISP[0].Device = "host", "cpu" // of which the check knows nothing
-	_, err = build(env{out: io.Discard, err: os.Stderr, log: slog.New(slog.DiscardHandler)}, d)
-	if !errors.Is(err, pipeline.ErrMemory) || !strings.Contains(err.Error(), "isp reads with the CPU what camera keeps in write-combined memory") {
-		t.Errorf("%v", err)
+	program.Stop(t)
+	if n := books(t, program.Out.String()); len(n) != 3 || n["raw"][1] == 0 || n["lines"][1] == 0 || n["told"][1] == 0 {
+		t.Errorf("summary:\n%s", program.Out.String())
 	}
 }

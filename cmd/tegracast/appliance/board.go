@@ -1,0 +1,97 @@
+package appliance
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tegracast/tegracast/board"
+)
+
+// boardMetrics are the board's sensors, read when they are asked for.
+type boardMetrics struct{ root fs.FS }
+
+// Describe implements prometheus.Collector: what there is depends on the board.
+func (m *boardMetrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m *boardMetrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(name, help string, v float64, labels []string, values ...string) {
+		d := prometheus.NewDesc("tegracast_board_"+name, help, labels, nil)
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, values...)
+	}
+	id := board.Identify(m.root)
+	gauge("info", "1; the labels say which board this is.", 1, []string{"model", "module", "l4t", "power_mode"}, id.Model, id.Module, id.L4T, board.PowerMode(m.root))
+	for _, c := range board.Clocks(m.root) {
+		gauge("clock_hertz", "Frequency of a clock that follows load or temperature.", c.Hertz, []string{"clock"}, c.Name)
+	}
+	seen := map[string]bool{}
+	fresh := func(kind, name string) bool { // two of a name would spoil the whole answer
+		known := seen[kind+name]
+		seen[kind+name] = true
+		return !known
+	}
+	for _, z := range board.Zones(m.root) {
+		if fresh("zone", z.Name) {
+			gauge("temperature_celsius", "Temperature of a thermal zone.", z.Celsius, []string{"zone"}, z.Name)
+		}
+	}
+	for _, r := range board.Rails(m.root) {
+		if fresh("rail", r.Name) {
+			gauge("rail_volts", "Voltage of a power rail.", r.Volts, []string{"rail"}, r.Name)
+			gauge("rail_amperes", "Current of a power rail.", r.Amps, []string{"rail"}, r.Name)
+		}
+	}
+	for _, x := range board.Throttles(m.root) {
+		if fresh("throttle", x.Name) {
+			gauge("throttle_state", "What holds the board back: the state of a cooling device, or over-current events so far.", float64(x.State), []string{"name"}, x.Name)
+		}
+	}
+}
+
+// boardEvery is how often the board is looked at for the log.
+const boardEvery = 10 * time.Second
+
+// watchBoard tells the log when the board begins to be throttled, or ceases to, until ctx ends.
+func watchBoard(ctx context.Context, log *slog.Logger, root fs.FS) {
+	tick := time.NewTicker(boardEvery)
+	defer tick.Stop()
+	before := heldBack(root)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := heldBack(root)
+		for _, name := range slices.Sorted(maps.Keys(now)) {
+			switch was := before[name]; {
+			case now[name] > was:
+				log.Warn("the board is held back", "fault", name, "state", now[name], "before", was)
+			case now[name] < was:
+				log.Info("the board is held back less", "fault", name, "state", now[name], "before", was)
+			}
+		}
+		before = now
+	}
+}
+
+// heldBack is what holds the board back, by name.
+func heldBack(root fs.FS) map[string]int {
+	list := map[string]int{}
+	for _, x := range board.Throttles(root) {
+		list[x.Name] = x.State
+	}
+	for _, r := range board.Rails(root) {
+		list["rail "+r.Name] = 0
+		if r.Alarm {
+			list["rail "+r.Name] = 1
+		}
+	}
+	return list
+}

@@ -1,0 +1,78 @@
+package appliance
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/device"
+	"github.com/tegracast/tegracast/cmd/tegracast/lines"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// openFPGA opens a camera of an FPGA, whose device file is opened for its first one. That it cannot be opened is no fault of the
+// configuration.
+func (a *Appliance) openFPGA(c *config.Source, k *config.FPGA) (source, error) {
+	card, err := a.card(c)
+	if err != nil {
+		return nil, fmt.Errorf("source %s: %w", c.Name, err)
+	}
+	pixel, _ := k.Sensor.Pixel()
+	camera, err := capture.NewFPGACamera(capture.FPGAConfig{
+		Reset: func(ctx context.Context) (bool, error) { return a.lines.Reset(ctx, c.Card.Name) },
+		Card:  card, Number: k.Camera, Name: c.Name, Recorder: a.recorder, Width: k.Width, Height: k.Height, Pixel: pixel,
+		Rate: k.Rate.V, Exposure: k.Exposure.V, Gain: k.Gain, Slots: c.Slots, Flags: memoryFlags(c), Logger: a.env.Log,
+		Triggered: k.Triggered, Bare: c.Bare, Channel: k.Channel,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("source %s: %w", c.Name, err)
+	}
+	return &watchedCamera{camera, c.Name, a.lines}, nil
+}
+
+// card is the FPGA of a source, opened.
+func (a *Appliance) card(c *config.Source) (*capture.Card, error) {
+	if card := a.cards[c.Card.Name]; card != nil {
+		return card, nil
+	}
+	if _, err := a.lines.Reset(context.Background(), c.Card.Name); err != nil {
+		return nil, fmt.Errorf("gpio.reset: %w", err)
+	}
+	board, err := device.OpenBoard(a.env.Log, c.Card.Name, a.memory.Backend())
+	if err != nil {
+		return nil, err
+	}
+	if board.Poll = c.Card.Poll; board.Poll {
+		a.env.Log.Info("completions of the FPGA are polled", "device", c.Card.Name)
+	}
+	card := capture.NewCard(board.Hardware)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cards[c.Card.Name], a.devices[c.Card.Name] = card, board.Close
+	return card, nil
+}
+
+// memoryFlags are those of the memory of a source's frames: the GPU has its address, too.
+func memoryFlags(c *config.Source) cudahost.Flags {
+	if c.WriteCombined {
+		return cudahost.Mapped | cudahost.WriteCombined
+	}
+	return cudahost.Mapped
+}
+
+// watchedCamera is a camera whose frames the GPIO lines see before the graph does.
+type watchedCamera struct {
+	*capture.FPGACamera
+	name  string
+	lines *lines.Lines
+}
+
+// Run implements pipeline.Source.
+func (w *watchedCamera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
+	return w.FPGACamera.Run(ctx, func(f *pipeline.Frame) {
+		w.lines.Seen(w.name, f)
+		emit(f)
+	})
+}

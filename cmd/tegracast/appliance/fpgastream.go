@@ -1,0 +1,27 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// openFPGAStream takes an H2C channel of a card.
+func (a *Appliance) openFPGAStream(o *output, c *config.Output, k *config.FPGAStream, own pipeline.Format) (pipeline.Sink, error) {
+	sink, err := capture.NewFPGAOutput(context.Background(), capture.FPGAOutputConfig{
+		Card: a.cards[c.Card], Channel: k.Channel, Format: own, Name: c.Name, Logger: a.env.Log,
+	})
+	switch {
+	case errors.Is(err, xdma.ErrChannel):
+		return nil, c.OpenAt.Errorf("%w", err)
+	case err != nil:
+		return nil, fmt.Errorf("output %s: %w", c.Name, err)
+	}
+	o.free = sink.Close
+	return sink, nil
+}

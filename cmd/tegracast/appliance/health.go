@@ -1,0 +1,109 @@
+package appliance
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// health watches whether the pipeline moves, and tells the service manager (sd_notify(3)).
+type health struct {
+	started  func(context.Context) bool // waits until every output is armed; false: ctx has ended first
+	stats    func() pipeline.Stats
+	log      *slog.Logger
+	watchdog time.Duration // of the service manager; 0: none
+	settle   func()        // called once the pipeline has been good for long
+
+	guard   sync.Mutex
+	ready   bool
+	stalled error
+}
+
+// defaultPatience is how long a part may stand still without a watchdog that says otherwise.
+const defaultPatience = 20 * time.Second
+
+func newHealth(a *Appliance, settle func()) (*health, error) {
+	watchdog, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		return nil, fmt.Errorf("WATCHDOG_USEC: %w", err)
+	}
+	return &health{started: a.started, stats: a.stats, log: a.env.Log, watchdog: watchdog, settle: settle}, nil
+}
+
+// state is whether every output is armed, and what stalls.
+func (h *health) state() (ready bool, stalled error) {
+	h.guard.Lock()
+	defer h.guard.Unlock()
+	return h.ready, h.stalled
+}
+
+func (h *health) set(ready bool, stalled error) {
+	h.guard.Lock()
+	defer h.guard.Unlock()
+	h.ready, h.stalled = ready, stalled
+}
+
+// run is ready when the graph has started, and feeds the watchdog as long as the pipeline moves.
+func (h *health) run(ctx context.Context) {
+	if !h.started(ctx) {
+		return
+	}
+	h.set(true, nil)
+	h.tell(daemon.SdNotifyReady + "\nSTATUS=streaming")
+	defer func() {
+		h.set(false, nil)
+		h.tell(daemon.SdNotifyStopping)
+	}()
+	every, patience := time.Second, defaultPatience
+	if h.watchdog > 0 {
+		every, patience = min(every, h.watchdog/4), h.watchdog/2
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var progress pipeline.Progress
+	good := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			if h.look(progress.Check(h.stats(), now, patience)) {
+				good = now
+			} else if h.settle != nil && now.Sub(good) >= settled {
+				h.settle()
+				h.settle = nil
+			}
+		}
+	}
+}
+
+// look feeds the watchdog, or says what stalls. It reports whether something does.
+func (h *health) look(stalled error) bool {
+	_, before := h.state()
+	h.set(true, stalled)
+	switch {
+	case stalled != nil && before == nil:
+		h.log.Error("the pipeline stalls", "fault", stalled)
+		h.tell("STATUS=" + stalled.Error())
+	case stalled == nil && before != nil:
+		h.log.Info("the pipeline moves again")
+		h.tell("STATUS=streaming")
+	}
+	if stalled == nil && h.watchdog > 0 {
+		h.tell(daemon.SdNotifyWatchdog)
+	}
+	return stalled != nil
+}
+
+// tell sends the service manager a message; without one nothing happens.
+func (h *health) tell(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		h.log.Warn("the service manager cannot be told", "error", err)
+	}
+}

@@ -1,0 +1,114 @@
+package appliance
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/tegracast/tegracast/board/gpio"
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/lines"
+	"github.com/tegracast/tegracast/cmd/tegracast/lines/linestest"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+// gpioConfig is a camera with lines.
+func gpioConfig(to string, rate int, lines string) string {
+	return fmt.Sprintf(`
+web: {listen: none}
+gpio: {%s}
+sources:
+  - name: camera
+    model: {width: 64, height: 16, rate: %d}
+isp:
+  - {name: isp, workers: 1}
+outputs:
+  - name: raw
+    queue: 64
+    rtp: {payload: raw, destinations: [%q], pacing: burst}
+`, lines, rate, to)
+}
+
+// eventually waits for something to become true.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for range 1000 {
+		if is() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("%s: not within 10 s", what)
+}
+
+// TestGPIOInTheAppliance: lines work beside a stream, edges are matched with its frames, a reload reopens what has changed and
+// leaves the others alone, and at the end every line has been given back.
+func TestGPIOInTheAppliance(t *testing.T) {
+	const trigger, led, pps = "trigger: {line: T, rate: 100}", "led: {line: L}", "pps: {line: gpiochip0:3}"
+	to := fmt.Sprint("127.0.0.1:", rtptest.EvenPorts(t, 1)[0])
+	b := linestest.New()
+	s := startReloadsWith(t, gpioConfig(to, 50, trigger+", "+led+", "+pps), b)
+	wires := func() (list [3]*linestest.Wire) {
+		for i, name := range []string{"trigger", "led", "pps"} {
+			list[i] = b.Wire(t, "tegracast-"+name)
+		}
+		return list
+	}
+	first := wires()
+	eventually(t, "LED", func() bool { at, _ := first[1].Pulses(); return len(at) == 1 })
+	for range 5 {
+		first[2].EdgeList <- gpio.Edge{At: time.Now(), Rising: true}
+		time.Sleep(100 * time.Millisecond)
+	}
+	eventually(t, "edges matched", func() bool { return s.a.lines.Books()[config.PPSLine].Match.Matched == 5 })
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&lines.Metrics{Lines: s.a.lines}, &hardwareMetrics{s.a})
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", err, problems)
+	}
+	if n, err := testutil.GatherAndCount(registry, "tegracast_gpio_pulses_total", "tegracast_gpio_matched_frames_total", "tegracast_fpga_pinned_bytes", "tegracast_source_clock_drift_ratio"); n != 5 || err != nil {
+		t.Errorf("%d of 5 metrics, %v", n, err)
+	}
+	if line := lines.Status(s.a.lines.Books()); !strings.Contains(line, "| pps edges 5 lost 0 matched 5 unmatched 0") || !strings.Contains(line, "| trigger pulses ") {
+		t.Errorf("status line: %s", line)
+	}
+
+	s.put(t, gpioConfig(to, 50, strings.Replace(trigger, "100", "50", 1)+", "+led+", "+pps))
+	second := wires()
+	if second[0] == first[0] || !first[0].Closed() || second[1] != first[1] || second[2] != first[2] {
+		t.Error("another rate of the trigger: it is to be opened again, and nothing else")
+	}
+	before := s.log.count("going back")
+	s.put(t, gpioConfig(to, 50, trigger+", led: {line: gpiochip0:3}, pps: {line: P}, strobe: {line: L, width: 1ms}"))
+	if s.log.count("going back") != before { // lines may change places
+		t.Error(s.log.take())
+	}
+	if _, err := b.Open(gpio.Line{Name: "BUSY"}, "somebody"); err != nil {
+		t.Fatal(err)
+	}
+	s.put(t, gpioConfig(to, 50, trigger+", led: {line: BUSY}"))
+	if text := s.log.take(); !strings.Contains(text, "going back") || !strings.Contains(text, "config.yaml:3:") || !strings.Contains(text, "BUSY") {
+		t.Error(text)
+	}
+	eventually(t, "the LED from before", func() bool { at, _ := b.Wire(t, "tegracast-led").Pulses(); return len(at) > 0 })
+	if b.Wire(t, "tegracast-led").Line.Offset != 3 || len(s.a.lines.Books()) != 4 {
+		t.Errorf("the lines are not those from before: %v", s.a.lines.Books())
+	}
+	st := s.a.stats()
+	if st.Sources[0].Lost != 0 || st.Sources[0].Captured < 20 {
+		t.Errorf("reloads of lines touched the stream: %+v", st.Sources[0])
+	}
+	third := wires()
+	s.put(t, gpioConfig(to, 40, trigger+", led: {line: gpiochip0:3}, pps: {line: P}, strobe: {line: L, width: 1ms}"))
+	if fourth := wires(); fourth[0] != third[0] || fourth[1] != third[1] || fourth[2] == third[2] {
+		t.Error("another rate of the camera: the line that looks at its frames is to be opened again, and no other")
+	}
+	s.end(t)
+	if n := b.InUse(); n != 1 {
+		t.Errorf("%d lines in use besides somebody's", n-1)
+	}
+}

@@ -1,0 +1,114 @@
+package appliance
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/device"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/tegra/tegrasim"
+)
+
+// modelCard is an FPGA model with its sensor.
+type modelCard struct {
+	*device.Model
+	sensor *model.Sensor
+}
+
+// openModel plugs in an FPGA model with a sensor and opens it as the real camera is opened.
+func (a *Appliance) openModel(c *config.Source, k *config.Model) (source, error) {
+	s, err := a.modelCamera(c, k)
+	if err != nil && !pipeline.DeviceLost(err) {
+		err = c.OpenAt.Errorf("%w", err)
+	}
+	return s, err
+}
+
+func (a *Appliance) modelCamera(c *config.Source, k *config.Model) (source, error) {
+	sensor, err := modelSensor(k)
+	if err != nil {
+		return nil, err
+	}
+	card, err := device.NewModel(a.env.Log, a.memory.Backend(), k.Seed, func(sim *tegrasim.Sim) model.Config {
+		cfg := model.Camera(sim, sensor)
+		cfg.Faults = faultPlan(k, sim)
+		cfg.Sinks = map[int]model.SinkConfig{0: {}} // checks what an fpga output sends
+		return cfg
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	a.cards[c.Card.Name], a.models[c.Card.Name], a.devices[c.Card.Name] = card.Card, &modelCard{card, sensor}, card.Close
+	a.mu.Unlock()
+	pixel, _ := k.Sensor.Pixel()
+	camera, err := capture.NewFPGACamera(capture.FPGAConfig{
+		Card: card.Card, Name: c.Name, Recorder: a.recorder, Width: k.Width, Height: k.Height, Pixel: pixel,
+		Rate: k.Rate.V, Exposure: k.Exposure.V, Slots: c.Slots, Flags: memoryFlags(c), Logger: a.env.Log, Bare: c.Bare,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &watchedCamera{camera, c.Name, a.lines}, nil
+}
+
+// faultPlan is what the configuration wants to go wrong. A revocation, F11, hits one slot after the other.
+func faultPlan(m *config.Model, sim *tegrasim.Sim) model.FaultPlan {
+	var revoked atomic.Uint64
+	plan := model.FaultPlan{Seed: m.Seed, Rates: map[model.FaultID]float64{}, Revoke: func() { sim.InvalidateAny(revoked.Add(1)) }}
+	for name, rate := range m.Faults {
+		if id, err := model.ParseFaultID(name); err == nil { // the configuration was checked
+			plan.Rates[id] = rate
+		}
+	}
+	return plan
+}
+
+// modelSensor makes the sensor that replays the test chart, cut to the wanted size, or a raw file.
+func modelSensor(m *config.Model) (*model.Sensor, error) {
+	cfg := model.TestChartSensor()
+	pixel, _ := m.Sensor.Pixel()
+	if m.Replay != "" {
+		b, err := os.ReadFile(m.Replay)
+		if err != nil {
+			return nil, err
+		}
+		size := pixel.LineBytes(m.Width) * m.Height
+		if len(b) == 0 || len(b)%size != 0 {
+			return nil, fmt.Errorf("%s has %d bytes, no multiple of the %d of one frame of %dx%d: check width and height, and sensor",
+				m.Replay, len(b), size, m.Width, m.Height)
+		}
+		cfg.Frames = nil
+		for off := 0; off < len(b); off += size {
+			cfg.Frames = append(cfg.Frames, b[off:off+size])
+		}
+	} else if m.Width != cfg.Width || m.Height != cfg.Height {
+		if m.Width > cfg.Width || m.Height > cfg.Height {
+			return nil, fmt.Errorf("the test chart has %dx%d pixels, %dx%d are wanted: name a file to replay", cfg.Width, cfg.Height, m.Width, m.Height)
+		}
+		var err error
+		if cfg, err = cfg.Crop(m.Width, m.Height); err != nil {
+			return nil, err
+		}
+	}
+	cfg.Width, cfg.Height, cfg.Shift = m.Width, m.Height, *m.Shift
+	cfg.Format = fpga.FourCC(pixel)
+	cfg.Bare = m.Bare()
+	cfg.Period = m.Rate.V.Period() // its exposure is that of the frames; the camera is told another one
+	return model.NewSensor(cfg)
+}
+
+// received tells what the cards in software got by the fpga outputs.
+func (a *Appliance) received() {
+	for name, m := range a.models {
+		if r := m.Device.Received(0); r.Good+r.Bad+r.OutOfOrder+r.Aborted > 0 {
+			fmt.Fprintf(a.env.Out, "%s's FPGA received: %d frames right, %d bad, %d out of order, %d aborted, %d sequence numbers missing\n",
+				name, r.Good, r.Bad, r.OutOfOrder, r.Aborted, r.Missing)
+		}
+	}
+}

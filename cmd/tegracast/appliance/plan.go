@@ -1,0 +1,104 @@
+package appliance
+
+import "github.com/tegracast/tegracast/cmd/tegracast/config"
+
+// plan says what of a configuration is to be opened.
+type plan struct {
+	memory, web bool
+	flows       map[string]bool // by the source's name
+	outputs     map[string]bool
+	lines       map[string]bool
+	cards       map[string]bool // device files that are polled from now on, or no more: all their users are opened again
+	adjusted    map[string]bool // stages that go on, and are told what is new
+}
+
+func emptyPlan() plan {
+	return plan{flows: map[string]bool{}, outputs: map[string]bool{}, lines: map[string]bool{}, cards: map[string]bool{}, adjusted: map[string]bool{}}
+}
+
+// everything is all that a configuration describes.
+func everything(c *config.Appliance) plan {
+	p := emptyPlan()
+	p.memory, p.web = true, true
+	for _, l := range c.Lines {
+		p.lines[l.Name] = true
+	}
+	for _, s := range c.Sources {
+		p.flows[s.Name] = true
+	}
+	for _, o := range c.Outputs {
+		p.outputs[o.Name] = true
+	}
+	return p
+}
+
+// planned is what is to be opened again when old becomes new: an output for its own sake, a flow for its source and its
+// stages, a line for its own sake or the source's that it looks at, and everything for the memory.
+func planned(old, new *config.Appliance) plan {
+	p := emptyPlan()
+	p.memory, p.web = old.Memory != new.Memory, old.Web != new.Web
+	for _, c := range [][2]*config.Appliance{{old, new}, {new, old}} {
+		p.compare(c[0], c[1])
+	}
+	for _, c := range []*config.Appliance{old, new} {
+		p.follow(c)
+	}
+	return p
+}
+
+// compare notes what of one configuration is not in the other one, or differs there.
+func (p plan) compare(one, other *config.Appliance) {
+	for i := range one.Sources {
+		s, o := &one.Sources[i], other.Source(one.Sources[i].Name)
+		if p.memory || o == nil || !s.Same(o) {
+			p.flows[s.Name] = true
+		}
+		for _, o := range other.Sources {
+			if o.Card.Name == s.Card.Name && o.Card.Poll != s.Card.Poll { // a DMA engine has one way of announcing
+				p.cards[s.Card.Name] = true
+			}
+		}
+	}
+	for i := range one.Stages {
+		s, o := &one.Stages[i], other.Stage(one.Stages[i].Name)
+		switch {
+		case o == nil || !s.Adjusts(o):
+			p.flows[s.Source] = true
+		case !s.Same(o):
+			p.adjusted[s.Name] = true
+		}
+	}
+	for i := range one.Outputs {
+		if o, x := &one.Outputs[i], other.Output(one.Outputs[i].Name); x == nil || !o.Same(x) {
+			p.outputs[o.Name] = true
+		}
+	}
+	for i := range one.Lines {
+		if l, o := &one.Lines[i], other.Line(one.Lines[i].Name); o == nil || !l.Same(o) {
+			p.lines[l.Name] = true
+		}
+	}
+}
+
+// follow adds the outputs and lines of the flows that are opened again, and those whose card is closed.
+func (p plan) follow(c *config.Appliance) {
+	for i := range c.Lines {
+		if l := &c.Lines[i]; p.flows[l.Source] {
+			p.lines[l.Name] = true
+		}
+	}
+	for i := range c.Outputs {
+		if o := &c.Outputs[i]; p.flows[o.Source] || p.loses(c, o) {
+			p.outputs[o.Name] = true
+		}
+	}
+}
+
+// loses says whether the card of an output is closed: one that a source has to itself ends with the source.
+func (p plan) loses(c *config.Appliance, o *config.Output) bool {
+	if o.Card == "" {
+		return false
+	}
+	s := c.Source(o.Card)
+	return p.cards[o.Card] || s != nil && s.Card.Own && p.flows[s.Name]
+}

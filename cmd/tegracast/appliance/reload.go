@@ -1,0 +1,179 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// detachTime is how long an output may take for the frames in its hands when a reload takes it off.
+const detachTime = 2 * time.Second
+
+// runner keeps an appliance running by the configuration of now.
+type runner struct {
+	a     *Appliance
+	cfg   *config.Appliance
+	path  string // of the configuration file; empty: there is none
+	dir   string // of the SDP files
+	web   *webRunner
+	ended chan *flow
+	over  chan struct{} // closed when nobody waits for ended any more
+}
+
+// run runs all flows until ctx ends, all sources have ended, or one has failed.
+func (r *runner) run(ctx context.Context, reload <-chan os.Signal) error {
+	r.ended, r.over = make(chan *flow), make(chan struct{})
+	defer close(r.over)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, f := range r.a.flows {
+		f.start(ctx, r.ended, r.over)
+	}
+	r.a.lines.Start(ctx)
+	var err error
+	for err == nil && ctx.Err() == nil && !r.allEnded() {
+		select {
+		case <-ctx.Done():
+		case f := <-r.ended:
+			if slices.Contains(r.a.flows, f) { // else a reload has ended it
+				err = f.err
+			}
+		case <-reload:
+			err = r.reload(ctx)
+		}
+	}
+	cancel()
+	for _, f := range r.a.flows {
+		f.stop()
+		if !errors.Is(err, f.err) {
+			err = errors.Join(err, f.err)
+		}
+	}
+	return err
+}
+
+func (r *runner) allEnded() bool {
+	for _, f := range r.a.flows {
+		select {
+		case <-f.done:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// reload reads the configuration again and restarts only what has changed. A file with a mistake changes nothing. An error
+// means that the appliance cannot go on.
+func (r *runner) reload(ctx context.Context) error {
+	if r.path == "" {
+		r.a.env.Log.Warn("SIGHUP: there is no configuration file to read again: start with --config FILE")
+		return nil
+	}
+	next, err := config.Load(r.path)
+	if err != nil {
+		r.a.env.Log.Error("SIGHUP: configuration rejected: still running the previous one", "error", err)
+		return nil
+	}
+	list := config.Changes(r.cfg, next)
+	if len(list) == 0 {
+		r.a.env.Log.Info("SIGHUP: the configuration has not changed")
+		return nil
+	}
+	p, old := planned(r.cfg, next), r.cfg
+	if err := r.apply(ctx, next, p); pipeline.DeviceLost(err) {
+		return err
+	} else if err != nil {
+		r.a.env.Log.Error("SIGHUP: the configuration cannot be opened: going back to the one before", "error", err)
+		if err := r.apply(ctx, old, p); err != nil {
+			return fmt.Errorf("nor can the configuration from before: %w", err)
+		}
+		return nil
+	}
+	r.a.env.Log.Info("SIGHUP: the configuration was read again", "changed", list)
+	return nil
+}
+
+// apply gives up what p names and opens it as d describes it.
+func (r *runner) apply(ctx context.Context, c *config.Appliance, p plan) error {
+	if err := r.giveUp(ctx, c, p); err != nil {
+		return err
+	}
+	r.cfg = c
+	if err := r.a.open(c, p); err != nil {
+		return err
+	}
+	r.a.freeze(c, p.adjusted)
+	if err := r.announce(p.outputs); err != nil {
+		return err
+	}
+	for _, f := range r.a.flows {
+		if p.flows[f.name] {
+			f.start(ctx, r.ended, r.over)
+		}
+	}
+	r.a.lines.Start(ctx)
+	if p.web {
+		return r.web.open(ctx, c.Web)
+	}
+	return nil
+}
+
+// giveUp stops and closes what p names: first the outputs, then flows, then the cards that nobody uses any more. What it meets
+// is told: nothing of it can be kept. An error means that the GPU is lost.
+func (r *runner) giveUp(ctx context.Context, c *config.Appliance, p plan) error {
+	bounded, cancel := context.WithTimeout(ctx, detachTime)
+	defer cancel()
+	tell := func(what, name string, err error) {
+		if err != nil {
+			r.a.env.Log.Warn("reload: "+what+" was closed with errors", "name", name, "error", err)
+		}
+	}
+	tell("a GPIO line", "", r.a.lines.Close(p.lines))
+	keep := map[string]bool{}
+	for _, f := range slices.Clone(r.a.flows) {
+		for _, o := range slices.Clone(f.outputs) {
+			if !p.outputs[o.name] {
+				continue
+			}
+			if o.stream != nil && !streams(c.Output(o.name)) {
+				_ = os.Remove(filepath.Join(r.dir, o.name+".sdp")) // of a stream that is no more
+			}
+			tell("an output", o.name, r.a.dropOutput(bounded, f, o))
+		}
+		if p.flows[f.name] {
+			err := r.a.dropFlow(f)
+			tell("a source", f.name, err)
+			if pipeline.DeviceLost(err) {
+				return err
+			}
+		}
+	}
+	for i := range c.Sources {
+		s := &c.Sources[i]
+		if !s.Card.Own || !p.flows[s.Name] {
+			keep[s.Card.Name] = !p.memory && !p.cards[s.Card.Name]
+		}
+	}
+	tell("a card", "", r.a.dropCards(keep))
+	if p.memory {
+		tell("the memory", "", r.a.dropMemory())
+	}
+	return nil
+}
+
+// streams says whether an output is an RTP stream.
+func streams(o *config.Output) bool {
+	if o == nil {
+		return false
+	}
+	_, is := o.Kind.(*config.RTP)
+	return is
+}

@@ -1,0 +1,226 @@
+package appliance
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/lines"
+	"github.com/tegracast/tegracast/cmd/tegracast/lines/linestest"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// TestChanges: a difference is found wherever it is, also in keys that this test does not know: every key of the structs is
+// changed once.
+func TestChanges(t *testing.T) {
+	read := func(text string) *config.Appliance {
+		t.Helper()
+		c, err := config.Parse("test", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	base := reloadConfig(t, []string{"127.0.0.1:5004", "127.0.0.1:5006", "127.0.0.1:5008"}, 31, 1.5, 1400)
+	for _, tt := range []struct {
+		name, from, to string
+		want           []string
+	}{
+		{"nothing", "", "", nil},
+		{"memory", "sources:", "memory: host\nsources:", []string{"memory"}},
+		{"source", "rate: 31", "rate: 20", []string{"sources[two].model.rate"}},
+		{"isp", "red: 1.5", "red: 1.25", []string{"isp[isp2].white_balance.red"}},
+		{"output", "mtu: 1400", "mtu: 1300", []string{"outputs[raw3].rtp.mtu"}},
+		{"list", `"127.0.0.1:5006"`, `"127.0.0.1:5010"`, []string{"outputs[raw2].rtp.destinations"}},
+		{"name", "name: raw2", "name: raw4", []string{"outputs[raw2]", "outputs[raw4]"}},
+		{"web", "web: {listen: none}", "web: {listen: 127.0.0.1:9}", []string{"web.listen"}},
+	} {
+		if got := config.Changes(read(base), read(strings.Replace(base, tt.from, tt.to, 1))); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	order := strings.NewReplacer("name: raw1", "name: raw2", "name: raw2", "name: raw1", "from: isp1", "from: isp2", "from: isp2", "from: isp1")
+	if got := config.Changes(read(base), read(order.Replace(base))); len(got) == 0 {
+		t.Error("two outputs have changed places with each other, and nothing is found")
+	}
+}
+
+// reloadConfig has two cameras with an output each, and a third output of the first one. rate and red are the second camera's, mtu
+// is the third output's.
+func reloadConfig(t *testing.T, to []string, rate int, red float64, mtu int) string {
+	t.Helper()
+	return fmt.Sprintf(`
+web: {listen: none}
+sources:
+  - name: one
+    model: {width: 64, height: 16, rate: 10}
+  - name: two
+    model: {width: 64, height: 16, rate: %d}
+isp:
+  - {name: isp1, from: one, workers: 1}
+  - {name: isp2, from: two, workers: 1, white_balance: {red: %g}}
+outputs:
+  - name: raw1
+    from: isp1
+    queue: 64
+    rtp: {payload: raw, destinations: [%q], pacing: burst, checksum: true}
+  - name: raw2
+    from: isp2
+    rtp: {payload: raw, destinations: [%q], pacing: burst}
+  - name: raw3
+    from: isp1
+    scale: half
+    rtp: {payload: raw, destinations: [%q], mtu: %d, pacing: burst}
+`, rate, red, to[0], to[1], to[2], mtu)
+}
+
+// reloads is an appliance under test that reads its configuration again on demand.
+type reloads struct {
+	*runner
+	file   string
+	hangup chan os.Signal
+	log    *logLines
+	ended  chan error
+	stop   context.CancelFunc
+}
+
+type logLines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// count is how often a text was logged.
+func (l *logLines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), text)
+}
+
+// take is what was logged since the last call.
+func (l *logLines) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.b.Reset()
+	return l.b.String()
+}
+
+func startReloads(t *testing.T, text string) *reloads {
+	t.Helper()
+	return startReloadsWith(t, text, linestest.New())
+}
+
+func startReloadsWith(t *testing.T, text string, board lines.Board) *reloads {
+	t.Helper()
+	s := newReloads(t, text, board)
+	s.begin(t)
+	return s
+}
+
+// newReloads opens the appliance and announces its streams.
+func newReloads(t *testing.T, text string, board lines.Board) *reloads {
+	t.Helper()
+	s := &reloads{file: programtest.Write(t, "config.yaml", text), hangup: make(chan os.Signal), log: &logLines{}, ended: make(chan error, 1)}
+	e := Env{Out: &logLines{}, Log: slog.New(slog.NewTextHandler(s.log, nil)), Board: board}
+	c, err := config.Load(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := Open(e, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.runner = &runner{a: a, cfg: c, path: s.file, dir: filepath.Dir(s.file), web: &webRunner{}}
+	if err := s.announce(everything(c).outputs); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// begin starts the streams.
+func (s *reloads) begin(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	s.stop = cancel
+	go func() { s.ended <- s.run(ctx, s.hangup) }()
+}
+
+// put changes the file and has it read again; it returns when the log says what came of it.
+func (s *reloads) put(t *testing.T, text string) {
+	t.Helper()
+	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := s.log.count("SIGHUP")
+	s.hangup <- nil
+	for range 2000 {
+		if s.log.count("SIGHUP") > before {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatal("nothing came of it")
+}
+
+// end stops the appliance, which must give everything back.
+func (s *reloads) end(t *testing.T) pipeline.Stats {
+	t.Helper()
+	s.stop()
+	if err := <-s.ended; err != nil {
+		t.Error(err)
+	}
+	st := s.a.stats()
+	if err := s.a.Close(); err != nil {
+		t.Error(err)
+	}
+	return st
+}
+
+// TestPollReopensTheCard: a DMA engine is opened with its way of announcing completions, so a change of poll closes the device,
+// with all that uses it, also the output of another source; other devices go on.
+func TestPollReopensTheCard(t *testing.T) {
+	text := func(poll bool) *config.Appliance {
+		t.Helper()
+		c, err := config.Parse("test", fmt.Appendf(nil, `
+sources:
+  - {name: one, fpga: {device: /dev/a, poll: %[1]t, width: 64, height: 16}}
+  - {name: two, fpga: {device: /dev/a, poll: %[1]t, camera: 1, width: 64, height: 16}}
+  - {name: three, slots: 12, fpga: {device: /dev/b, width: 64, height: 16}}
+isp: [{name: isp, from: three}]
+outputs:
+  - {name: back, from: isp, fpga: {card: one}}
+  - {name: here, from: isp, fpga: {card: three}}
+`, poll))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	old, next := text(false), text(true)
+	for _, d := range [][2]*config.Appliance{{old, next}, {next, old}} {
+		p := planned(d[0], d[1])
+		if !p.flows["one"] || !p.flows["two"] || p.flows["three"] || !p.outputs["back"] || p.outputs["here"] || !p.cards["/dev/a"] || len(p.cards) != 1 || p.memory {
+			t.Errorf("%+v", p)
+		}
+	}
+	if p := planned(old, old); len(p.cards)+len(p.outputs) != 0 {
+		t.Errorf("nothing has changed: %+v", p)
+	}
+}
+
+func TestMain(m *testing.M) { programtest.Main(m) }

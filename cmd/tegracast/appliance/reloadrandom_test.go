@@ -1,0 +1,187 @@
+package appliance
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/lines/linestest"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+// TestReload changes the second camera, and an output of the first one, a thousand times at random, also to what is no good. The
+// first camera's other output does not lose a frame on the way to its receiver, and nothing leaks.
+func TestReload(t *testing.T) { programtest.Quiet(t, reloadAtRandom) }
+
+func reloadAtRandom(t *testing.T) error {
+	rounds := 1000
+	if testing.Short() {
+		rounds = 50
+	}
+	p := rtptest.EvenPorts(t, 3)
+	var to []string
+	for _, port := range p {
+		to = append(to, fmt.Sprint("127.0.0.1:", port))
+	}
+	s := newReloads(t, reloadConfig(t, to, 100, 1.5, 1400), linestest.New())
+	receiver := programtest.StartProgram(t, "probe", "--sdp", filepath.Join(s.dir, "raw1.sdp"), "--duration", "1h", "--json")
+	programtest.Listening(t, receiver.Process.Pid, p[0])
+	s.begin(t)
+	unchanged := s.a.flow("one").outputs[0]
+	longest := watchWaits(t)
+	held, bad := s.changeAtRandom(t, to, rounds)
+	now, wait := holds(t), longest()
+	if n := s.log.count("still running the previous one"); n != bad {
+		t.Errorf("%d of %d bad files were refused", n, bad)
+	}
+	if n := s.log.count(s.file + ":22:"); n != bad {
+		t.Errorf("%d of %d refusals have the line of the mistake", n, bad)
+	}
+	if n := s.log.count("going back"); n > 0 {
+		t.Errorf("%d good files could not be opened", n)
+	}
+	if now.goroutines > held.goroutines+8 || now.files > held.files+4 || now.mappings > held.mappings+16 || now.resident > held.resident+8<<10 {
+		t.Errorf("half way it held %+v, then %+v", held, now)
+	}
+	if s.a.flow("one").outputs[0] != unchanged {
+		t.Error("the unchanged output was opened again")
+	}
+	st := s.end(t)
+	i := slices.IndexFunc(st.Outputs, func(o pipeline.OutputStats) bool { return o.Name == "raw1" })
+	if i < 0 || st.Sources[0].Name != "one" {
+		t.Fatalf("%+v of %+v", st.Outputs, st.Sources)
+	}
+	t.Logf("%d reloads, %d of them refused; half way it held %+v, then %+v; longest wait for a processor %v", rounds, bad, held, now, wait)
+	err := receivesAll(t, receiver, p[0], st.Outputs[i].Delivered)
+	lost := lossless(st.Sources[0], st.Outputs[i])
+	if lost != nil && wait < st.Sources[0].Period {
+		t.Error(lost)
+	} else if lost != nil {
+		return errors.Join(err, fmt.Errorf("%w; the machine has kept a thread that was ready to run from its processors for %v, and a frame takes %v", lost, wait, st.Sources[0].Period))
+	}
+	return err
+}
+
+// changeAtRandom returns what was held half way, and how many of the changes were no good.
+func (s *reloads) changeAtRandom(t *testing.T, to []string, rounds int) (held holdings, bad int) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	rate, red, mtu := 100, 1.5, 1400
+	for i := range rounds {
+		switch rng.IntN(4) {
+		case 0:
+			rate = 50 + rng.IntN(100)
+		case 1:
+			red = 1 + float64(rng.IntN(64))/64
+		case 2:
+			mtu = 1000 + rng.IntN(400)
+		case 3:
+			bad++
+			s.put(t, strings.Replace(reloadConfig(t, to, rate, red, mtu), "mtu: ", "mut: ", 1))
+			continue
+		}
+		s.put(t, reloadConfig(t, to, rate, red, mtu))
+		if i >= rounds/2 && held.goroutines == 0 {
+			held = holds(t)
+		}
+	}
+	return held, bad
+}
+
+// lossless expects that neither the source nor the appliance has lost a frame.
+func lossless(source pipeline.SourceStats, o pipeline.OutputStats) error {
+	if o.Captured == 0 || o.Delivered != o.Captured || source.Lost != 0 {
+		return fmt.Errorf("the unchanged output has delivered %d of %d frames, dropped %v; its source has lost %d", o.Delivered, o.Captured, o.Dropped, source.Lost)
+	}
+	return nil
+}
+
+// receivesAll expects that the receiver has seen one stream without a gap, and every frame. Packets that the kernel dropped at
+// the receiver's socket are no fault of the appliance; the test is run again then.
+func receivesAll(t *testing.T, receiver *programtest.Process, port int, delivered uint64) error {
+	t.Helper()
+	got, overflow := receiver.Received(t, port)
+	t.Logf("unchanged output: delivered %d; received %d, %d CRCs right, %d packets lost, %d drops at the receiver's socket",
+		delivered, got.Frames, got.Matched, got.Lost, overflow)
+	if !got.Blames(overflow) || got.Foreign+got.Mismatched+got.Malformed > 0 || got.Byes != 1 {
+		t.Errorf("the unchanged stream was disturbed: %+v; the receiver's socket has dropped %d packets", got, overflow)
+	}
+	if overflow > 0 {
+		return fmt.Errorf("the receiver's socket has dropped %d packets", overflow)
+	}
+	if got.Frames != delivered || got.Matched != got.Frames {
+		t.Errorf("%d frames were sent: %+v", delivered, got)
+	}
+	return nil
+}
+
+// holdings are what a process holds.
+type holdings struct {
+	goroutines, files, mappings int
+	resident                    float64 // KiB
+}
+
+func holds(t *testing.T) holdings {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return holdings{runtime.NumGoroutine(), len(files), strings.Count(string(maps), "\n"), programtest.Resident(t, os.Getpid())}
+}
+
+// watchWaits measures from now on how long this process's threads are ready to run and have no processor, as the kernel counts it
+// or, when the machine itself stands still, by a timer that is late; longest ends that, and returns the most in one stretch. A frame that is lost in a stretch longer than the frame is the machine's fault.
+func watchWaits(t *testing.T) (longest func() time.Duration) {
+	t.Helper()
+	stop, most := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		var top time.Duration
+		const tick = 10 * time.Millisecond
+		for before := waited(t); ; {
+			begin := time.Now()
+			select {
+			case <-stop:
+				most <- top
+				return
+			case <-time.After(tick):
+			}
+			late, now := time.Since(begin)-tick, waited(t)
+			top, before = max(top, late, now-before), now
+		}
+	}()
+	return func() time.Duration {
+		close(stop)
+		return <-most
+	}
+}
+
+// waited is how long the threads of this process have waited for processors (the kernel's scheduler/sched-stats.rst: the second
+// number).
+func waited(t *testing.T) (sum time.Duration) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/self/task/*/schedstat")
+	if err != nil || len(files) == 0 {
+		t.Errorf("there is no schedstat: %v", err)
+	}
+	for _, f := range files {
+		var ran, wait int64                          // ns
+		if text, err := os.ReadFile(f); err == nil { // a thread may have ended
+			_, _ = fmt.Sscan(string(text), &ran, &wait)
+			sum += time.Duration(wait)
+		}
+	}
+	return sum
+}

@@ -1,0 +1,17 @@
+package appliance
+
+import (
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+)
+
+// openReplay opens a file: YUV4MPEG2, or headerless Bayer frames.
+func (a *Appliance) openReplay(c *config.Source, k *config.Replay) (source, error) {
+	s, err := capture.NewReplay(capture.ReplayConfig{
+		Path: k.Path, Format: c.Format, Rate: k.Rate.V, Loop: !k.Once, Slots: c.Slots, Allocator: slots{a.memory},
+	})
+	if err != nil {
+		return nil, c.OpenAt.Errorf("%w", err)
+	}
+	return s, nil
+}

@@ -1,0 +1,19 @@
+package appliance
+
+import (
+	"fmt"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/results"
+)
+
+// openResults opens an output of lines.
+func (a *Appliance) openResults(o *output, c *config.Output, k *config.Results) (pipeline.Sink, error) {
+	sink, err := results.New(results.Config{UDP: k.UDP, Listen: k.TCP, Logger: a.env.Log.With("output", c.Name)})
+	if err != nil {
+		return nil, fmt.Errorf("output %s: %w", c.Name, err)
+	}
+	o.free = sink.Close
+	return sink, nil
+}

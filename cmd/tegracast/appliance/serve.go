@@ -1,0 +1,133 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/kernel"
+)
+
+// Options are how Serve works.
+type Options struct {
+	Reload string // configuration file that SIGHUP reads again; empty: there is none
+	Dir    string // where SDP files are written
+}
+
+// Serve opens the appliance and runs it until ctx ends, all sources have ended, or one has failed. It answers SIGHUP, and tells
+// the service manager how it goes (sd_notify(3)). After starts that failed it waits first.
+func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
+	starts := newBackoff()
+	if !starts.begin(ctx, e.Log) {
+		return nil
+	}
+	a, err := Open(e, c)
+	if err != nil {
+		return err
+	}
+	r := &runner{a: a, cfg: c, path: o.Reload, dir: o.Dir}
+	err = r.serve(ctx, starts)
+	closing := a.end(err)
+	if err = errors.Join(a.cause(err), closing); err == nil {
+		starts.forget()
+	}
+	return err
+}
+
+func (r *runner) serve(ctx context.Context, starts backoff) error {
+	health, err := newHealth(r.a, starts.forget)
+	if err != nil {
+		return err
+	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	r.a.health = health.state
+	if err := r.announce(everything(r.cfg).outputs); err != nil {
+		return err
+	}
+	began, cpu := time.Now(), cpuTime()
+	watch, stop := context.WithCancel(ctx)
+	defer stop()
+	r.web = newWeb(r.a, health)
+	if err := r.web.open(watch, r.cfg.Web); err != nil {
+		return err
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() { newStatus(r.a).run(watch) })
+	watching.Go(func() { health.run(watch) })
+	watching.Go(func() { watchBoard(watch, r.a.env.Log, os.DirFS("/")) })
+	err = r.run(ctx, hangup)
+	stop()
+	watching.Wait()
+	r.web.close()
+	if err != nil {
+		err = errors.Join(err, r.a.dump(r.dir))
+	}
+	summary(r.a.env.Out, r.a.stats())
+	for _, c := range r.a.controllers() {
+		fmt.Fprintf(r.a.env.Out, "%v\n", c)
+	}
+	destinations(r.a.env.Out, r.a.streams())
+	r.a.received()
+	fmt.Fprintf(r.a.env.Out, "cpu: %.1f s in %.1f s\n", (cpuTime() - cpu).Seconds(), time.Since(began).Seconds())
+	return err
+}
+
+// dump writes the flight recorder's events after a fault: into dir, or under the service manager's state directory, which
+// outlives the service and is tidied by systemd-tmpfiles.
+func (a *Appliance) dump(dir string) error {
+	file := filepath.Join(dir, "flight-recorder.txt")
+	if state := stateDir(); state != "" {
+		dir = filepath.Join(state, "faults")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		file = filepath.Join(dir, time.Now().UTC().Format("20060102T150405.000Z")+".txt")
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(a.recorder.Dump(out), out.Close())
+	a.env.Log.Error("the last frame events were written", "file", file)
+	return err
+}
+
+// cause is err, with the kernel that has cost the process its GPU in front, whoever has met the fault first. All kernels must have
+// been closed, or never will be.
+func (a *Appliance) cause(err error) error {
+	var named *kernel.FaultError
+	if f := a.order.Fault(); f != nil && pipeline.DeviceLost(err) && !errors.As(err, &named) {
+		return errors.Join(f, err)
+	}
+	return err
+}
+
+// lostTime is how long closing may take when the GPU is lost.
+const lostTime = 3 * time.Second
+
+// end closes everything after err. When the GPU is lost the driver fails, or waits for ever for a kernel that hangs: then lines
+// are put back, and what is not closed in time is left to the end of the process.
+func (a *Appliance) end(err error) error {
+	if !pipeline.DeviceLost(err) {
+		return a.Close()
+	}
+	lines := a.lines.Close(nil)
+	closed := make(chan error, 1)
+	go func() { closed <- a.Close() }()
+	select {
+	case <-closed: // err says why
+	case <-time.After(lostTime):
+		a.env.Log.Warn("the GPU does not answer: the rest is left to the end of the process")
+	}
+	return lines
+}

@@ -1,0 +1,77 @@
+package appliance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/lines"
+	"github.com/tegracast/tegracast/pipeline/web"
+)
+
+// webRunner is the server of now.
+type webRunner struct {
+	cfg    web.Config         // but for where it listens
+	cancel context.CancelFunc // nil: there is none
+	ended  chan struct{}
+}
+
+// open takes the place of the server that there was.
+func (w *webRunner) open(ctx context.Context, c config.Web) error {
+	w.close()
+	server, err := w.listen(c)
+	if err != nil || server == nil {
+		return err
+	}
+	ctx, w.cancel = context.WithCancel(ctx)
+	w.ended = make(chan struct{})
+	go func(ended chan struct{}) {
+		defer close(ended)
+		if err := server.Run(ctx); err != nil {
+			w.cfg.Logger.Error("metrics have ended", "error", err)
+		}
+	}(w.ended)
+	return nil
+}
+
+func (w *webRunner) close() {
+	if w.cancel != nil {
+		w.cancel()
+		<-w.ended
+		w.cancel = nil
+	}
+}
+
+// listen takes the address. The default one may be taken by somebody else; one that the configuration names may not.
+func (w *webRunner) listen(c config.Web) (*web.Server, error) {
+	if c.Listen == config.NoListen {
+		return nil, nil
+	}
+	cfg := w.cfg
+	cfg.Listen, cfg.Profile = cmp.Or(c.Listen, config.DefaultListen), c.Profile
+	server, err := web.New(cfg)
+	switch {
+	case err == nil:
+		if l, ok := server.Addr().(*net.TCPAddr); ok && !l.IP.IsLoopback() {
+			w.cfg.Logger.Warn("metrics and health can be read by whoever reaches this address", "listen", server.Addr())
+		}
+		return server, nil
+	case c.Listen == "" && errors.Is(err, syscall.EADDRINUSE):
+		w.cfg.Logger.Warn("no metrics: another program has the address; give web.listen another one, or none", "listen", config.DefaultListen)
+		return nil, nil
+	}
+	return nil, fmt.Errorf("web.listen: %w", err)
+}
+
+// newWeb is a server that tells of the appliance.
+func newWeb(a *Appliance, h *health) *webRunner {
+	own := []prometheus.Collector{&streamMetrics{a}, &boardMetrics{os.DirFS("/")}, &lines.Metrics{Lines: a.lines}, &hardwareMetrics{a}}
+	return &webRunner{cfg: web.Config{Stats: a.stats, Health: h.state, Metrics: append(own, a.env.Metrics...), Logger: a.env.Log}}
+}

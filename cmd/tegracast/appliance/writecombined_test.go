@@ -1,0 +1,37 @@
+package appliance
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+const writeCombinedYAML = `
+memory: cuda
+web: {listen: none}
+sources:
+  - {name: camera, slots: 12, write_combined: true, model: {width: 320, height: 240, rate: 20, stream: bare}}
+isp:
+  - {name: isp, device: cuda}
+outputs:
+  - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}
+`
+
+// TestWriteCombinedIsTheGraphsToo: what the check of the configuration could overlook is refused when the graph is made, with
+// the names of the reader and of the source.
+func TestWriteCombinedIsTheGraphsToo(t *testing.T) {
+	c, err := config.Parse("wc.yaml", []byte(writeCombinedYAML))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Memory, c.Stages[0].Kind.(*config.ISP).Device = "host", "cpu" // of which the check knows nothing
+	_, err = Open(Env{Out: io.Discard, Log: slog.New(slog.DiscardHandler)}, c)
+	if !errors.Is(err, pipeline.ErrMemory) || !strings.Contains(err.Error(), "isp reads with the CPU what camera keeps in write-combined memory") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,92 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Changes lists where two configurations differ, as paths such as outputs[raw].rtp.mtu. It knows nothing of the keys: it walks
+// over the structs. The elements of a list are told apart by their names, where they have one; their order does not count.
+func Changes(old, new *Appliance) []string {
+	var list []string
+	walkChanges(reflect.ValueOf(*old.file), reflect.ValueOf(*new.file), "", &list)
+	return list
+}
+
+// same says whether two sections, with all defaults filled in, have the same values.
+func same(a, b any) bool {
+	var list []string
+	if reflect.TypeOf(a) == reflect.TypeOf(b) {
+		walkChanges(reflect.ValueOf(a), reflect.ValueOf(b), "", &list)
+		return len(list) == 0
+	}
+	return false
+}
+
+func walkChanges(a, b reflect.Value, path string, list *[]string) {
+	if a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil() {
+		a, b = a.Elem(), b.Elem()
+	}
+	switch {
+	case a.Kind() == reflect.Struct && hasKeys(a.Type()):
+		for i := range a.NumField() {
+			f, at := a.Type().Field(i), path
+			if !f.IsExported() {
+				continue
+			}
+			if key := keyOf(f); key != "" {
+				at = strings.TrimPrefix(path+"."+key, ".")
+			}
+			walkChanges(a.Field(i), b.Field(i), at, list)
+		}
+	case a.Kind() == reflect.Slice && hasName(a.Type().Elem()):
+		walkNamed(a, b, path, list)
+	case !reflect.DeepEqual(a.Interface(), b.Interface()):
+		*list = append(*list, path)
+	}
+}
+
+// hasKeys tells a part of the configuration from a value that is a struct inside.
+func hasKeys(t reflect.Type) bool { return t.NumField() > 0 && t.Field(0).Tag.Get("yaml") != "" }
+
+func hasName(t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	f, ok := t.FieldByName("Name")
+	return ok && f.Type.Kind() == reflect.String
+}
+
+// walkNamed compares elements of the same name.
+func walkNamed(a, b reflect.Value, path string, list *[]string) {
+	elements := func(v reflect.Value) (byName map[string]reflect.Value, names []string) {
+		byName = map[string]reflect.Value{}
+		for i := range v.Len() {
+			element := reflect.Indirect(v.Index(i))
+			name := element.FieldByName("Name").String()
+			byName[name], names = element, append(names, name)
+		}
+		return byName, names
+	}
+	olds, names := elements(a)
+	news, added := elements(b)
+	for _, name := range added {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		x, was := olds[name]
+		y, is := news[name]
+		at := path + "[" + name + "]"
+		if was && is {
+			walkChanges(x, y, at, list)
+		} else {
+			*list = append(*list, at)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// File is a configuration file. The tags of its structs are the JSON Schema, and what the check of the types goes by.
+type File struct {
+	Memory     string          `yaml:"memory,omitempty" jsonschema:"enum=auto,enum=cuda,enum=host" jsonschema_description:"Where frame memory comes from: cuda, host, or auto (default), which takes CUDA where it works."`
+	Sources    []SourceSection `yaml:"sources" jsonschema:"minItems=1" jsonschema_description:"Where frames come from."`
+	StageKinds `yaml:",inline"`
+	Outputs    []OutputSection `yaml:"outputs" jsonschema:"minItems=1" jsonschema_description:"Where frames go."`
+	GPIO       GPIO            `yaml:"gpio,omitempty" jsonschema_description:"Lines of the board: trigger, strobe, reset, LED, edges and PPS."`
+	Web        Web             `yaml:"web,omitempty" jsonschema_description:"Metrics and health over HTTP."`
+}
+
+// SourceSection is a source. Exactly one kind is given.
+type SourceSection struct {
+	Name          string `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the source, by which stages and outputs refer to it."`
+	Slots         int    `yaml:"slots,omitempty" jsonschema:"minimum=3,maximum=64" jsonschema_description:"Number of frames that the source has memory for (default 8)."`
+	WriteCombined bool   `yaml:"write_combined,omitempty" jsonschema_description:"The frames' memory is for the GPU alone, and the CPU must not read it. Only for bare streams, and with memory: cuda."`
+	SourceKinds   `yaml:",inline"`
+}
+
+// SourceKinds are the kinds of sources.
+type SourceKinds struct {
+	FPGA  *FPGA   `yaml:"fpga,omitempty" jsonschema_description:"A camera of an FPGA on PCI Express."`
+	Model *Model  `yaml:"model,omitempty" jsonschema_description:"The FPGA camera in software."`
+	File  *Replay `yaml:"file,omitempty" jsonschema_description:"Replays a file."`
+}
+
+// StageKinds are the kinds of stages. Each has a list of its own.
+type StageKinds struct {
+	ISP     []*ISP    `yaml:"isp,omitempty" jsonschema_description:"Stages that turn Bayer frames into pictures."`
+	Kernels []*Kernel `yaml:"kernels,omitempty" jsonschema_description:"Stages that are CUDA kernels of your own (docs/kernels/README.md)."`
+}
+
+// OutputSection is an output. Exactly one kind is given.
+type OutputSection struct {
+	Name        string                `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the output."`
+	From        string                `yaml:"from,omitempty" jsonschema_description:"Name of a source, an isp or a kernel (default: the first isp of the first source)."`
+	Scale       string                `yaml:"scale,omitempty" jsonschema:"enum=full,enum=half,enum=quarter" jsonschema_description:"Size of the picture: full (default), half or quarter."`
+	Rate        Rate                  `yaml:"rate,omitempty" jsonschema_description:"Upper limit of the frames a second (default: no limit)."`
+	Queue       int                   `yaml:"queue,omitempty" jsonschema:"minimum=1,maximum=64" jsonschema_description:"Number of frames that may wait (default 2)."`
+	Policy      word[pipeline.Policy] `yaml:"policy,omitempty" jsonschema_description:"Which frame is lost when the output cannot keep up: latest (default) keeps the newest one, block keeps those that already wait."`
+	OutputKinds `yaml:",inline"`
+}
+
+// OutputKinds are the kinds of outputs.
+type OutputKinds struct {
+	RTP     *RTP        `yaml:"rtp,omitempty" jsonschema_description:"Sends the frames as an RTP stream."`
+	Results *Results    `yaml:"results,omitempty" jsonschema_description:"Sends what the stages found in each frame, as a line of JSON."`
+	FPGA    *FPGAStream `yaml:"fpga,omitempty" jsonschema_description:"Sends the frames (UYVY) to an FPGA as an H2C stream."`
+}
+
+// given lists the kinds of K that a table such as SourceKinds has a section for, with their keys, and all keys.
+func given[K any](table any) (kinds []K, keys, all []string) {
+	v := reflect.ValueOf(table)
+	for i := range v.NumField() {
+		key := keyOf(v.Type().Field(i))
+		all = append(all, key)
+		if !v.Field(i).IsNil() {
+			kinds, keys = append(kinds, v.Field(i).Interface().(K)), append(keys, key)
+		}
+	}
+	return kinds, keys, all
+}
+
+// keyOf is the key of a field in the file; empty for those of an embedded struct, whose keys are the struct's around it.
+func keyOf(f reflect.StructField) string {
+	key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+	return key
+}
+
+// word is a value that is one word in the file, and that knows how to read itself.
+type word[T any] struct{ V T }
+
+// Rate and Duration are how a file gives a frame rate and a time.
+type (
+	Rate     = word[pipeline.Rate]
+	Duration = word[time.Duration]
+)
+
+// UnmarshalYAML implements yaml.NodeUnmarshaler, so that a word that cannot be read is reported with its place.
+func (w *word[T]) UnmarshalYAML(node ast.Node) error {
+	var err error
+	switch v := any(&w.V).(type) {
+	case encoding.TextUnmarshaler:
+		err = v.UnmarshalText([]byte(node.GetToken().Value))
+	case *time.Duration:
+		if *v, err = time.ParseDuration(node.GetToken().Value); err != nil {
+			err = fmt.Errorf("%q: write a time such as 8ms", node.GetToken().Value)
+		}
+	}
+	if err != nil {
+		return &yaml.SyntaxError{Message: err.Error(), Token: node.GetToken()}
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/tegracast/tegracast/tegra"
+)
+
+// FPGA is a camera of an FPGA that the kernel module tegra_p2p drives.
+type FPGA struct {
+	Device    string   `yaml:"device" jsonschema:"pattern=^/" jsonschema_description:"Device file of the kernel module, such as /dev/tegra_p2p0. Several cameras may share one."`
+	Stream    string   `yaml:"stream,omitempty" jsonschema:"enum=camera,enum=bare" jsonschema_description:"camera (default): the FPGA has a camera block and appends a trailer to each frame. bare: packets of a frame's pixels and nothing else (docs/fpga-interface.md)."`
+	Camera    int      `yaml:"camera,omitempty" jsonschema:"minimum=0,maximum=15" jsonschema_description:"Number of the camera on the FPGA (default 0)."`
+	Channel   int      `yaml:"channel,omitempty" jsonschema:"minimum=0,maximum=3" jsonschema_description:"C2H channel of a bare stream (default 0)."`
+	Width     int      `yaml:"width" jsonschema:"minimum=2,maximum=32768" jsonschema_description:"Width of a frame, in pixels."`
+	Height    int      `yaml:"height" jsonschema:"minimum=2,maximum=32768" jsonschema_description:"Height of a frame, in lines."`
+	Sensor    *Sensor  `yaml:"sensor,omitempty" jsonschema_description:"How the samples lie in memory (default: RGGB of 10 bits)."`
+	Rate      Rate     `yaml:"rate,omitempty" jsonschema_description:"Frames a second, such as 30 or 30000/1001 (default 30)."`
+	Exposure  Duration `yaml:"exposure,omitempty" jsonschema_description:"Exposure time, such as 8ms (default: what the sensor is set to)."`
+	Gain      float64  `yaml:"gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256" jsonschema_description:"Gain of the sensor (default: what the sensor is set to)."`
+	Poll      bool     `yaml:"poll,omitempty" jsonschema_description:"Look for completions in memory instead of waiting for interrupts (default false). All sources of a device must agree."`
+	Triggered bool     `yaml:"triggered,omitempty" jsonschema_description:"Take a frame at each trigger instead of rate frames a second. rate then says how often triggers come."`
+}
+
+func (c *FPGA) resolve(r *resolver, at section, s *Source) error {
+	if c.Rate.V.Num == 0 {
+		c.Rate.V = defaultRate
+	}
+	switch {
+	case !filepath.IsAbs(c.Device):
+		return at.key("device").errorf("%q: name a device file such as %s", c.Device, tegra.DefaultDevice)
+	case c.Exposure.V < 0 || c.Exposure.V > c.Rate.V.Period():
+		return at.key("exposure").errorf("%v: must be from 0 to the frame period, %v", c.Exposure.V, c.Rate.V.Period())
+	}
+	if err := c.checkStream(at); err != nil {
+		return err
+	}
+	if err := c.Sensor.check(at.key("sensor"), false); err != nil {
+		return err
+	}
+	s.Format, s.FormatKnown = c.Sensor.format(c.Width, c.Height, c.Rate.V), true
+	s.Card = Card{Name: filepath.Clean(c.Device), Poll: c.Poll}
+	s.Triggered = c.Triggered
+	s.streamed(c.Stream == bareStream)
+	return r.checkShared(at, c, s)
+}
+
+// checkStream refuses what only the other kind of stream has.
+func (c *FPGA) checkStream(at section) error {
+	if c.Stream != bareStream {
+		if c.Channel != 0 {
+			return at.key("channel").errorf("a camera says itself which channel it feeds: leave channel out, or write stream: bare")
+		}
+		return nil
+	}
+	for key, given := range map[string]bool{"camera": c.Camera != 0, "exposure": c.Exposure.V != 0, "gain": c.Gain != 0, "triggered": c.Triggered} {
+		if given {
+			return at.key(key).errorf("a bare stream has no camera block that would be told: leave %s out", key)
+		}
+	}
+	return nil
+}
+
+// origin names what the card has only one of: a camera, or the channel of a bare stream.
+func (c *FPGA) origin() string {
+	if c.Stream == bareStream {
+		return fmt.Sprintf("channel %d", c.Channel)
+	}
+	return fmt.Sprintf("camera %d", c.Camera)
+}
+
+// checkShared refuses two sources of one camera, and a card that some sources poll and others do not.
+func (r *resolver) checkShared(at section, c *FPGA, s *Source) error {
+	for i := range r.out.Sources {
+		other := &r.out.Sources[i]
+		o, ok := other.Kind.(*FPGA)
+		switch {
+		case !ok || other.Card.Name != s.Card.Name:
+		case o.Poll != c.Poll:
+			return at.key("poll").errorf("%t, and source %q of the same device has %t: the device is polled for all of them or for none", c.Poll, other.Name, o.Poll)
+		case o.origin() == c.origin():
+			return at.errorf("%s of %s is source %q already: let its outputs name that one", c.origin(), s.Card.Name, other.Name)
+		}
+	}
+	return nil
+}

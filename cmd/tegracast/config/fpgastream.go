@@ -1,0 +1,32 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// FPGAStream is an H2C stream to the FPGA.
+type FPGAStream struct {
+	Card    string `yaml:"card,omitempty" jsonschema_description:"Name of the source whose FPGA takes the frames (default: the source of the frames)."`
+	Channel int    `yaml:"channel,omitempty" jsonschema:"minimum=0,maximum=3" jsonschema_description:"H2C channel (default 0)."`
+}
+
+// resolve settles which card the frames go to. No two outputs may use one of its channels.
+func (c *FPGAStream) resolve(r *resolver, at section, o *Output) error {
+	c.Card = cmp.Or(c.Card, o.Source)
+	source := r.out.Source(c.Card)
+	if source == nil || source.Card.Name == "" {
+		return at.key("card").errorf("%q is no source with an FPGA", c.Card)
+	}
+	o.Card, o.OpenAt = source.Card.Name, at.key("channel").place()
+	if first, taken := r.take(fmt.Sprintf("fpga %s %d", o.Card, c.Channel), at); taken {
+		return at.errorf("channel %d of %q is used by %s already", c.Channel, c.Card, first)
+	}
+	return nil
+}
+
+func (c *FPGAStream) check(pipeline.Format) error { return nil }
+
+func (c *FPGAStream) packets(f pipeline.Format) (pipeline.Format, bool) { return f, false }

@@ -1,0 +1,192 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"image"
+	"io"
+	"math"
+	"os"
+
+	"github.com/tegracast/tegracast/pipeline/isp"
+)
+
+// ISP is a stage that makes pictures.
+type ISP struct {
+	Name         string         `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the stage, by which kernels and outputs refer to it."`
+	From         string         `yaml:"from,omitempty" jsonschema_description:"Name of a source (default: the first one)."`
+	BlackLevel   int            `yaml:"black_level,omitempty" jsonschema:"minimum=0,maximum=65534" jsonschema_description:"What the sensor delivers without light, in its units."`
+	BlackLevels  *BlackLevels   `yaml:"black_levels,omitempty" jsonschema_description:"Black level of each channel, instead of black_level."`
+	Defects      *Defects       `yaml:"defects,omitempty" jsonschema_description:"Hot and dead pixels to repair."`
+	Shading      *Shading       `yaml:"shading,omitempty" jsonschema_description:"Corrects the fall-off of the lens."`
+	WhiteBalance Gains          `yaml:"white_balance,omitempty" jsonschema_description:"Gains of the colours. With auto.white_balance, the gains to start with."`
+	Demosaic     string         `yaml:"demosaic,omitempty" jsonschema:"enum=malvar,enum=bilinear" jsonschema_description:"malvar (default) is sharper and shows no zipper pattern, bilinear is a little faster."`
+	Matrix       *[3][3]float64 `yaml:"matrix,omitempty" jsonschema_description:"Colour matrix, from the sensor's colours to those of BT.709, in rows for red, green and blue, with values from -8 to 8."`
+	Gamma        float64        `yaml:"gamma,omitempty" jsonschema:"minimum=1,maximum=4" jsonschema_description:"Gamma of the tone curve (default: the BT.709 transfer function)."`
+	Curve        []float64      `yaml:"curve,omitempty" jsonschema:"minItems=2,maxItems=4096,minimum=0,maximum=1" jsonschema_description:"Tone curve instead of gamma: values at equal distances of linear light, joined by lines."`
+	Sharpen      float64        `yaml:"sharpen,omitempty" jsonschema:"minimum=0,maximum=4" jsonschema_description:"How much of the detail is added to the picture (default 0)."`
+	Auto         *Auto          `yaml:"auto,omitempty" jsonschema_description:"Automatic exposure and white balance."`
+	Statistics   bool           `yaml:"statistics,omitempty" jsonschema_description:"Each frame carries its histogram, means and focus as a result, for outputs of results."`
+	Device       string         `yaml:"device,omitempty" jsonschema:"enum=auto,enum=cpu,enum=cuda" jsonschema_description:"Where the stage works: cpu, cuda, or auto (default), which takes the GPU if memory is CUDA's, else the CPU. The pictures are the same."`
+	Workers      int            `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=256" jsonschema_description:"Number of workers on the CPU (default: one for each CPU)."`
+
+	config isp.Config // what all of it says
+}
+
+// BlackLevels are the black levels of the channels.
+type BlackLevels struct {
+	Red       int `yaml:"red" jsonschema:"minimum=0,maximum=65534" jsonschema_description:"Black level of red."`
+	GreenRed  int `yaml:"green_red" jsonschema:"minimum=0,maximum=65534" jsonschema_description:"Black level of green in the lines of red, or of all samples of a monochrome sensor."`
+	GreenBlue int `yaml:"green_blue" jsonschema:"minimum=0,maximum=65534" jsonschema_description:"Black level of green in the lines of blue."`
+	Blue      int `yaml:"blue" jsonschema:"minimum=0,maximum=65534" jsonschema_description:"Black level of blue."`
+}
+
+// Defects are the pixels to be repaired: known ones, and those that stick out.
+type Defects struct {
+	Pixels    [][2]int `yaml:"pixels,omitempty" jsonschema:"minimum=0,maximum=32767" jsonschema_description:"Known defects: x and y of each, counted from 0 at the upper left."`
+	File      string   `yaml:"file,omitempty" jsonschema:"minLength=1" jsonschema_description:"Text file with more known defects: x and y of each. # starts a comment."`
+	Threshold int      `yaml:"threshold,omitempty" jsonschema:"minimum=1,maximum=65535" jsonschema_description:"Repair each pixel that differs from all its neighbours by more than this, in the sensor's units (default: no search)."`
+}
+
+// Shading is a lens shading grid.
+type Shading struct {
+	File string `yaml:"file" jsonschema:"minLength=1" jsonschema_description:"Text file: columns and rows of the grid, then red, green_red, green_blue and blue, each followed by its gains. # starts a comment."`
+}
+
+// Gains are the white balance's gains; one that is not given is 1.
+type Gains struct {
+	Red   float64 `yaml:"red,omitempty" jsonschema:"minimum=0.000244140625,maximum=16" jsonschema_description:"Gain of red (default 1)."`
+	Green float64 `yaml:"green,omitempty" jsonschema:"minimum=0.000244140625,maximum=16" jsonschema_description:"Gain of green (default 1)."`
+	Blue  float64 `yaml:"blue,omitempty" jsonschema:"minimum=0.000244140625,maximum=16" jsonschema_description:"Gain of blue (default 1)."`
+}
+
+func (c *ISP) head() (name, from *string) { return &c.Name, &c.From }
+
+// Config is the stage's configuration, with what stands in the files that the section names.
+func (c *ISP) Config() isp.Config { return c.config }
+
+func (c *ISP) resolve(r *resolver, at section, s *Stage) error {
+	c.From = cmp.Or(c.From, r.out.Sources[0].Name)
+	source := r.out.Source(c.From)
+	switch {
+	case source == nil:
+		return at.key("from").errorf("there is no source %q", c.From)
+	case !source.FormatKnown:
+		return at.errorf("source %q is a .y4m file, which holds pictures: an isp takes a sensor's frames", c.From)
+	case c.Device == "cuda" && r.out.Memory == "host":
+		return at.key("device").errorf("cuda needs memory: cuda or auto")
+	case c.BlackLevels != nil && c.BlackLevel != 0:
+		return at.key("black_level").errorf("black_levels gives one for each channel: leave black_level out")
+	case c.Curve != nil && c.Gamma != 0:
+		return at.key("gamma").errorf("curve is the tone curve: leave gamma out")
+	case c.Curve != nil && len(c.Curve) < 2:
+		return at.key("curve").errorf("must have at least two knots, black's and white's")
+	}
+	c.config = c.values()
+	if err := c.addFiles(at); err != nil {
+		return err
+	}
+	err := c.config.Validate()
+	if err == nil {
+		err = c.config.CheckInput(source.Format)
+	}
+	if err != nil {
+		return at.errorf("%s", plain(err, isp.ErrConfig))
+	}
+	s.Pictures, s.holds = Pictures{Any: true}, 1
+	return c.Auto.check(r, at.key("auto"), c, source)
+}
+
+// checkDeviceOnly implements StageKind.
+func (c *ISP) checkDeviceOnly(at section, source string) error {
+	if c.Device != "cuda" {
+		return at.key("device").errorf("the frames of %q are in write-combined memory, which the CPU must not read: write device: cuda", source)
+	}
+	return nil
+}
+
+// restarts implements StageKind: loops are frozen and released while they run.
+func (c *ISP) restarts() StageKind {
+	fixed := *c
+	if c.Auto != nil {
+		fixed.Auto = c.Auto.released()
+	}
+	return &fixed
+}
+
+// values is the stage's configuration, but for what stands in files.
+func (c *ISP) values() isp.Config {
+	w := c.WhiteBalance
+	cfg := isp.Config{
+		BlackLevel: c.BlackLevel, Gamma: c.Gamma, Sharpen: c.Sharpen, Workers: c.Workers,
+		Gains: isp.Gains{R: w.Red, G: w.Green, B: w.Blue}, Demosaic: isp.Malvar,
+	}
+	if c.Statistics {
+		cfg.Results = c.Name
+	}
+	if c.Demosaic == "bilinear" {
+		cfg.Demosaic = isp.Bilinear
+	}
+	if b := c.BlackLevels; b != nil {
+		cfg.Black = [4]int{isp.R: b.Red, isp.Gr: b.GreenRed, isp.Gb: b.GreenBlue, isp.B: b.Blue}
+	}
+	if c.Defects != nil {
+		cfg.Defects.Threshold = c.Defects.Threshold
+		for _, p := range c.Defects.Pixels {
+			cfg.Defects.Pixels = append(cfg.Defects.Pixels, image.Pt(p[0], p[1]))
+		}
+	}
+	if c.Matrix != nil {
+		for i := range cfg.Matrix {
+			cfg.Matrix[i] = c.Matrix[i/3][i%3]
+		}
+	}
+	for _, v := range c.Curve {
+		cfg.Curve = append(cfg.Curve, int(math.Round(v*isp.White)))
+	}
+	return cfg
+}
+
+// addFiles reads the files that the section names.
+func (c *ISP) addFiles(at section) error {
+	if c.Defects != nil && c.Defects.File != "" {
+		pixels, err := readCalibration(c.Defects.File, isp.ParseDefects)
+		if err != nil {
+			return at.key("defects").key("file").errorf("%w", err)
+		}
+		c.config.Defects.Pixels = append(c.config.Defects.Pixels, pixels...)
+	}
+	if c.Shading != nil {
+		var err error
+		if c.config.Shading, err = readCalibration(c.Shading.File, isp.ParseShading); err != nil {
+			return at.key("shading").key("file").errorf("%w", err)
+		}
+	}
+	return nil
+}
+
+// maxCalibration is the longest calibration file in bytes.
+const maxCalibration = 16 << 20
+
+func readCalibration[T any](path string, parse func(io.Reader) (T, error)) (v T, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return v, fmt.Errorf("%w: correct the path, or its permissions", err)
+	case !info.Mode().IsRegular():
+		return v, fmt.Errorf("%s is not a regular file", path)
+	case info.Size() > maxCalibration:
+		return v, fmt.Errorf("%s is longer than %d bytes: that cannot be a calibration", path, maxCalibration)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return v, err
+	}
+	defer file.Close()
+	v, err = parse(io.LimitReader(file, maxCalibration))
+	if errors.Is(err, isp.ErrConfig) {
+		err = fmt.Errorf("%s, %s", path, plain(err, isp.ErrConfig))
+	}
+	return v, err
+}

@@ -1,0 +1,51 @@
+package config
+
+import (
+	"image"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
+)
+
+const good = `sources: [{name: camera, model: {width: 320, height: 240}}]
+isp: [{name: isp}]
+outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
+`
+
+// Every key of an isp section arrives in the stage's configuration.
+func TestISPConfig(t *testing.T) {
+	defects := programtest.Write(t, "defects.txt", "7 8\n9 10 # hot\n")
+	shading := programtest.Write(t, "shading.txt", "2 2\nred 1 1 1 1.5\ngreen_red 1 1 1 1.25\ngreen_blue 1 1 1 1.25\nblue 1 1 1 2\n")
+	text := strings.NewReplacer("{name: isp}", `{name: isp, black_levels: {red: 60, green_red: 61, green_blue: 62, blue: 63},
+ defects: {pixels: [[3, 4], [5, 6]], file: "`+defects+`", threshold: 80}, shading: {file: "`+shading+`"},
+ white_balance: {red: 1.5, blue: 1.1}, demosaic: bilinear, matrix: [[1.5, -0.3, -0.2], [-0.2, 1.5, -0.3], [0, -0.5, 1.5]],
+ curve: [0, 0.5, 1], sharpen: 0.5, workers: 2}`, "payload: raw", "payload: raw, pixels: rgb24", "name: raw,", "name: raw, scale: quarter,",
+		"model: {width: 320, height: 240}", "file: {path: x.raw, width: 320, height: 240, sensor: {mosaic: bggr, bits: 12, packed: true}}").Replace(good)
+	d, err := Parse("c.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := isp.Config{
+		Black:   [4]int{60, 61, 62, 63},
+		Defects: isp.Defects{Pixels: []image.Point{{3, 4}, {5, 6}, {7, 8}, {9, 10}}, Threshold: 80},
+		Shading: &isp.Shading{Columns: 2, Rows: 2, Gains: [4][]float64{{1, 1, 1, 1.5}, {1, 1, 1, 1.25}, {1, 1, 1, 1.25}, {1, 1, 1, 2}}},
+		Gains:   isp.Gains{R: 1.5, B: 1.1}, Demosaic: isp.Bilinear, Matrix: [9]float64{1.5, -0.3, -0.2, -0.2, 1.5, -0.3, 0, -0.5, 1.5},
+		Curve: []int{0, 2040, 4080}, Sharpen: 0.5, Workers: 2,
+	}
+	if !reflect.DeepEqual(d.Stages[0].Kind.(*ISP).config, want) {
+		t.Errorf("%+v, want %+v", d.Stages[0].Kind.(*ISP).config, want)
+	}
+	in := d.Source("camera").Format
+	out, _, err := d.Outputs[0].Formats(in)
+	if err != nil || in.Pixel != pipeline.BGGR12P || out.Pixel != pipeline.RGB24 || out.Width != 80 || out.Height != 60 {
+		t.Errorf("%v from %v, %v", out, in, err)
+	}
+	d, err = Parse("c.yaml", []byte(good))
+	if err != nil || d.Stages[0].Kind.(*ISP).config.Demosaic != isp.Malvar {
+		t.Errorf("the default is %v, %v", d.Stages[0].Kind.(*ISP).config.Demosaic, err)
+	}
+}

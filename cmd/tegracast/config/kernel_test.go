@@ -1,0 +1,79 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/kernel"
+)
+
+// withKernels is a good configuration with kernels: one that finds results, one that paints.
+const withKernels = `sources: [{name: camera, model: {width: 320, height: 240}}]
+isp: [{name: isp}]
+kernels:
+  - {name: motion, file: ../../../docs/kernels/motion.cu, pixels: grey, output: results, parameters: {share: 0.5}, numbers: [moving], labels: [it], bins: 3, state: 64, time_limit: 50ms}
+  - {name: focus, from: isp, file: ../../../docs/kernels/focus.cu}
+outputs:
+  - {name: raw, from: focus, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}
+  - {name: lines, from: motion, results: {udp: ["127.0.0.1:5010"]}}
+`
+
+// Every key of a kernel arrives in the stage's configuration.
+func TestKernelConfig(t *testing.T) {
+	d, err := Parse("c.yaml", []byte(withKernels))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []kernel.Config{
+		{
+			Name: "motion", File: "../../../docs/kernels/motion.cu", Entry: "motion", Pixels: pipeline.Grey, Results: true, Parameters: map[string]float64{"share": 0.5},
+			Numbers: []string{"moving"}, Labels: []string{"it"}, Bins: 3, State: 64, TimeLimit: 50 * time.Millisecond,
+		},
+		{Name: "focus", File: "../../../docs/kernels/focus.cu", Entry: "focus", Pixels: pipeline.UYVY},
+	}
+	for i := range want {
+		if got := d.Stages[1+i].Kind.(*Kernel).Config(); !reflect.DeepEqual(got, want[i]) {
+			t.Errorf("%+v, want %+v", got, want[i])
+		}
+	}
+	if d.Outputs[0].Source != "camera" || d.Outputs[0].packed {
+		t.Error("an output behind a kernel")
+	}
+}
+
+func TestBadKernels(t *testing.T) {
+	for _, c := range [][3]string{
+		{"sources", "memory: host\nsources", "c.yaml:5:5: kernels[0]: a kernel works on the GPU: it needs memory: cuda or auto"},
+		{"from: isp", "from: isp, sort: 1", `kernels[1]: unknown key "sort"`},
+		{"from: isp", "from: nobody", `c.yaml:5:25: kernels[1].from: there is no source, isp or kernel above this one called "nobody"`},
+		{"from: isp", "from: focus", `called "focus"`},
+		{"from: isp", "from: motion", `kernel "motion" finds results and hands on no pictures`},
+		{"from: isp", "from: camera, pixels: rgb24", `"camera" hands on its frames as they are`},
+		{"name: focus", "name: isp", `"isp" is the name of isp[0] already`},
+		{"pixels: grey", "pixels: grau", `use uyvy, uyvp, rgb24, grey, i420 or nv12`},
+		{"output: results", "output: nothing", "use frame or results"},
+		{"output: results", "output: frame", "numbers, labels and bins are of kernels that find results"},
+		{"share: 0.5", "float: 0.5", `kernels[0].parameters: "float": must be a name of C`},
+		{"share: 0.5", "share: 1.0e+300", "parameter share is 1e+300"},
+		{"share: 0.5", "share: much", "must be a number"},
+		{"[moving]", "[moving, Then]", `kernels[0].numbers[1]: "Then": must be a name`},
+		{"state: 64", "state: 2147483648", "must be a whole number from 0 to 1073741824"},
+		{"50ms", "1ms", "time limit 1ms: must be from 10ms to 1m0s"},
+		{"50ms", "soon", "write a time such as 8ms"},
+		{"motion.cu", "none.cu", "kernels[0].file: open ../../../docs/kernels/none.cu: no such file"},
+		{"from: focus, rtp", "from: motion, rtp", `kernel "motion" finds results and hands on no pictures: read from "isp"`},
+		{"from: focus, rtp", "from: focus, scale: half, rtp", "are sent as they are: leave scale out"},
+		{"payload: raw", "payload: jpeg", `kernel "focus" makes UYVY and the output sends YU12`},
+	} {
+		if !strings.Contains(withKernels, c[0]) {
+			t.Fatalf("%q is not there", c[0])
+		}
+		_, err := Parse("c.yaml", []byte(strings.Replace(withKernels, c[0], c[1], 1)))
+		if err == nil || !strings.Contains(err.Error(), c[2]) {
+			t.Errorf("%s: %v, want %q", c[1], err, c[2])
+		}
+	}
+}

@@ -1,0 +1,84 @@
+// Package config reads the configuration of an appliance: YAML in, plain values out.
+//
+// Load reads the file, refuses what it does not know, fills in the defaults, and resolves every reference. What it returns
+// has nothing left to look up. A mistake is an *Error with file, line and column, and with what to do.
+//
+// A kind of source, stage or output is a field of SourceKinds, StageKinds or OutputKinds: its type in a file of its own
+// says what its section may hold (the same tags make the JSON Schema), checks it, and resolves it.
+package config
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/parser"
+)
+
+//go:embed default.yaml
+var defaultYAML []byte
+
+// Default returns the text of the default configuration, with comments.
+func Default() []byte { return defaultYAML }
+
+// Load reads, checks and resolves a configuration file. Without a path it is the default one. Every error is an *Error.
+func Load(path string) (*Appliance, error) {
+	if path == "" {
+		return Parse("default configuration", defaultYAML)
+	}
+	text, err := readText(path)
+	if err != nil {
+		return nil, &Error{err}
+	}
+	return Parse(path, text)
+}
+
+// maxFile is the longest configuration file in bytes: a long one has a few thousand.
+const maxFile = 1 << 20
+
+func readText(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: write one with `tegracast config default`", err)
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	switch {
+	case errors.Is(err, syscall.EISDIR):
+		return nil, fmt.Errorf("%s is a directory: name the configuration file in it", path)
+	case err != nil:
+		return nil, err
+	case len(b) > maxFile:
+		return nil, fmt.Errorf("%s is longer than %d bytes: that cannot be a configuration", path, maxFile)
+	}
+	return b, nil
+}
+
+// Parse checks and resolves the text of a configuration file. path is what errors call it. Every error is an *Error.
+func Parse(path string, text []byte) (a *Appliance, err error) {
+	d := &document{path: path}
+	defer func() { // a file must not end the program, whatever it does to the library
+		if r := recover(); r != nil {
+			a, err = nil, d.whole().Errorf("the YAML library cannot read this file: %v", r)
+		}
+	}()
+	if d.tree, err = parser.ParseBytes(text, 0); err != nil {
+		return nil, d.located(err)
+	}
+	if err := d.checkTypes(); err != nil {
+		return nil, err
+	}
+	f := &File{}
+	if err := yaml.NodeToValue(d.tree.Docs[0].Body, f, yaml.Strict()); err != nil {
+		return nil, d.located(err)
+	}
+	r := &resolver{doc: d, file: f, out: &Appliance{file: f}, names: map[string]section{}, taken: map[string]section{}}
+	if err := r.resolve(); err != nil {
+		return nil, err
+	}
+	return r.out, nil
+}

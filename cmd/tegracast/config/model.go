@@ -1,0 +1,94 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// Model is the FPGA camera in software.
+type Model struct {
+	Stream   string             `yaml:"stream,omitempty" jsonschema:"enum=camera,enum=bare" jsonschema_description:"camera (default), or bare: without camera block and trailers, as a stock design has it."`
+	Replay   string             `yaml:"replay,omitempty" jsonschema_description:"Raw file without header, of one frame or more, that the sensor delivers (default: a real test chart at 1920x1080)."`
+	Width    int                `yaml:"width,omitempty" jsonschema:"minimum=64,maximum=32768" jsonschema_description:"Width of a frame, in pixels (default 1920)."`
+	Height   int                `yaml:"height,omitempty" jsonschema:"minimum=2,maximum=32768" jsonschema_description:"Height of a frame, in lines (default 1080)."`
+	Sensor   *Sensor            `yaml:"sensor,omitempty" jsonschema_description:"How the samples of replay lie in the file (default: RGGB of 10 bits)."`
+	Rate     Rate               `yaml:"rate,omitempty" jsonschema_description:"Frames a second, such as 30 or 30000/1001 (default 30)."`
+	Exposure Duration           `yaml:"exposure,omitempty" jsonschema_description:"Exposure time, such as 8ms. The picture has the brightness of replay at the default: 10ms, or half the frame period if that is less."`
+	Shift    *int               `yaml:"shift,omitempty" jsonschema:"minimum=0,multipleOf=2" jsonschema_description:"Even number of pixels by which the picture moves from frame to frame (default 2)."`
+	Seed     uint64             `yaml:"seed,omitempty" jsonschema_description:"Seed of the scattered bus addresses and of the faults."`
+	Faults   map[string]float64 `yaml:"faults,omitempty" jsonschema_description:"Faults, F1 to F12 (docs/faults.md), each with the share of frames at which it happens."`
+}
+
+// Bare reports whether the model streams without camera block and trailers.
+func (m *Model) Bare() bool { return m.Stream == bareStream }
+
+func (m *Model) resolve(_ *resolver, at section, s *Source) error {
+	if m.Replay == "" && m.Width == 0 && m.Height == 0 {
+		m.Width, m.Height = model.TestChartWidth, model.TestChartHeight
+	}
+	if m.Rate.V.Num == 0 {
+		m.Rate.V = defaultRate
+	}
+	if m.Shift == nil {
+		m.Shift = new(2)
+	}
+	if err := m.Sensor.check(at.key("sensor"), false); err != nil {
+		return err
+	}
+	if err := m.check(at); err != nil {
+		return err
+	}
+	s.Format, s.FormatKnown = m.Sensor.format(m.Width, m.Height, m.Rate.V), true
+	s.Card = Card{Name: s.Name, Own: true}
+	s.streamed(m.Bare())
+	if m.Replay != "" {
+		s.OpenAt = at.key("replay").place()
+	}
+	return nil
+}
+
+func (m *Model) check(at section) error {
+	pixel, _ := m.Sensor.Pixel()
+	switch size := pixel.LineBytes(m.Width) * m.Height; {
+	case m.Width == 0 || m.Height == 0:
+		return at.errorf("give both width and height")
+	case size%model.BeatBytes != 0:
+		return at.key("width").errorf("a frame of %dx%d has %d bytes, no multiple of the FPGA's %d", m.Width, m.Height, size, model.BeatBytes)
+	case m.Replay == "" && pixel != pipeline.RGGB10:
+		return at.key("sensor").errorf("the test chart is RGGB of 10 bits: leave it out, or name a file to replay")
+	case m.Replay == "" && (m.Width > model.TestChartWidth || m.Height > model.TestChartHeight):
+		return at.key("width").errorf("the test chart has %dx%d pixels, %dx%d are wanted: name a file to replay",
+			model.TestChartWidth, model.TestChartHeight, m.Width, m.Height)
+	case *m.Shift%2 != 0:
+		return at.key("shift").errorf("%d: must be even, so that the Bayer order stays", *m.Shift)
+	case m.Bare() && m.Exposure.V != 0:
+		return at.key("exposure").errorf("a bare stream has no camera block that would be told: leave exposure out")
+	case m.Exposure.V < 0 || m.Exposure.V > m.Rate.V.Period():
+		return at.key("exposure").errorf("%v: must be from 0 to the frame period, %v", m.Exposure.V, m.Rate.V.Period())
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.Faults)) {
+		if _, _, err := model.ParseFault(fmt.Sprintf("%s:%g", id, m.Faults[id])); err != nil {
+			return at.key("faults").key(id).errorf("%s", plain(err, model.ErrFault))
+		}
+	}
+	return m.checkTiming(at)
+}
+
+// checkTiming asks a sensor of the least size whether it can keep the rate.
+func (m *Model) checkTiming(at section) error {
+	_, err := model.NewSensor(model.SensorConfig{
+		Width: model.StampSamples, Height: 1, Format: fpga.FourCC(pipeline.RGGB10),
+		Frames: [][]byte{make([]byte, 2*model.StampSamples)}, Period: m.Rate.V.Period(), Exposure: m.Exposure.V,
+	})
+	if err != nil {
+		_, why, _ := strings.Cut(err.Error(), ": ")
+		return at.key("rate").errorf("%s: the sensor cannot: %s", m.Rate.V, why)
+	}
+	return nil
+}

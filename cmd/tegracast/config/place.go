@@ -1,0 +1,119 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+// An Error is a mistake of the configuration, or a configuration that this machine cannot have. Its text begins with file,
+// line and column where it is about a part of the file.
+type Error struct{ err error }
+
+func (e *Error) Error() string { return e.err.Error() }
+
+func (e *Error) Unwrap() error { return e.err }
+
+// A Place is where a part of a configuration stands.
+type Place struct {
+	file         string
+	line, column int
+	path         string // such as outputs[0].rtp.mtu; empty: the file as a whole
+}
+
+// Errorf returns an *Error whose text is "FILE:LINE:COLUMN: PATH: " and the message. Like fmt.Errorf it wraps the operand
+// of %w.
+func (p Place) Errorf(format string, a ...any) error {
+	head := fmt.Sprintf("%s:%d:%d: ", p.file, p.line, p.column)
+	if p.path != "" {
+		head += p.path + ": "
+	}
+	return &Error{fmt.Errorf("%s%w", head, fmt.Errorf(format, a...))}
+}
+
+// document is the text of a configuration file.
+type document struct {
+	path string
+	tree *ast.File
+}
+
+// whole is the file as a whole.
+func (d *document) whole() Place { return Place{file: d.path, line: 1, column: 1} }
+
+// at is the place of a node of the tree; path is the node's, such as $.outputs[0].
+func (d *document) at(node ast.Node, path string) Place {
+	p := position(node)
+	return Place{d.path, p.Line, p.Column, strings.TrimPrefix(strings.TrimPrefix(path, "$"), ".")}
+}
+
+// position is where a person would say that a node begins.
+func position(node ast.Node) *token.Position {
+	if m, ok := node.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
+		return position(m.Values[0].Key)
+	}
+	if v, ok := node.(*ast.MappingValueNode); ok {
+		return position(v.Key)
+	}
+	return node.GetToken().Position
+}
+
+// located gives what the YAML library says a place.
+func (d *document) located(err error) error {
+	var y yaml.Error
+	if !errors.As(err, &y) || y.GetToken() == nil {
+		return d.whole().Errorf("%w", err)
+	}
+	what := fmt.Sprintf("%q", y.GetToken().Value)
+	if message := y.GetMessage(); !strings.Contains(message, what) {
+		what += ": " + message
+	} else {
+		what = message
+	}
+	p := y.GetToken().Position
+	return Place{file: d.path, line: p.Line, column: p.Column}.Errorf("%s", what)
+}
+
+// A section is a part of the file while it is checked: a key, or an element of a list.
+type section struct {
+	doc  *document
+	path string // YAML path such as $.outputs[0].rtp
+}
+
+func (s section) key(name string) section { return section{s.doc, s.path + "." + name} }
+
+func (s section) element(i int) section { return section{s.doc, fmt.Sprintf("%s[%d]", s.path, i)} }
+
+// name is what messages call the section.
+func (s section) name() string { return strings.TrimPrefix(s.path, "$.") }
+
+// place is where the section stands. A key that the file does not have stands where the nearest part above it does.
+func (s section) place() Place {
+	for p := s.path; p != "$" && p != ""; p = parentPath(p) {
+		yp, err := yaml.PathString(p)
+		if err != nil {
+			continue
+		}
+		if node, err := yp.FilterFile(s.doc.tree); err == nil && node != nil {
+			return s.doc.at(node, s.path)
+		}
+	}
+	p := s.doc.whole()
+	p.path = s.name()
+	return p
+}
+
+func (s section) errorf(format string, a ...any) error { return s.place().Errorf(format, a...) }
+
+// parentPath cuts the last part off a YAML path.
+func parentPath(p string) string {
+	for i := len(p) - 1; i > 0; i-- {
+		if p[i] == '.' || p[i] == '[' {
+			return p[:i]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,44 @@
+package config
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// Replay replays a file.
+type Replay struct {
+	Path   string  `yaml:"path" jsonschema:"minLength=1" jsonschema_description:"A .y4m file, or a sensor's frames without header."`
+	Width  int     `yaml:"width,omitempty" jsonschema:"minimum=2,maximum=32768" jsonschema_description:"Width of a frame, in pixels, for files without header."`
+	Height int     `yaml:"height,omitempty" jsonschema:"minimum=2,maximum=32768" jsonschema_description:"Height of a frame, in lines, for files without header."`
+	Sensor *Sensor `yaml:"sensor,omitempty" jsonschema_description:"How the samples lie in a file without header (default: RGGB of 10 bits)."`
+	Rate   Rate    `yaml:"rate,omitempty" jsonschema_description:"Frames a second (default: the file's own rate, or 30)."`
+	Once   bool    `yaml:"once,omitempty" jsonschema_description:"End after the last frame instead of starting again."`
+}
+
+// describesItself says whether the file has a header; else it is headerless Bayer frames.
+func (f *Replay) describesItself() bool { return strings.EqualFold(filepath.Ext(f.Path), ".y4m") }
+
+func (f *Replay) resolve(_ *resolver, at section, s *Source) error {
+	s.OpenAt = at.key("path").place()
+	s.NoExposure = "is a file"
+	s.cpuReads = "the CPU itself reads the file into that memory: leave write_combined out"
+	switch {
+	case f.Path == "":
+		return at.key("path").errorf("name the file")
+	case f.describesItself() && (f.Width != 0 || f.Height != 0):
+		return at.errorf("a .y4m file has its width and height in itself: leave them out")
+	case f.describesItself() && f.Sensor != nil:
+		return at.key("sensor").errorf("a .y4m file holds pictures, no samples of a sensor: leave it out")
+	case !f.describesItself() && (f.Width == 0 || f.Height == 0):
+		return at.errorf("a headerless file needs its width and height")
+	}
+	if err := f.Sensor.check(at.key("sensor"), true); err != nil || f.describesItself() {
+		return err
+	}
+	rate := f.Rate.V
+	if rate.Num == 0 {
+		rate = defaultRate
+	}
+	s.Format, s.FormatKnown = f.Sensor.format(f.Width, f.Height, rate), true
+	return nil
+}

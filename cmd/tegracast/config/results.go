@@ -1,0 +1,54 @@
+package config
+
+import (
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/results"
+)
+
+// Results is where results go as lines of JSON.
+type Results struct {
+	UDP []string `yaml:"udp,omitempty" jsonschema_description:"Each is host:port and gets one datagram for each frame."`
+	TCP string   `yaml:"tcp,omitempty" jsonschema_description:"host:port to listen on. Each connection gets every line from then on."`
+}
+
+func (c *Results) resolve(r *resolver, at section, o *Output) error {
+	o.results = true
+	if len(c.UDP) == 0 && c.TCP == "" {
+		return at.errorf("say where the results go: udp, tcp or both")
+	}
+	for i, dest := range c.UDP {
+		at := at.key("udp").element(i)
+		if err := results.CheckAddress(dest); err != nil {
+			return at.errorf("%w", err)
+		}
+		if first, taken := r.take(dest, at); taken {
+			return at.errorf("%s is the destination of %s already: give it another port", dest, first)
+		}
+	}
+	if c.TCP == "" {
+		return nil
+	}
+	at = at.key("tcp")
+	if err := results.CheckAddress(c.TCP); err != nil {
+		return at.errorf("%w", err)
+	}
+	if first, taken := r.take("tcp "+c.TCP, at); taken {
+		return at.errorf("%s listens at %s already: give it another port", first, c.TCP)
+	}
+	return nil
+}
+
+func (c *Results) check(pipeline.Format) error { return nil }
+
+func (c *Results) packets(f pipeline.Format) (pipeline.Format, bool) { return f, false }
+
+// smallest is the least that a stage can make of frames in, to carry results: a grey picture.
+func smallest(in pipeline.Format) (pipeline.Format, error) {
+	by := 1
+	for by < 4 && in.Width%(2*by) == 0 && in.Height%(2*by) == 0 && min(in.Width, in.Height) >= 4*by {
+		by *= 2
+	}
+	f, err := pipeline.NewFormat(pipeline.Grey, in.Width/by, in.Height/by, in.Rate)
+	f.Color = pipeline.BT709Limited
+	return f, err
+}

@@ -1,0 +1,115 @@
+package config
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+)
+
+// RTP is an RTP stream.
+type RTP struct {
+	Payload      word[rtp.Payload] `yaml:"payload" jsonschema_description:"raw: RFC 4175. jpeg: RFC 2435. results: what the stages found in the frames, as JSON (docs/results-output.md)."`
+	Pixels       string            `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24" jsonschema_description:"For payload raw: uyvy (default) is 4:2:2 of 8 bits, uyvp is 4:2:2 of 10 bits, rgb24 is RGB."`
+	Destinations []string          `yaml:"destinations" jsonschema:"minItems=1" jsonschema_description:"Each is host:port with an even port. RTCP goes to the next port."`
+	Interface    string            `yaml:"interface,omitempty" jsonschema_description:"Network interface through which multicast leaves."`
+	TTL          int               `yaml:"ttl,omitempty" jsonschema:"minimum=0,maximum=255" jsonschema_description:"Time to live of the packets: the number of routers that they may pass."`
+	DSCP         int               `yaml:"dscp,omitempty" jsonschema:"minimum=0,maximum=63" jsonschema_description:"Differentiated services code point of the packets (RFC 2474)."`
+	MTU          int               `yaml:"mtu,omitempty" jsonschema:"minimum=576,maximum=9000" jsonschema_description:"Largest IP packet, in bytes (default 1500)."`
+	Pacing       word[rtp.Pacing]  `yaml:"pacing,omitempty" jsonschema_description:"frame (default): packets are spread over the frame period, in trains of up to 16. wide: in trains of up to 8. narrow: in trains of up to 4. burst: packets are not spread."`
+	Clock        string            `yaml:"clock,omitempty" jsonschema_description:"What disciplines the machine's clock, for the SDP, as ptp=IEEE1588-2008:GRANDMASTER:DOMAIN (default: the machine's own clock)."`
+	CaptureTime  bool              `yaml:"capture_time,omitempty" jsonschema_description:"Put the capture time of each frame into its packets, as the header extension abs-capture-time."`
+	Checksum     bool              `yaml:"checksum,omitempty" jsonschema_description:"Send the CRC-32C of each frame by RTCP, for tegracast probe."`
+	Session      string            `yaml:"session,omitempty" jsonschema_description:"For payload results: name of the output whose SDP describes this stream, too."`
+	Quality      int               `yaml:"quality,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"For payload jpeg: quality of the pictures (default 90)."`
+}
+
+// Config is the stream's configuration; name is that of the output.
+func (c *RTP) Config(name string) rtp.Config {
+	return rtp.Config{
+		Payload: c.Payload.V, Destinations: c.Destinations, Interface: c.Interface, TTL: c.TTL, DSCP: c.DSCP, MTU: c.MTU,
+		Pacing: c.Pacing.V, Clock: c.Clock, CaptureTime: c.CaptureTime, Checksum: c.Checksum, Quality: c.Quality, Name: "tegracast " + name,
+	}
+}
+
+func (c *RTP) resolve(r *resolver, at section, o *Output) error {
+	o.OpenAt, o.formatAt = at.place(), at.key("payload").place()
+	o.results = c.Payload.V == rtp.Results
+	switch {
+	case c.Payload.V == rtp.JPEG:
+		o.pixels = pipeline.I420
+	case c.Pixels == "uyvp":
+		o.pixels = pipeline.UYVP
+	case c.Pixels == "rgb24":
+		o.pixels = pipeline.RGB24
+	}
+	if err := c.checkSession(r, at); err != nil {
+		return err
+	}
+	if err := c.checkDestinations(r, at); err != nil {
+		return err
+	}
+	if c.Payload.V != rtp.Raw && c.Pixels != "" {
+		return at.key("pixels").errorf("pixels are of payload raw: leave them out")
+	}
+	cfg := c.Config(o.Name)
+	if err := cfg.Validate(); err != nil {
+		return at.errorf("%s", plain(err, rtp.ErrConfig))
+	}
+	o.holds = cfg.Holds(pipeline.Format{})
+	return nil
+}
+
+// checkSession checks the name of the output in whose SDP results stand, too.
+func (c *RTP) checkSession(r *resolver, at section) error {
+	switch {
+	case c.Session == "":
+		return nil
+	case c.Payload.V != rtp.Results:
+		return at.key("session").errorf("session is of payload results: leave it out")
+	}
+	i := slices.IndexFunc(r.file.Outputs, func(x OutputSection) bool { return x.Name == c.Session })
+	if i < 0 || r.file.Outputs[i].RTP == nil || r.file.Outputs[i].RTP.Payload.V == rtp.Results {
+		return at.key("session").errorf("%q is no output that sends pictures by RTP", c.Session)
+	}
+	return nil
+}
+
+// checkDestinations: no two streams may go to one destination.
+func (c *RTP) checkDestinations(r *resolver, at section) error {
+	for i, dest := range c.Destinations {
+		at := at.key("destinations").element(i)
+		if err := rtp.CheckDestination(dest); err != nil {
+			return at.errorf("%w", err)
+		}
+		key := strings.ToLower(dest)
+		if a, err := netip.ParseAddrPort(dest); err == nil {
+			key = netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String()
+			if a.Addr().IsMulticast() { // a group may be sent to by several interfaces
+				key += "%" + c.Interface
+			}
+		}
+		if first, taken := r.take(key, at); taken {
+			return at.errorf("%s is the destination of %s already: give it another port", dest, first)
+		}
+	}
+	return nil
+}
+
+func (c *RTP) check(f pipeline.Format) error {
+	err := c.Config("").CheckFormat(f)
+	if err != nil {
+		return errors.New(plain(err, rtp.ErrFormat))
+	}
+	return nil
+}
+
+func (c *RTP) packets(f pipeline.Format) (pipeline.Format, bool) {
+	if c.Payload.V != rtp.Raw {
+		return f, false
+	}
+	return c.Config("").PacketReady(f)
+}

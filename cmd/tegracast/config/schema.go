@@ -1,0 +1,44 @@
+package config
+
+import (
+	"encoding/json"
+	"io"
+	"reflect"
+	"time"
+
+	"github.com/invopop/jsonschema"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+)
+
+// WriteSchema writes the JSON Schema of the configuration, for editors.
+func WriteSchema(w io.Writer) error {
+	text := func(pattern string) *jsonschema.Schema {
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string", Pattern: pattern}, {Type: "integer", Minimum: "1", Maximum: "1000000"}}}
+	}
+	words := func(w ...any) *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Enum: w} }
+	special := map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[word[pipeline.Rate]]():   text(`^[1-9][0-9]*(/[1-9][0-9]*)?$`),
+		reflect.TypeFor[word[time.Duration]]():   {Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s))+$`},
+		reflect.TypeFor[lineName]():              {Type: "string", Pattern: `^[!-~]{1,31}$|^gpiochip[0-9]{1,9}:[!-~]{1,31}$`},
+		reflect.TypeFor[word[pipeline.Policy]](): words("latest", "block"),
+		reflect.TypeFor[word[rtp.Payload]]():     words("raw", "jpeg", "results"),
+		reflect.TypeFor[word[rtp.Pacing]]():      words("frame", "wide", "narrow", "burst"),
+	}
+	r := jsonschema.Reflector{
+		FieldNameTag: "yaml", ExpandedStruct: true,
+		Mapper: func(t reflect.Type) *jsonschema.Schema {
+			if special[t] == nil {
+				return nil
+			}
+			s := *special[t] // each place gets a description of its own
+			return &s
+		},
+	}
+	s := r.Reflect(&File{})
+	s.Title, s.ID = "tegracast configuration", ""
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	return out.Encode(s)
+}

@@ -1,0 +1,29 @@
+package config
+
+import "net/netip"
+
+// Web is what the appliance tells over HTTP.
+type Web struct {
+	Listen  string `yaml:"listen,omitempty" jsonschema_description:"host:port of metrics and health (default 127.0.0.1:8080), or none."`
+	Profile bool   `yaml:"profile,omitempty" jsonschema_description:"Serve Go's profiles under /debug/pprof/, too. Only on a loopback address."`
+}
+
+// DefaultListen is where only this machine can ask. NoListen is how a file says that nothing listens.
+const (
+	DefaultListen = "127.0.0.1:8080"
+	NoListen      = "none"
+)
+
+func (w Web) check(at section) error {
+	if w.Listen == "" || w.Listen == NoListen {
+		return nil
+	}
+	address, err := netip.ParseAddrPort(w.Listen)
+	switch {
+	case err != nil:
+		return at.key("listen").errorf("%q: write an address and a port, such as %s, or %s", w.Listen, DefaultListen, NoListen)
+	case w.Profile && !address.Addr().IsLoopback():
+		return at.key("profile").errorf("profiles tell what is in memory: they need a loopback address such as %s", DefaultListen)
+	}
+	return nil
+}

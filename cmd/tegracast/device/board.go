@@ -1,0 +1,87 @@
+// Package device opens FPGAs: a function on PCI Express that the kernel module drives, and the FPGA model in this process.
+package device
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/edu"
+	"github.com/tegracast/tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra/uapi"
+)
+
+// Board is a PCI Express function that the kernel module drives, with its engine.
+type Board struct {
+	capture.Hardware
+	Function *tegra.Device
+}
+
+// OpenBoard opens a device file of the kernel module. What stands behind it is AMD's XDMA, which is found by its own
+// registers when it is needed, unless the PCI id is that of another engine.
+func OpenBoard(log *slog.Logger, path, backend string) (*Board, error) {
+	memory, err := cudahost.Open(cudahost.Config{Backend: backend, Logger: log})
+	if err != nil {
+		return nil, command.UsageError{Err: err}
+	}
+	device, err := tegra.Open(path)
+	if err != nil {
+		return nil, errors.Join(err, memory.Close())
+	}
+	b := &Board{Function: device, Hardware: capture.Hardware{Interrupts: device, Pinner: device, Memory: memory, Reset: device.Reset}}
+	b.Name = fmt.Sprintf("%s (PCI id %04x:%04x)", path, device.Info().Vendor, device.Info().Device)
+	b.identify()
+	if b.Function.Info().Flags&uapi.InfoUnsafe != 0 {
+		log.Warn("no IOMMU stands between the device and memory: whoever may open it owns the machine", "device", path)
+	}
+	if w := pinWarning(memory, b.Function.Info()); w != "" {
+		log.Warn(w, "device", path)
+	}
+	return b, nil
+}
+
+// pinWarning says why pinning may fail: the driver is asked before nv-p2p is
+// (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED). Its no is not the last word, since drivers of before CUDA 11.3 do not know
+// the question.
+func pinWarning(memory cudahost.Allocator, info uapi.Info) string {
+	c, cuda := memory.(*cudahost.CUDA)
+	if !cuda || c.Device.GPUDirectRDMA || info.Flags&uapi.InfoNVP2P == 0 {
+		return ""
+	}
+	return "the CUDA driver does not say that it supports GPUDirect RDMA, through which the module pins memory: if that is refused, " +
+		"load tegra_p2p with backend=gup"
+}
+
+// identify fills in the BARs and the engine.
+func (b *Board) identify() {
+	for _, w := range b.Function.BARs() {
+		b.BARs = append(b.BARs, fpga.BAR{Index: w.Index, Size: w.Size, Registers: w})
+	}
+	b.Halt = func(list []fpga.HaltOp) error { return b.Function.SetHalt(haltOps(list)) }
+}
+
+// Edu reports whether the function is QEMU's edu device.
+func (b *Board) Edu() bool {
+	info := b.Function.Info()
+	return info.Vendor == edu.Vendor && info.Device == edu.DeviceID && slices.ContainsFunc(b.BARs, func(bar fpga.BAR) bool { return bar.Index == 0 })
+}
+
+// haltOps are accesses as the kernel module takes them.
+func haltOps(list []fpga.HaltOp) []uapi.HaltOp {
+	out := make([]uapi.HaltOp, len(list))
+	for i, op := range list {
+		out[i] = uapi.HaltOp{Op: uapi.HaltW32, BAR: uint32(op.BAR), Offset: uint64(op.Offset), Value: uint64(op.Value)}
+		if op.Await {
+			out[i].Op, out[i].Mask = uapi.HaltPoll32, 0xffffffff
+		}
+	}
+	return out
+}
+
+// Close gives the function back. What was pinned must have been unpinned.
+func (b *Board) Close() error { return errors.Join(b.Function.Close(), b.Memory.Close()) }

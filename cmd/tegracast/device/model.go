@@ -1,0 +1,51 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/tegra/tegrasim"
+)
+
+// Model is the FPGA in software with the memory that it reaches.
+type Model struct {
+	Card   *capture.Card
+	Device *model.Device
+	Sim    *tegrasim.Sim
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// NewModel plugs a model in. configure gets the bus and returns what stands on the card.
+func NewModel(log *slog.Logger, backend string, seed uint64, configure func(*tegrasim.Sim) model.Config) (*Model, error) {
+	sim, err := tegrasim.New(tegrasim.Config{Seed: seed})
+	if err != nil {
+		return nil, err
+	}
+	memory, err := cudahost.Open(cudahost.Config{Backend: backend, Invalidator: sim, Logger: log})
+	if err != nil {
+		return nil, errors.Join(command.UsageError{Err: err}, sim.Close())
+	}
+	m, err := model.New(configure(sim))
+	if err != nil {
+		return nil, errors.Join(err, memory.Close(), sim.Close())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	d := &Model{
+		Card:   capture.NewCard(capture.Hardware{BARs: m.BARs(), Interrupts: m.Interrupts(), Pinner: sim, Memory: memory}),
+		Device: m, Sim: sim, cancel: cancel, ended: make(chan error, 1),
+	}
+	go func() { d.ended <- m.Run(ctx) }()
+	return d, nil
+}
+
+// Close unplugs the model. What was pinned must have been unpinned.
+func (d *Model) Close() error {
+	d.cancel()
+	return errors.Join(<-d.ended, d.Card.Memory.Close(), d.Sim.Close())
+}

@@ -1,0 +1,154 @@
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/tegracast/tegracast/board"
+)
+
+// examine looks at everything, in the order in which whoever brings a board up meets it (docs/bringup.md). What cannot be looked at
+// before something else is right is "not checked".
+func (p patient) examine() []finding {
+	list := []finding{p.board(), p.kernel(), p.headers(), p.dkms(), p.signing(), p.module()}
+	list = append(list, p.functions()...)
+	list = append(list, p.devices())
+	list = append(list, p.pinning()...)
+	list = append(append(list, p.gpu()), p.libraries()...)
+	list = append(list, p.memlock(), p.buffers(), p.gpio(), p.clock())
+	return append(list, p.power()...)
+}
+
+// text is a file's, without spaces around it; empty when it cannot be read.
+func (p patient) text(name string) string {
+	b, err := fs.ReadFile(p.root, name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func (p patient) exists(name string) bool {
+	_, err := fs.Stat(p.root, name)
+	return err == nil
+}
+
+func (p patient) board() finding {
+	id := board.Identify(p.root)
+	switch {
+	case id.Family == board.Other:
+		return finding{"board", isNote, strings.TrimSpace("no Jetson that is known here " + id.Model), ""}
+	case id.L4T == "":
+		return finding{"board", isWarning, fmt.Sprintf("%s (%s, module %s), without /etc/nv_tegra_release of Jetson Linux", id.Model, id.Family, id.Module), "apt-get install nvidia-l4t-core"}
+	}
+	return finding{"board", isGood, fmt.Sprintf("%s (%s, module %s), Jetson Linux %s", id.Model, id.Family, id.Module, id.L4T), ""}
+}
+
+// libraryFolders are where Jetson Linux, Debian and NVIDIA's installer put libraries.
+var libraryFolders = []string{
+	"usr/lib/aarch64-linux-gnu", "usr/lib/aarch64-linux-gnu/nvidia", "usr/lib/aarch64-linux-gnu/tegra", "usr/lib/x86_64-linux-gnu",
+	"usr/local/cuda/lib64", "usr/local/cuda*/targets/*/lib",
+}
+
+// library finds a library by the pattern of its file's name; "" for none.
+func (p patient) library(pattern string) string {
+	for _, dir := range libraryFolders {
+		if files, _ := fs.Glob(p.root, dir+"/"+pattern); len(files) > 0 {
+			return files[0]
+		}
+	}
+	return ""
+}
+
+const cudaLibrary = "libcuda.so.1"
+
+func (p patient) libraries() []finding {
+	var list []finding
+	for _, l := range []struct{ name, file, pack string }{
+		{"libcuda", cudaLibrary, "nvidia-l4t-cuda"}, {"libnvrtc", "libnvrtc.so.*", "nvidia-jetpack"}, {"nvjpeg", "libnvjpeg.so.1[0-9]*", "nvidia-jetpack"},
+	} {
+		found := p.library(l.file)
+		absent := strings.SplitAfter(l.file, ".so")[0] + " is not there: frames are in host memory, and the CPU does the work"
+		switch {
+		case found != "":
+			list = append(list, finding{l.name, isGood, "/" + found, ""})
+		case board.Identify(p.root).Family == board.Other:
+			list = append(list, finding{l.name, isNote, absent, ""})
+		default:
+			list = append(list, finding{l.name, isWarning, absent, "apt-get install " + l.pack})
+		}
+	}
+	return list
+}
+
+var lockedMemory = regexp.MustCompile(`(?m)^Max locked memory +(\S+)`)
+
+// memlock wants room for the frames of a camera: 8 slots of 4K.
+func (p patient) memlock() finding {
+	m := lockedMemory.FindStringSubmatch(p.text("proc/self/limits"))
+	if m == nil || m[1] == "unlimited" {
+		return finding{"memlock", isGood, "memory may be locked without limit", ""}
+	}
+	n, _ := strconv.Atoi(m[1])
+	if n >= 256<<20 {
+		return finding{"memlock", isGood, fmt.Sprintf("%d MiB may be locked", n>>20), ""}
+	}
+	return finding{"memlock", isWarning, fmt.Sprintf("this shell may lock %d KiB of memory only; the service has no limit", n>>10), "ulimit -l unlimited"}
+}
+
+// socketBuffer is what a receiver asks for, and what the largest train of packets of a frame and its successor fit in.
+const socketBuffer = 8 << 20
+
+func (p patient) buffers() finding {
+	for _, name := range []string{"wmem_max", "rmem_max"} {
+		if n, err := strconv.Atoi(p.text("proc/sys/net/core/" + name)); err == nil && n < socketBuffer {
+			return finding{
+				"sockets", isWarning, fmt.Sprintf("net.core.%s is %d bytes: bursts may not fit", name, n),
+				fmt.Sprintf(`printf 'net.core.wmem_max=%d\nnet.core.rmem_max=%d\n' > /etc/sysctl.d/60-tegracast.conf; sysctl --system`, socketBuffer, socketBuffer),
+			}
+		}
+	}
+	return finding{"sockets", isGood, "a socket's buffer can have the 8 MiB that it is asked for", ""}
+}
+
+func (p patient) gpio() finding {
+	chips, _ := fs.Glob(p.root, "dev/gpiochip*")
+	if len(chips) == 0 {
+		return finding{"GPIO", isNote, "there is no GPIO chip: no trigger and no status LED", ""}
+	}
+	return finding{"GPIO", isGood, fmt.Sprintf("chips: %d", len(chips)), ""}
+}
+
+func (p patient) clock() finding {
+	if p.synchronised() {
+		return finding{"time", isGood, "the clock is synchronised", ""}
+	}
+	return finding{"time", isWarning, "the clock is not synchronised: times of frames mean nothing to other machines", "timedatectl set-ntp true"}
+}
+
+// power is about a Jetson's speed.
+func (p patient) power() []finding {
+	var list []finding
+	if mode := board.PowerMode(p.root); strings.HasPrefix(mode, "MAXN") {
+		list = append(list, finding{"power mode", isGood, mode, ""})
+	} else if mode != "" {
+		list = append(list, finding{"power mode", isWarning, mode + " is not the fastest one; see nvpmodel -p --verbose", ""})
+	}
+	if governor := p.text("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"); governor != "" && governor != "performance" {
+		list = append(list, finding{"clocks", isWarning, "the CPU's clock follows the load (" + governor + "): latency varies", "jetson_clocks"})
+	}
+	for _, r := range board.Rails(p.root) {
+		if r.Alarm {
+			list = append(list, finding{"power", isWarning, fmt.Sprintf("rail %s is, or was, above its limit: %.2f A; see tegrastats", r.Name, r.Amps), ""})
+		}
+	}
+	for _, t := range board.Throttles(p.root) {
+		if t.State > 0 {
+			list = append(list, finding{"throttling", isWarning, fmt.Sprintf("%s is at %d; see tegrastats", t.Name, t.State), ""})
+		}
+	}
+	return list
+}

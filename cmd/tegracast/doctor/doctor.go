@@ -1,0 +1,124 @@
+// Package doctor says what a machine is, what is missing for a camera of a real FPGA, and how to fix it. It also writes the
+// report for whoever helps.
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/user"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/device"
+	"github.com/tegracast/tegracast/tegra/uapi"
+)
+
+// grade is how bad a finding is.
+type grade string
+
+const (
+	isGood    grade = "good"
+	isNote    grade = "note"    // what there is, without judgement
+	isWarning grade = "warning" // it works, not as well as it could
+	isMissing grade = "missing" // it does not work without
+)
+
+// finding is one thing that was looked at.
+type finding struct {
+	What    string `json:"what"`
+	Grade   grade  `json:"grade"`
+	Detail  string `json:"detail"`
+	Command string `json:"command,omitempty"` // that fixes it, for a shell of root
+}
+
+// patient is the machine that is looked at: its files, and what files do not tell.
+type patient struct {
+	root         fs.FS
+	user         string                               // who looks
+	synchronised func() bool                          // the clock is
+	open         func(path string) error              // opens a device of the kernel module
+	info         func(path string) (uapi.Info, error) // asks the module what a device of its is
+	kernelLog    func() string                        // what the kernel has said since boot; empty when it may not be read
+}
+
+// Look examines the machine and tells what it finds, as text or as JSON. It returns command.ErrChecked when something is missing.
+func Look(e command.Env, asJSON bool) error {
+	list := thisMachine().examine()
+	ready := isReady(list)
+	if err := tellFindings(e, list, ready, asJSON); err != nil {
+		return err
+	}
+	if !ready {
+		return command.ErrChecked
+	}
+	return nil
+}
+
+// thisMachine is the one that the program runs on.
+func thisMachine() patient {
+	name := ""
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return patient{user: name, root: os.DirFS("/"), synchronised: clockSynchronised, info: deviceInfo, kernelLog: kernelLog, open: func(path string) error {
+		board, err := device.OpenBoard(slog.New(slog.DiscardHandler), path, "host")
+		if err != nil {
+			return err
+		}
+		return board.Close()
+	}}
+}
+
+// isReady says whether nothing is missing.
+func isReady(list []finding) bool {
+	return !slices.ContainsFunc(list, func(x finding) bool { return x.Grade == isMissing })
+}
+
+func tellFindings(e command.Env, list []finding, ready, asJSON bool) error {
+	if asJSON {
+		out := json.NewEncoder(e.Out)
+		out.SetIndent("", "  ")
+		out.SetEscapeHTML(false)
+		return out.Encode(struct {
+			Ready    bool      `json:"ready"`
+			Findings []finding `json:"findings"`
+		}{ready, list})
+	}
+	for _, x := range list {
+		fmt.Fprintf(e.Out, "%-8s %-13s %s\n", x.Grade, x.What, x.Detail)
+		if x.Command != "" {
+			fmt.Fprintf(e.Out, "%23s%s\n", "fix: ", x.Command)
+		}
+	}
+	verdict := "ready for a camera of a real FPGA"
+	if !ready {
+		verdict = "NOT ready for a camera of a real FPGA; the model works everywhere: tegracast serve"
+	}
+	fmt.Fprintln(e.Out, verdict)
+	return nil
+}
+
+// clockSynchronised asks the kernel (adjtimex(2)).
+func clockSynchronised() bool {
+	var t unix.Timex
+	state, err := unix.Adjtimex(&t)
+	return err == nil && state != unix.TIME_ERROR && t.Status&unix.STA_UNSYNC == 0
+}
+
+// kernelLog reads the kernel's ring of messages (syslog(2)); where dmesg_restrict forbids that it is empty.
+func kernelLog() string {
+	n, err := unix.Klogctl(unix.SYSLOG_ACTION_SIZE_BUFFER, nil)
+	if err != nil || n <= 0 {
+		return ""
+	}
+	b := make([]byte, n)
+	if n, err = unix.Klogctl(unix.SYSLOG_ACTION_READ_ALL, b); err != nil {
+		return ""
+	}
+	return string(b[:n])
+}

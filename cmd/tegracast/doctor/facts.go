@@ -1,0 +1,108 @@
+package doctor
+
+import (
+	"bytes"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// A recorder is a file system that keeps what is read from it.
+type recorder struct {
+	root fs.FS
+
+	mu    sync.Mutex
+	files map[string][]byte
+}
+
+func newRecorder(root fs.FS) *recorder { return &recorder{root: root, files: map[string][]byte{}} }
+
+// maxFact is how much of a file is kept, in bytes.
+const maxFact = 256 << 10
+
+func (r *recorder) keep(name string, b []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.files[name] = append(r.files[name], b[:min(len(b), maxFact-min(maxFact, len(r.files[name])))]...)
+}
+
+// Open implements fs.FS.
+func (r *recorder) Open(name string) (fs.File, error) {
+	f, err := r.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	delete(r.files, name) // it is read from its beginning again
+	r.mu.Unlock()
+	return recordedFile{f, r, name}, nil
+}
+
+type recordedFile struct {
+	fs.File
+	r    *recorder
+	name string
+}
+
+func (f recordedFile) Read(b []byte) (int, error) {
+	n, err := f.File.Read(b)
+	f.r.keep(f.name, b[:n])
+	return n, err
+}
+
+// ReadFile implements fs.ReadFileFS.
+func (r *recorder) ReadFile(name string) ([]byte, error) {
+	b, err := fs.ReadFile(r.root, name)
+	if err == nil {
+		r.mu.Lock()
+		delete(r.files, name)
+		r.mu.Unlock()
+		r.keep(name, b)
+	}
+	return b, err
+}
+
+// ReadLink implements fs.ReadLinkFS.
+func (r *recorder) ReadLink(name string) (string, error) {
+	target, err := fs.ReadLink(r.root, name)
+	if err == nil {
+		r.mu.Lock()
+		r.files[name] = []byte("-> " + target + "\n")
+		r.mu.Unlock()
+	}
+	return target, err
+}
+
+// Lstat implements fs.ReadLinkFS.
+func (r *recorder) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(r.root, name) }
+
+// Stat implements fs.StatFS: nothing is opened, as some device files do things when they are.
+func (r *recorder) Stat(name string) (fs.FileInfo, error) { return fs.Stat(r.root, name) }
+
+// ReadDir implements fs.ReadDirFS.
+func (r *recorder) ReadDir(name string) ([]fs.DirEntry, error) { return fs.ReadDir(r.root, name) }
+
+// names are those of the files that were read, in order.
+func (r *recorder) names() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.files))
+}
+
+// text is what was read of a file: as it is, with lines in the place of a device tree's zero bytes, or in hexadecimal.
+func (r *recorder) text(name string) string {
+	r.mu.Lock()
+	b := bytes.Clone(r.files[name])
+	r.mu.Unlock()
+	control := func(c rune) bool { return c < ' ' && c != '\n' && c != '\t' && c != '\r' && c != 0 }
+	switch {
+	case strings.HasSuffix(name, "/config"):
+		return configText(b)
+	case !utf8.Valid(b) || bytes.ContainsFunc(b, control):
+		return hexText(b)
+	}
+	return strings.ReplaceAll(string(b), "\x00", "\n")
+}

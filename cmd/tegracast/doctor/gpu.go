@@ -1,0 +1,26 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tegracast/tegracast/cudahost"
+)
+
+// gpu opens what CUDA opens, as whoever runs doctor may: a service has device rules of its own beside that.
+func (p patient) gpu() finding {
+	files := cudahost.DeviceFiles(p.root)
+	if len(files) == 0 {
+		return finding{"GPU", isNote, "no driver has made device files of a GPU: the CPU does the work", ""}
+	}
+	var paths []string
+	shut := false
+	for _, f := range files {
+		paths, shut = append(paths, f.Path), shut || f.Err != nil
+	}
+	if !shut {
+		return finding{"GPU", isGood, "its device files can be opened: " + strings.Join(paths, " "), ""}
+	}
+	trouble, remedy := cudahost.Trouble(files)
+	return finding{"GPU", isWarning, fmt.Sprintf("a GPU is there and is not used, since CUDA cannot open %s", trouble), remedy}
+}

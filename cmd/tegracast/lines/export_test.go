@@ -1,0 +1,7 @@
+package lines
+
+// What the tests count on.
+const (
+	Trusted    = trusted
+	BlinkEvery = blinkEvery
+)

@@ -1,0 +1,52 @@
+package lines
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// edgePin takes the times of edges, and matches them with the frames of a source.
+type edgePin struct {
+	line    Input
+	matcher *capture.Matcher
+	pps     bool
+	offset  atomic.Int64 // ns by which the machine's clock is ahead of the pulse per second
+}
+
+func (p *edgePin) run(ctx context.Context) {
+	for {
+		select {
+		case e := <-p.line.Edges():
+			p.matcher.Edge(e.At)
+			p.offset.Store(int64(secondOffset(e.At)))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// secondOffset is a time's distance from the nearest whole second, from -0.5 s on and below 0.5 s.
+func secondOffset(t time.Time) time.Duration {
+	off := time.Duration(t.Nanosecond())
+	if off >= time.Second/2 {
+		off -= time.Second
+	}
+	return off
+}
+
+// frame takes a frame's time.
+func (p *edgePin) frame(f *pipeline.Frame) { p.matcher.Frame(f.Times) }
+
+func (p *edgePin) close() error { return p.line.Close() }
+
+func (p *edgePin) books() Books {
+	b := Books{Lost: p.line.Lost(), Match: p.matcher.Stats()}
+	if p.pps {
+		b.PPS = time.Duration(p.offset.Load())
+	}
+	return b
+}

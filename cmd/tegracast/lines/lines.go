@@ -1,0 +1,248 @@
+// Package lines works the board's GPIO lines while an appliance runs: trigger, strobe, the FPGA's reset, a status LED, and the
+// times of edges that come in.
+package lines
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tegracast/tegracast/board/gpio"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// Output and Input are lines of the board (gpio.Output, gpio.Input); Close puts a line back as it was.
+type Output interface {
+	Set(value int) error
+	Close() error
+}
+
+type Input interface {
+	Edges() <-chan gpio.Edge
+	Lost() uint64
+	Close() error
+}
+
+// Board opens lines; outputs are driven with 0, inputs report rising edges.
+type Board interface {
+	Output(l gpio.Line, consumer string) (Output, error)
+	Input(l gpio.Line, consumer string) (Input, error)
+}
+
+// chips are the board's own lines.
+type chips struct{}
+
+// Output implements Board.
+func (chips) Output(l gpio.Line, consumer string) (Output, error) {
+	o, err := gpio.OpenOutput(l, consumer, 0)
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// Input implements Board.
+func (chips) Input(l gpio.Line, consumer string) (Input, error) {
+	in, err := gpio.OpenInput(l, consumer, gpio.Rising)
+	if err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// A pin is a line at work.
+type pin interface {
+	run(ctx context.Context) // until ctx ends
+	close() error            // after run
+	books() Books
+}
+
+// Books are what a line counts; an output has pulses, an input edges.
+type Books struct {
+	Output         bool
+	Pulses, Missed uint64
+	Errors         uint64
+	Lost           uint64
+	Match          capture.MatchStats
+	PPS            time.Duration // offset of the machine's clock; of the pulse per second only
+}
+
+// watcher is a pin that looks at the frames of a source, on the source's own goroutine.
+type watcher interface{ frame(f *pipeline.Frame) }
+
+// Config is what lines work with.
+type Config struct {
+	Board   Board                              // nil: the machine's own lines
+	Cameras func() []Camera                    // whose states the LED shows
+	Health  func() (ready bool, stalled error) // the same; nil: nobody watches
+	Logger  *slog.Logger
+}
+
+// Lines are the lines that are open. All methods may be called concurrently.
+type Lines struct {
+	cfg     Config
+	flashes chan time.Time                       // from trigger to strobe: a pulse begins
+	watch   atomic.Pointer[map[string][]watcher] // by source
+
+	mu   sync.Mutex
+	list map[string]*openPin
+}
+
+// openPin is a pin with its goroutine.
+type openPin struct {
+	pin
+	source string // that it looks at
+	cancel context.CancelFunc
+	done   chan struct{} // nil before it runs
+}
+
+// New returns no line yet.
+func New(cfg Config) *Lines {
+	if cfg.Board == nil {
+		cfg.Board = chips{}
+	}
+	return &Lines{cfg: cfg, flashes: make(chan time.Time, 1), list: map[string]*openPin{}}
+}
+
+// Open opens a line; it begins to work with Start. An error has the line's place in the configuration.
+func (p *Lines) Open(l *config.Line) error {
+	next, err := p.make(l)
+	if err != nil {
+		return l.At.Errorf("%w", err)
+	}
+	p.mu.Lock()
+	p.list[l.Name] = &openPin{pin: next, source: l.Source}
+	p.mu.Unlock()
+	p.publish()
+	return nil
+}
+
+func (p *Lines) make(l *config.Line) (pin, error) {
+	switch k := l.Kind.(type) {
+	case *config.TriggerIn:
+		return p.input(l, false, capture.MatcherConfig{Delay: k.Delay.V, Tolerance: k.Tolerance.V, Every: true})
+	case *config.PPS: // the nearest frame is taken
+		return p.input(l, true, capture.MatcherConfig{Tolerance: l.Period / 2})
+	}
+	line, err := p.cfg.Board.Output(l.Pin, consumer(l))
+	if err != nil {
+		return nil, err
+	}
+	out := &outPin{name: l.Name, line: line, log: p.cfg.Logger}
+	switch k := l.Kind.(type) {
+	case *config.Trigger:
+		return &triggerPin{outPin: out, period: k.Rate.V.Period(), width: k.Width.V, flashes: p.flashes}, nil
+	case *config.Strobe:
+		return newStrobePin(out, l, k.Width.V, p.flashes), nil
+	case *config.Reset:
+		return &resetPin{outPin: out, config: *k}, nil
+	}
+	return &ledPin{outPin: out, state: p.mood}, nil
+}
+
+// input opens a line whose edges are matched with frames.
+func (p *Lines) input(l *config.Line, pps bool, m capture.MatcherConfig) (pin, error) {
+	line, err := p.cfg.Board.Input(l.Pin, consumer(l))
+	if err != nil {
+		return nil, err
+	}
+	return &edgePin{line: line, matcher: capture.NewMatcher(m), pps: pps}, nil
+}
+
+// consumer is how the kernel names who has the line.
+func consumer(l *config.Line) string { return "tegracast-" + l.Name }
+
+// publish tells the sources which pins look at their frames.
+func (p *Lines) publish() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := map[string][]watcher{}
+	for _, x := range p.list {
+		if w, ok := x.pin.(watcher); ok && x.source != "" {
+			all[x.source] = append(all[x.source], w)
+		}
+	}
+	p.watch.Store(&all)
+}
+
+// Seen shows a source's frame to the lines that look at it. It allocates nothing.
+func (p *Lines) Seen(source string, f *pipeline.Frame) {
+	if all := p.watch.Load(); all != nil {
+		for _, w := range (*all)[source] {
+			w.frame(f)
+		}
+	}
+}
+
+// Start runs those lines that do not run yet, until ctx ends.
+func (p *Lines) Start(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, x := range p.list {
+		if x.done == nil {
+			var own context.Context
+			own, x.cancel = context.WithCancel(ctx)
+			x.done = make(chan struct{})
+			go func() {
+				defer close(x.done)
+				x.pin.run(own)
+			}()
+		}
+	}
+}
+
+// Close stops and closes the lines that names has, which puts them back as they were. With nil it closes all.
+func (p *Lines) Close(names map[string]bool) error {
+	var gone []*openPin
+	p.mu.Lock()
+	for _, name := range slices.Sorted(maps.Keys(p.list)) {
+		if names == nil || names[name] {
+			gone = append(gone, p.list[name])
+			delete(p.list, name)
+		}
+	}
+	p.mu.Unlock()
+	p.publish()
+	var errs []error
+	for _, x := range gone {
+		if x.done != nil {
+			x.cancel()
+			<-x.done
+		}
+		errs = append(errs, x.close())
+	}
+	return errors.Join(errs...)
+}
+
+// Books are the books of the open lines, by name.
+func (p *Lines) Books() map[string]Books {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := map[string]Books{}
+	for name, x := range p.list {
+		list[name] = x.books()
+	}
+	return list
+}
+
+// Reset pulses the reset line of the FPGA behind a device file. It returns false when there is no such line.
+func (p *Lines) Reset(ctx context.Context, device string) (bool, error) {
+	p.mu.Lock()
+	x := p.list[config.ResetLine]
+	p.mu.Unlock()
+	if x == nil {
+		return false, nil
+	}
+	r := x.pin.(*resetPin)
+	if r.config.Device != device {
+		return false, nil
+	}
+	return true, r.pulse(ctx)
+}

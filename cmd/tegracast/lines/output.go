@@ -1,0 +1,190 @@
+package lines
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+)
+
+// outPin is a line that the service drives.
+type outPin struct {
+	name string
+	line Output
+	log  *slog.Logger
+
+	pulses, missed, errors atomic.Uint64
+	failing                bool // the last change of the line failed: the log is told once
+}
+
+func (o *outPin) close() error { return o.line.Close() }
+
+func (o *outPin) books() Books {
+	return Books{Output: true, Pulses: o.pulses.Load(), Missed: o.missed.Load(), Errors: o.errors.Load()}
+}
+
+// set drives the line. One goroutine at a time does.
+func (o *outPin) set(value int) error {
+	err := o.line.Set(value)
+	if err != nil {
+		o.errors.Add(1)
+		if !o.failing {
+			o.log.Error("a GPIO line cannot be driven", "line", o.name, "error", err)
+		}
+	}
+	o.failing = err != nil
+	return err
+}
+
+// flash drives 1 for a while, or until ctx ends, and then 0.
+func (o *outPin) flash(ctx context.Context, d time.Duration) error {
+	if err := o.set(1); err != nil {
+		return err
+	}
+	o.pulses.Add(1)
+	wait(ctx, d)
+	return o.set(0)
+}
+
+// wait waits; it returns false when ctx ends first.
+func wait(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// triggerPin makes pulses at a rate that does not drift. A beat that came a whole period too late is left out and counted:
+// two triggers at once would be none.
+type triggerPin struct {
+	*outPin
+	period, width time.Duration
+	flashes       chan<- time.Time
+}
+
+func (t *triggerPin) run(ctx context.Context) {
+	begin := time.Now()
+	for n := time.Duration(0); ; n++ {
+		if late := time.Since(begin) - n*t.period; late >= t.period {
+			t.missed.Add(uint64(late / t.period))
+			n += late / t.period
+		}
+		if !wait(ctx, time.Until(begin.Add(n*t.period))) {
+			return
+		}
+		select {
+		case t.flashes <- time.Now():
+		default: // no strobe
+		}
+		_ = t.flash(ctx, t.width) // was counted
+	}
+}
+
+// resetPin resets the FPGA on demand.
+type resetPin struct {
+	*outPin
+	config config.Reset
+	mu     sync.Mutex // two cameras of one card recover at a time
+}
+
+func (r *resetPin) run(ctx context.Context) { <-ctx.Done() }
+
+// pulse resets the FPGA and returns when it may be opened.
+func (r *resetPin) pulse(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log.Info("the FPGA is reset", "line", r.name, "device", r.config.Device, "assert", r.config.Assert.V, "settle", r.config.Settle.V)
+	if err := r.flash(ctx, r.config.Assert.V); err != nil {
+		return err
+	}
+	if !wait(ctx, r.config.Settle.V) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (r *resetPin) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.outPin.close()
+}
+
+// A mood is what the status LED shows.
+type mood int
+
+const (
+	moodOff   mood = iota // not all is started
+	moodOn                // all streams, or waits for its trigger
+	moodBlink             // something recovers, or stalls
+)
+
+// blinkEvery is half of the LED's period.
+const blinkEvery = 250 * time.Millisecond
+
+type ledPin struct {
+	*outPin
+	state func() mood
+}
+
+func (l *ledPin) run(ctx context.Context) {
+	tick := time.NewTicker(blinkEvery)
+	defer tick.Stop()
+	shown, lit := -1, 0
+	for {
+		switch l.state() {
+		case moodOff:
+			lit = 0
+		case moodOn:
+			lit = 1
+		case moodBlink:
+			lit ^= 1
+		}
+		if lit != shown && l.set(lit) == nil {
+			l.pulses.Add(uint64(lit))
+			shown = lit
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Camera is a source that says what it is doing.
+type Camera interface{ State() capture.State }
+
+// mood is that of all cameras, and of the pipeline behind them.
+func (p *Lines) mood() mood {
+	started := true
+	if p.cfg.Health != nil {
+		ready, stalled := p.cfg.Health()
+		if stalled != nil {
+			return moodBlink
+		}
+		started = ready
+	}
+	for _, c := range p.cfg.Cameras() {
+		switch c.State() {
+		case capture.Restarting, capture.Reopening, capture.Resetting:
+			return moodBlink
+		case capture.Starting, capture.Ended:
+			started = false
+		}
+	}
+	if started {
+		return moodOn
+	}
+	return moodOff
+}

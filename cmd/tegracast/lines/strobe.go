@@ -1,0 +1,124 @@
+package lines
+
+import (
+	"context"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// strobePin is on with each pulse of the trigger, for a width; or, without a trigger, while the source exposes. When that
+// will be is known from the frames so far: a camera that runs by its own timer exposes again a period later.
+type strobePin struct {
+	*outPin
+	width   time.Duration    // 0: as long as the exposure
+	flashes <-chan time.Time // of the trigger; nil: by the frames
+	nominal time.Duration    // the source's frame period
+
+	exposures chan exposure // the last one
+	last      exposure      // used by frame only
+}
+
+// exposure is one of a row.
+type exposure struct {
+	sequence       uint64
+	start          time.Time
+	length, period time.Duration
+}
+
+// trusted is for how many periods without a frame a camera is taken to expose as before.
+const trusted = 8
+
+func newStrobePin(out *outPin, l *config.Line, width time.Duration, flashes <-chan time.Time) *strobePin {
+	s := &strobePin{outPin: out, width: width, nominal: l.Period, exposures: make(chan exposure, 1)}
+	if l.Follows {
+		s.flashes = flashes
+	}
+	return s
+}
+
+// frame takes the exposure of a frame.
+func (s *strobePin) frame(f *pipeline.Frame) {
+	if f.Times.ExposureStart.IsZero() {
+		return
+	}
+	e := exposure{f.Sequence, f.Times.ExposureStart, f.Times.ExposureEnd.Sub(f.Times.ExposureStart), s.nominal}
+	if n := time.Duration(e.sequence - s.last.sequence); !s.last.start.IsZero() && n > 0 && n <= trusted {
+		if p := e.start.Sub(s.last.start) / n; (p - s.nominal).Abs() < s.nominal/8 { // else a clock has made a step
+			e.period = p
+		}
+	}
+	s.last = e
+	select {
+	case <-s.exposures: // what nobody has taken yet
+	default:
+	}
+	s.exposures <- e
+}
+
+func (s *strobePin) run(ctx context.Context) {
+	if s.flashes != nil {
+		s.follow(ctx)
+		return
+	}
+	var lit time.Time // the exposure that was lit last
+	for {
+		select {
+		case e := <-s.exposures:
+			lit = s.predict(ctx, e, lit)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// follow lights with the trigger's pulses.
+func (s *strobePin) follow(ctx context.Context) {
+	for {
+		select {
+		case at := <-s.flashes:
+			if time.Since(at) < s.width { // else nobody followed it at its time
+				_ = s.flash(ctx, s.width)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// predict lights exposures that are to come, until the camera is silent for long or ctx ends. It returns the last one.
+func (s *strobePin) predict(ctx context.Context, e exposure, lit time.Time) time.Time {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		at := e.next(time.Now(), lit)
+		if at.Sub(e.start) > trusted*e.period {
+			return lit
+		}
+		timer.Reset(time.Until(at))
+		select {
+		case e = <-s.exposures:
+			continue
+		case <-ctx.Done():
+			return lit
+		case <-timer.C:
+		}
+		lit = at
+		length := s.width
+		if length == 0 {
+			length = e.length
+		}
+		_ = s.flash(ctx, length-time.Since(at)) // was counted
+	}
+}
+
+// next is the beginning of the first exposure that was not lit and has not passed by more than an eighth of a period.
+func (e exposure) next(now, lit time.Time) time.Time {
+	after := now.Add(-e.period / 8)
+	if least := lit.Add(e.period / 2); least.After(after) {
+		after = least
+	}
+	n := (after.Sub(e.start) + e.period - 1) / e.period
+	return e.start.Add(n * e.period)
+}

@@ -1,0 +1,143 @@
+package loopback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/edu"
+	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/tegra"
+)
+
+// A lane is one direction, and what was measured of it. Without memory the card does not have it.
+type lane struct {
+	memory   fpga.Memory
+	bytes    uint64
+	elapsed  time.Duration
+	counters xdma.Counters
+	parts    uint64 // segments of memory, of all transfers
+	latency  pipeline.Histogram
+}
+
+// A copier copies one surface to the other through the card; or one of them only, where the card has one direction.
+type copier struct {
+	src, dst *capture.Surface
+	hand     hand
+	engine   engine
+	lanes    [2]lane // by fpga.Direction
+	compares bool    // the bytes go both ways
+}
+
+// newCopier opens the engine and pins the surfaces.
+func newCopier(ctx context.Context, hw capture.Hardware, open opener, o Options, flags cudahost.Flags) (c *copier, err error) {
+	size := o.Size
+	c = &copier{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	if c.engine, err = open(ctx, hw, o.Card); err != nil {
+		return c, err
+	}
+	if c.compares, err = o.ways(c.engine); err != nil {
+		return c, err
+	}
+	if c.src, err = capture.NewSurface(hw.Memory, hw.Pinner, size, flags, tegra.ToDevice); err != nil {
+		return c, err
+	}
+	if c.dst, err = capture.NewSurface(hw.Memory, hw.Pinner, size, flags, tegra.FromDevice); err != nil {
+		return c, err
+	}
+	if c.hand, err = newHand(hw.Memory, c.src, c.dst); err != nil {
+		return c, err
+	}
+	for dir, mem := range []fpga.Memory{fpga.H2C: c.src.Memory, fpga.C2H: c.dst.Memory} {
+		if c.engine.has(fpga.Direction(dir)) {
+			c.lanes[dir].memory = mem
+		}
+	}
+	return c, nil
+}
+
+// copy moves the whole surface through the engine's memory, window by window.
+func (c *copier) copy(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	window := c.engine.window()
+	for off := 0; off < c.src.Memory.Size(); off += window {
+		n := min(window, c.src.Memory.Size()-off)
+		for dir := range c.lanes {
+			l := &c.lanes[dir]
+			if l.memory.Size() == 0 {
+				continue
+			}
+			if err := l.transfer(ctx, c.engine, fpga.Direction(dir), l.memory.Slice(off, n)); err != nil {
+				return fmt.Errorf("%d bytes from byte %d on: %w", n, off, err)
+			}
+		}
+	}
+	return nil
+}
+
+// transfer moves one window. Its descriptors live as long as it does: of a large surface they would be thousands.
+func (l *lane) transfer(ctx context.Context, e engine, dir fpga.Direction, mem fpga.Memory) (err error) {
+	t, err := e.prepare(dir, mem)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closeErr := t.Close()
+		if errors.Is(closeErr, xdma.ErrBusy) || errors.Is(closeErr, edu.ErrBusy) { // what it still does ends in the IOMMU
+			closeErr = errors.Join(closeErr, t.Abandon())
+		}
+		err = errors.Join(err, closeErr)
+	}()
+	r, err := t.Run(ctx)
+	if err != nil {
+		return err
+	}
+	l.bytes += uint64(r.Bytes)
+	l.elapsed += r.Elapsed
+	l.counters.Bytes += r.Counters.Bytes
+	l.counters.Cycles += r.Counters.Cycles
+	l.parts += uint64(len(mem.Segments))
+	l.latency.Observe(r.Elapsed)
+	return nil
+}
+
+// compare looks whether the bytes of the last copy have arrived as they were sent.
+func (c *copier) compare(r *Result, size int) error {
+	if !c.compares {
+		return nil
+	}
+	at, ok, err := c.hand.mismatch(size)
+	if err != nil || ok {
+		return err
+	}
+	r.Wrong++
+	if r.Mismatch == "" {
+		r.Mismatch = fmt.Sprintf("copy %d, byte %d: %#02x arrived, %#02x was sent", r.Copies, at, c.dst.Buffer.Bytes()[at], c.src.Buffer.Bytes()[at])
+	}
+	return nil
+}
+
+// Close gives everything back.
+func (c *copier) Close() error {
+	var errs []error
+	if c.hand != nil {
+		errs = append(errs, c.hand.Close())
+	}
+	for _, s := range []*capture.Surface{c.src, c.dst} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

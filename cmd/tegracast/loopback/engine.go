@@ -1,0 +1,157 @@
+package loopback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/device"
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/edu"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/tegra"
+)
+
+// engine is what the validation run needs of a DMA engine with memory behind it.
+type engine interface {
+	// window is how much of that memory one transfer may use, in bytes.
+	window() int
+	// has says whether there is a channel of that direction.
+	has(dir fpga.Direction) bool
+	// width is that of the data path in bytes; 0: the engine has no counters to compare with.
+	width() int
+	// prepare makes the transfer between all of mem and the beginning of the engine's memory.
+	prepare(dir fpga.Direction, mem fpga.Memory) (transfer, error)
+}
+
+// Card is the memory on the card that a validation run goes through.
+type Card struct {
+	Address uint64  // of its first byte, on the card's side
+	Window  int     // bytes
+	Channel int     // of the DMA engine, each way
+	Clock   float64 // of the engine's data path, in MHz
+}
+
+// DefaultCard fits the FPGA model, and designs with a block RAM at address 0.
+func DefaultCard() Card { return Card{Window: model.DefaultRAM, Clock: model.ClockHz / 1e6} }
+
+func (m Card) check() error {
+	switch {
+	case m.Window < 1 || m.Window > tegra.MaxPinSize:
+		return fmt.Errorf("--window %d: must be from 1 to %d bytes", m.Window, tegra.MaxPinSize)
+	case m.Address+uint64(m.Window) < m.Address:
+		return fmt.Errorf("--address %#x: %d bytes from there on go beyond the last address", m.Address, m.Window)
+	case m.Channel < 0 || m.Channel >= model.MaxChannels:
+		return fmt.Errorf("--channel %d: must be from 0 to %d", m.Channel, model.MaxChannels-1)
+	case !(m.Clock >= 1 && m.Clock <= 1000):
+		return fmt.Errorf("--clock %g: must be from 1 to 1000 MHz", m.Clock)
+	}
+	return nil
+}
+
+// openerOf finds the engine of a board.
+func openerOf(b *device.Board) opener {
+	if b.Edu() {
+		return openEdu
+	}
+	return openXDMA
+}
+
+// Settle stops the engine of a board, and lifts the fence that was left behind.
+func Settle(ctx context.Context, b *device.Board) error {
+	_, err := openerOf(b)(ctx, b.Hardware, DefaultCard())
+	return err
+}
+
+// opener finds a device's engine.
+type opener func(ctx context.Context, hw capture.Hardware, card Card) (engine, error)
+
+// transfer can be run as often as wanted. Abandon is Close when the engine does not stop.
+type transfer interface {
+	Run(ctx context.Context) (xdma.Result, error)
+	Close() error
+	Abandon() error
+}
+
+// xdmaEngine is an XDMA core with memory behind it.
+type xdmaEngine struct {
+	*xdma.Device
+	card Card
+}
+
+func openXDMA(ctx context.Context, hw capture.Hardware, card Card) (engine, error) {
+	d, err := hw.OpenXDMA(ctx)
+	return xdmaEngine{d, card}, err
+}
+
+func (e xdmaEngine) window() int { return e.card.Window }
+func (e xdmaEngine) width() int  { return e.DataPathWidth() }
+
+func (e xdmaEngine) has(dir fpga.Direction) bool {
+	return slices.ContainsFunc(e.Channels(), func(c xdma.ChannelInfo) bool {
+		return c.Direction == dir && c.Channel == e.card.Channel && !c.Stream
+	})
+}
+
+func (e xdmaEngine) prepare(dir fpga.Direction, mem fpga.Memory) (transfer, error) {
+	return e.NewTransfer(dir, e.card.Channel, mem, e.card.Address)
+}
+
+// eduEngine is QEMU's edu device.
+type eduEngine struct{ *edu.Device }
+
+// openEdu finds the device. A fence that is there before is lifted when the engine is idle.
+func openEdu(_ context.Context, hw capture.Hardware, card Card) (engine, error) {
+	if card != DefaultCard() {
+		return nil, command.UsageError{Err: errors.New("QEMU's edu has one channel and one buffer: leave out --address, --window, --channel and --clock")}
+	}
+	fencer := hw.Pinner.(tegra.Fencer) // as every tegra.Device
+	generation, fenced := fencer.Fenced()
+	d, err := edu.Open(edu.Config{Registers: hw.BARs[0].Registers, Interrupts: hw.Interrupts})
+	if err != nil || !fenced {
+		return eduEngine{d}, err
+	}
+	if err := d.Settle(); err != nil {
+		return nil, err
+	}
+	return eduEngine{d}, fencer.Resume(generation)
+}
+
+func (e eduEngine) has(fpga.Direction) bool { return true }
+func (e eduEngine) window() int             { return edu.BufferSize }
+func (e eduEngine) width() int              { return 0 }
+
+func (e eduEngine) prepare(dir fpga.Direction, mem fpga.Memory) (transfer, error) {
+	return &eduTransfer{device: e.Device, dir: dir, mem: mem}, nil
+}
+
+type eduTransfer struct {
+	device *edu.Device
+	dir    fpga.Direction
+	mem    fpga.Memory
+	stuck  bool // the engine may still use mem
+}
+
+// Run implements transfer.
+func (t *eduTransfer) Run(ctx context.Context) (xdma.Result, error) {
+	begin := time.Now()
+	err := t.device.Transfer(ctx, t.dir, t.mem)
+	t.stuck = errors.Is(err, edu.ErrBusy)
+	return xdma.Result{Bytes: t.mem.Size(), Elapsed: time.Since(begin)}, err
+}
+
+// Close implements transfer.
+func (t *eduTransfer) Close() error {
+	if !t.stuck {
+		return nil
+	}
+	return t.device.Settle()
+}
+
+// Abandon implements transfer.
+func (t *eduTransfer) Abandon() error { return nil }

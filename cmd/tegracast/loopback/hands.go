@@ -1,0 +1,177 @@
+package loopback
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"unsafe"
+
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cudahost"
+)
+
+// A hand fills the surfaces of the validation run and compares them.
+type hand interface {
+	// fill puts bytes into src that differ with every seed, and into dst what differs from them in every byte.
+	fill(seed uint64) error
+	// mismatch is where the first size bytes of dst are not what src was filled with, or anything was written behind
+	// them: where the pin was rounded up.
+	mismatch(size int) (at int, ok bool, err error)
+	Close() error
+}
+
+// newHand is the GPU on CUDA's memory, so that what it and the FPGA see of it is compared; else the CPU.
+func newHand(memory cudahost.Allocator, src, dst *capture.Surface) (hand, error) {
+	if cuda, ok := memory.(*cudahost.CUDA); ok {
+		return newGPUHand(cuda, src, dst)
+	}
+	return &cpuHand{src: src.Buffer.Bytes(), dst: dst.Buffer.Bytes()}, nil
+}
+
+type cpuHand struct{ src, dst []byte }
+
+func (h *cpuHand) fill(seed uint64) error {
+	fill(h.src, seed)
+	invert(h.dst, h.src)
+	return nil
+}
+
+func (h *cpuHand) mismatch(size int) (at int, ok bool, err error) {
+	for i, v := range h.dst {
+		if i < size && v != h.src[i] || i >= size && v != ^h.src[i] {
+			return i, false, nil
+		}
+	}
+	return 0, true, nil
+}
+
+// fill writes random bytes that differ with every seed.
+func fill(b []byte, seed uint64) {
+	rng := rand.NewPCG(seed, 0x1005bacc)
+	for len(b) >= 8 {
+		binary.NativeEndian.PutUint64(b, rng.Uint64())
+		b = b[8:]
+	}
+}
+
+// invert makes every byte of dst differ from src's.
+func invert(dst, src []byte) {
+	for i, v := range src {
+		dst[i] = ^v
+	}
+}
+
+// Close implements hand.
+func (h *cpuHand) Close() error { return nil }
+
+//go:embed loopback.cu
+var loopbackSource string
+
+// handArgs is Args of loopback.cu.
+type handArgs struct {
+	src, dst, wrong   uintptr
+	words, size, seed uint64
+}
+
+// gpuHand has kernels do it.
+type gpuHand struct {
+	args          handArgs
+	stream        *cudahost.Stream
+	module        *cudahost.Module
+	fills, checks *cudahost.Kernel
+	wrong         *cudahost.DeviceMemory
+	report        *cudahost.Buffer
+}
+
+func newGPUHand(memory *cudahost.CUDA, src, dst *capture.Surface) (h *gpuHand, err error) {
+	h = &gpuHand{args: handArgs{
+		src: src.Buffer.DevicePointer(), dst: dst.Buffer.DevicePointer(), words: uint64(len(src.Buffer.Bytes()) / 4),
+	}}
+	if err := h.open(memory); err != nil {
+		return nil, errors.Join(fmt.Errorf("kernels of the validation run: %w", err), h.Close())
+	}
+	return h, nil
+}
+
+func (h *gpuHand) open(memory *cudahost.CUDA) error {
+	compiler, err := memory.Device.NewCompiler("")
+	if err != nil {
+		return err
+	}
+	code, _, err := compiler.Compile("loopback.cu", loopbackSource)
+	if err != nil {
+		return err
+	}
+	if h.module, err = memory.Device.Load(code); err != nil {
+		return err
+	}
+	if h.fills, err = h.module.Kernel("fill"); err != nil {
+		return err
+	}
+	if h.checks, err = h.module.Kernel("compare"); err != nil {
+		return err
+	}
+	if h.stream, err = memory.Device.NewStream(); err != nil {
+		return err
+	}
+	if h.wrong, err = memory.Device.AllocDevice(8); err != nil {
+		return err
+	}
+	h.args.wrong = h.wrong.Pointer
+	h.report, err = memory.AllocHost(8, cudahost.Default)
+	return err
+}
+
+// launch returns when the kernel is done: what it wrote is in memory, where the FPGA reads it next. That the FPGA has
+// completed what it writes was observed on this goroutine, before (GPUDirect RDMA 12.9 §11.7).
+func (h *gpuHand) launch(k *cudahost.Kernel) error {
+	const threads, most = 256, 4096
+	blocks := min(most, (h.args.words+threads-1)/threads)
+	if err := k.Launch(h.stream, cudahost.Dim{X: int(blocks)}, cudahost.Dim{X: 32, Y: 8}, unsafe.Pointer(&h.args)); err != nil {
+		return err
+	}
+	return h.stream.Synchronize()
+}
+
+func (h *gpuHand) fill(seed uint64) error {
+	h.args.seed = seed
+	return h.launch(h.fills)
+}
+
+func (h *gpuHand) mismatch(size int) (at int, ok bool, err error) {
+	h.args.size = uint64(size)
+	if err := h.stream.Clear(h.args.wrong, 8); err != nil {
+		return 0, false, err
+	}
+	if err := h.launch(h.checks); err != nil {
+		return 0, false, err
+	}
+	if err := h.stream.Read(h.report.Addr(), h.args.wrong, 8); err != nil {
+		return 0, false, err
+	}
+	if err := h.stream.Synchronize(); err != nil {
+		return 0, false, err
+	}
+	wrong := binary.NativeEndian.Uint64(h.report.Bytes())
+	return int(^wrong), wrong == 0, nil
+}
+
+// Close gives everything back.
+func (h *gpuHand) Close() error {
+	var errs []error
+	if h.stream != nil {
+		errs = append(errs, h.stream.Close())
+	}
+	if h.module != nil {
+		errs = append(errs, h.module.Close())
+	}
+	if h.wrong != nil {
+		errs = append(errs, h.wrong.Close())
+	}
+	if h.report != nil {
+		errs = append(errs, h.report.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,54 @@
+package loopback
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/device"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/tegra/tegrasim"
+)
+
+// TestOneDirection measures cards whose memory is reached one way only.
+func TestOneDirection(t *testing.T) {
+	memory, stream := model.MemoryMapped, model.Stream
+	for _, c := range []struct {
+		name, direction string
+		h2c, c2h        model.Interface
+		want            string // the beginning of the output, or the error
+	}{
+		{"read only", "c2h", stream, memory, "3 copies of 150000 bytes, compared with nothing: the card has one direction\nc2h: "},
+		{"write only", "h2c", memory, stream, "3 copies of 150000 bytes, compared with nothing: the card has one direction\nh2c: "},
+		{"read only, both", "both", stream, memory, "the card has no memory-mapped channel 0 from host to card: use --direction c2h"},
+		{"write only, back", "c2h", memory, stream, "the card has no memory-mapped channel 0 from card to host: use --direction h2c"},
+		{"none", "both", stream, stream, "the card has no memory-mapped channel 0: name another one with --channel"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out bytes.Buffer
+			e := command.Env{Out: &out, Err: io.Discard, Log: slog.New(slog.DiscardHandler)}
+			m, err := device.NewModel(e.Log, "host", 1, func(sim *tegrasim.Sim) model.Config {
+				return model.Config{Bus: sim, H2C: []model.Interface{c.h2c}, C2H: []model.Interface{c.c2h}}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			o := Options{Size: 150000, Count: 3, Direction: c.direction, Limit: copyLimit, Card: DefaultCard()}
+			r, err := validate(t.Context(), e, m, o)
+			if err == nil {
+				err = r.Print(e.Out, o)
+			}
+			text := out.String()
+			if err != nil {
+				text = err.Error()
+			}
+			if !strings.HasPrefix(text, c.want) || err == nil && len(r.Lanes) != 1 {
+				t.Errorf("%s\nwant %s", text, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package loopback
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// Result is what a validation run found.
+type Result struct {
+	Copies   int          `json:"copies"`
+	Compared bool         `json:"compared"` // else the card has one direction only
+	Wrong    int          `json:"wrong"`
+	Mismatch string       `json:"first_mismatch,omitempty"`
+	Lanes    []LaneResult `json:"directions"`
+
+	Interrupts uint64 `json:"interrupts,omitempty"` // that the kernel module has passed on
+}
+
+// LaneResult is what was measured in one direction.
+type LaneResult struct {
+	Direction    string               `json:"direction"`
+	Memory       string               `json:"memory,omitempty"` // the kind, where there are several
+	Bytes        uint64               `json:"bytes"`
+	Bandwidth    float64              `json:"bytes_per_second"`        // by this machine's clock, doorbell to completion
+	Counted      bool                 `json:"engine_has_counters"`     // else what follows is 0
+	EngineBytes  uint64               `json:"engine_bytes"`            // beats of the data path, a partial one whole
+	EngineCycles uint64               `json:"engine_cycles"`           // of the data path's clock
+	EngineRate   float64              `json:"engine_bytes_per_second"` // by those cycles and --clock
+	Agree        bool                 `json:"counters_agree"`          // true also without counters
+	Latency      pipeline.Percentiles `json:"latency"`                 // of a transfer
+}
+
+// result compares what the host counted with what the engine counted: every descriptor may end in a partial beat.
+func (l *lane) result(dir fpga.Direction, width int, hz float64) LaneResult {
+	slack := l.parts * uint64(2*width)
+	r := LaneResult{
+		Direction: dir.String(), Bytes: l.bytes, EngineBytes: l.counters.Bytes, EngineCycles: l.counters.Cycles,
+		Bandwidth: float64(l.bytes) / l.elapsed.Seconds(), Latency: l.latency.Percentiles(), Counted: width > 0, Agree: true,
+	}
+	if !r.Counted {
+		return r
+	}
+	if l.counters.Cycles > 0 {
+		r.EngineRate = float64(l.counters.Bytes) * hz / float64(l.counters.Cycles)
+	}
+	// The engine is busy for a part of what the host waits for, so its own rate is never the lower one.
+	r.Agree = r.EngineBytes >= r.Bytes && r.EngineBytes <= r.Bytes+slack && r.EngineRate >= 0.99*r.Bandwidth
+	return r
+}
+
+// name is the direction, and of which memory.
+func (l LaneResult) name() string {
+	if l.Memory == "" {
+		return l.Direction
+	}
+	return l.Direction + ", " + l.Memory + " memory"
+}
+
+// engine is what the engine says itself.
+func (l LaneResult) engine() string {
+	note := "agrees"
+	switch {
+	case !l.Counted:
+		return "no counters"
+	case !l.Agree:
+		note = "DOES NOT AGREE"
+	}
+	return fmt.Sprintf("%d bytes, %.3f GB/s, %s", l.EngineBytes, l.EngineRate/1e9, note)
+}
+
+// Print tells the result, and returns an error when it is not good.
+func (r Result) Print(w io.Writer, o Options) error {
+	agree := true
+	for _, l := range r.Lanes {
+		agree = agree && l.Agree
+	}
+	if o.JSON {
+		out := json.NewEncoder(w)
+		out.SetIndent("", "  ")
+		if err := out.Encode(r); err != nil {
+			return err
+		}
+	} else {
+		if r.Compared {
+			fmt.Fprintf(w, "%d of %d copies of %d bytes right\n", r.Copies-r.Wrong, r.Copies, o.Size)
+		} else {
+			fmt.Fprintf(w, "%d copies of %d bytes, compared with nothing: the card has one direction\n", r.Copies, o.Size)
+		}
+		for _, l := range r.Lanes {
+			fmt.Fprintf(w, "%s: %.3f GB/s; engine: %s; transfer p50 %v p99 %v max %v\n",
+				l.name(), l.Bandwidth/1e9, l.engine(), l.Latency.P50, l.Latency.P99, l.Latency.Max)
+		}
+	}
+	switch {
+	case r.Wrong > 0:
+		return fmt.Errorf("%d of %d copies are wrong, first: %s", r.Wrong, r.Copies, r.Mismatch)
+	case !agree:
+		return errors.New("the engine's counters do not agree with what was transferred")
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package programtest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline/rtp"
+)
+
+// segments is how many packets the sender hands over at most as one datagram (pipeline/rtp, maxSegments), which the kernel drops
+// and counts as one.
+const segments = 64
+
+// Blames says whether what was lost was lost at the receiver's socket.
+func (v Verdict) Blames(overflow uint64) bool {
+	return v.Lost >= overflow && v.Lost <= overflow*segments
+}
+
+// Received ends a receiver whose socket has been empty for a second, and returns what it has seen and what the kernel has
+// dropped at its socket.
+func (p *Process) Received(t *testing.T, port int) (v Verdict, overflow uint64) {
+	t.Helper()
+	var waiting uint64
+	for empty, begin := 0, time.Now(); empty < 100; time.Sleep(10 * time.Millisecond) {
+		empty++
+		if waiting, overflow, _ = socket(t, p.Process.Pid, port); waiting > 0 {
+			empty = 0
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("%d bytes still wait in the receiver's socket", waiting)
+		}
+	}
+	if err := p.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	p.End(t, 10*time.Second) // its status tells of losses
+	return p.Verdict(t), overflow
+}
+
+// Listening waits until a process's network namespace has the port open.
+func Listening(t *testing.T, pid, port int) {
+	t.Helper()
+	for range 1000 {
+		if _, _, open := socket(t, pid, port); open {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("nobody listens at port %d", port)
+}
+
+// socket is how many bytes wait in the port's socket, and how many datagrams the kernel dropped because its buffer was full
+// (proc_net(5), udp: rx_queue, drops).
+func socket(t *testing.T, pid, port int) (waiting, drops uint64, open bool) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/udp", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if !strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
+			continue
+		}
+		_, queue, _ := strings.Cut(f[4], ":")
+		w, wErr := strconv.ParseUint(queue, 16, 64)
+		d, dErr := strconv.ParseUint(f[len(f)-1], 10, 64)
+		if err := errors.Join(wErr, dErr); err != nil {
+			t.Fatalf("%v in %s", err, line)
+		}
+		waiting, drops, open = waiting+w, drops+d, true
+	}
+	return waiting, drops, open
+}
+
+// Verdict is what probe --json prints.
+type Verdict struct {
+	Clean bool `json:"clean"`
+	rtp.ReceiverStats
+}
+
+// Verdict is what probe --json has printed.
+func (p *Process) Verdict(t *testing.T) (v Verdict) {
+	t.Helper()
+	if err := json.Unmarshal(p.Out.Bytes(), &v); err != nil {
+		t.Fatalf("%v in %s\nstderr: %s", err, p.Out.String(), p.Err.String())
+	}
+	return v
+}
+
+// VmRSS is what /proc/PID/status says of a process's memory.
+var VmRSS = regexp.MustCompile(`(?m)^VmRSS:\s+([0-9]+) kB$`)
+
+// Resident is a process's memory in KiB.
+func Resident(t *testing.T, pid int) float64 {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatalf("the appliance has ended: %v", err)
+	}
+	return Found(t, VmRSS, string(b))
+}
+
+// Found is the number that a pattern's parentheses match.
+func Found(t *testing.T, pattern *regexp.Regexp, text string) float64 {
+	t.Helper()
+	m := pattern.FindStringSubmatch(text)
+	if m == nil {
+		t.Fatalf("there is no %v in:\n%s", pattern, text)
+	}
+	v, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

@@ -1,0 +1,74 @@
+// Package verdict says what a received stream is worth.
+package verdict
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline/rtp"
+)
+
+// silenceLimit is how long a stream may say nothing: three frame periods, but at least a second.
+func silenceLimit(m rtp.Media) time.Duration { return max(time.Second, 3*m.Rate.Period()) }
+
+// Judge says whether everything that the stream promised has arrived, in words, too.
+func Judge(m rtp.Media, st rtp.ReceiverStats) (clean bool, verdict string) {
+	switch {
+	case st.Packets == 0:
+		return false, fmt.Sprintf("silence: no packet came to port %d; is the sender running, and is this its destination?", m.Port)
+	case st.Frames == 0 || st.Lost > 0 || st.Damaged > 0 || st.Mismatched > 0 || st.Malformed > 0:
+		return false, "NOT clean"
+	case !st.Ended && st.Silence > silenceLimit(m):
+		return false, fmt.Sprintf("NOT clean: silent for the last %.1f s, without BYE: has the sender died, or the network?", st.Silence.Seconds())
+	case m.Checksum && st.Matched == 0:
+		return false, fmt.Sprintf("NOT clean: the sender promises checksums, and no frame's has come by RTCP: is port %d open?", m.RTCPPort)
+	case st.Matched == 0:
+		return true, "clean, pixels not verified"
+	}
+	return true, "clean"
+}
+
+// Print tells what a receiver has got of a stream, with the verdict.
+func Print(w io.Writer, m rtp.Media, st rtp.ReceiverStats, asJSON bool) error {
+	clean, verdict := Judge(m, st)
+	if asJSON {
+		out := json.NewEncoder(w)
+		out.SetIndent("", "  ")
+		return out.Encode(struct {
+			Clean    bool   `json:"clean"`
+			Verdict  string `json:"verdict"`
+			Promised bool   `json:"checksum_promised"`
+			rtp.ReceiverStats
+		}{clean, verdict, m.Checksum, st})
+	}
+	jitter, latency, last := notMeasured, notMeasured, "never"
+	if st.Packets > 1 {
+		jitter = fmt.Sprintf("%.3f ms", st.Jitter)
+	}
+	if l := st.Latency; l.Count > 0 {
+		latency = fmt.Sprintf("p50 %s, p99 %s, p99.9 %s, max %s (capture to complete frame)", ms(l.P50), ms(l.P99), ms(l.P999), ms(l.Max))
+	}
+	if st.Packets > 0 {
+		last = fmt.Sprintf("%s, %.3f s before the end", st.LastPacket.Format("15:04:05.000"), st.Silence.Seconds())
+	}
+	if st.Ended {
+		last += ", then BYE"
+	}
+	fmt.Fprintf(w, `%s from %s, port %d: %s
+packets     %d, lost %d, reordered %d, duplicate %d, late %d, malformed %d, foreign %d
+last packet %s
+frames      %d complete, %d damaged
+pixels      CRC right in %d frames, wrong in %d, not checked in %d
+jitter      %s
+latency     %s
+buffer      %d bytes
+`, m.Payload, m.Address, m.Port, verdict, st.Packets, st.Lost, st.Reordered, st.Duplicates, st.Late, st.Malformed, st.Foreign,
+		last, st.Frames, st.Damaged, st.Matched, st.Mismatched, st.Unverified, jitter, latency, st.Buffer)
+	return nil
+}
+
+const notMeasured = "not measured"
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d)/1e6) }
