@@ -12,18 +12,19 @@ import (
 var ErrBare = errors.New("a bare stream has no camera block: its exposure and gain are the design's")
 
 // takeBare emits a completed slot of a bare stream. All that is known of the frame is when it was complete.
-func (c *FPGACamera) takeBare(done xdma.Completion, emit func(*pipeline.Frame)) error {
+func (s *session) takeBare(done xdma.Completion, emit func(*pipeline.Frame)) error {
+	c := s.owner
 	now, period := time.Now(), c.cfg.Rate.Period()
 	f, err := c.pool.Lease(done.Slot)
 	if err != nil {
 		return err
 	}
-	if c.restarted {
-		c.next += lostSince(now.Sub(c.completed), period)
+	if s.resumed {
+		s.next += lostSince(now.Sub(c.completed), period)
 	}
-	c.restarted, c.completed = false, now
-	f.Sequence = c.base + c.next
-	c.next++
+	s.resumed, c.completed = false, now
+	f.Sequence = s.base + s.next
+	s.next++
 	f.Times.ExposureStart, f.Times.ExposureEnd, f.Times.Uncertainty = now.Add(-period), now, period
 	f.Times.Captured = now
 	c.deliver(f, emit)

@@ -27,13 +27,17 @@ type session struct {
 	once    sync.Once     // closes it
 	failed  chan error    // credits could not be given
 	started bool          // the camera takes frames
+	base    uint64        // added to the FPGA's sequence number
+	next    uint64        // the FPGA's sequence number after the last frame seen
+	resumed bool          // a bare stream was started again, and no frame has come since
 	taken   uint64        // frames that the sensor has begun, as the watchdog saw last
 }
 
 func (c *FPGACamera) newSession(ctx context.Context) (*session, error) {
-	s := &session{owner: c, revoked: make(chan struct{}), failed: make(chan error, 1)}
+	s := &session{owner: c, base: c.sup.base, revoked: make(chan struct{}), failed: make(chan error, 1)}
 	if err := s.open(ctx); err != nil {
-		return nil, errors.Join(err, s.close())
+		_, e := s.close()
+		return nil, errors.Join(err, e)
 	}
 	return s, nil
 }
@@ -134,7 +138,7 @@ func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) error {
 		return err
 	}
 	c.freeSlots() // those that were released in between
-	c.restarted = c.frames.Load() > 0
+	s.resumed = c.frames.Load() > 0
 	if s.camera != nil && !s.started {
 		if err := s.camera.Start(); err != nil {
 			return err
@@ -152,7 +156,7 @@ func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) error {
 		if s.lost() {
 			return fmt.Errorf("frame slot: %w", tegra.ErrRevoked)
 		}
-		if err := c.take(done, s.camera, emit); err != nil {
+		if err := s.take(done, emit); err != nil {
 			return err
 		}
 	}
@@ -172,36 +176,37 @@ func (c *FPGACamera) freeSlots() (free []int) {
 // take checks a completed slot and emits it. The completion was observed on this goroutine, by a read of a register
 // (xdma.Ring); the consumers get the frame through a lock, which is the synchronising operation that GPUDirect RDMA 12.9
 // §11.7 asks for between the observation and a kernel's launch (TestKernelIsLaunchedAfterCompletion).
-func (c *FPGACamera) take(done xdma.Completion, camera *fpga.Camera, emit func(*pipeline.Frame)) error {
+func (s *session) take(done xdma.Completion, emit func(*pipeline.Frame)) error {
+	c := s.owner
 	if c.cfg.Bare {
-		return c.takeBare(done, emit)
+		return s.takeBare(done, emit)
 	}
 	now := time.Now()
 	trailer, err := fpga.ParseTrailer(done.Trailer)
 	if err != nil {
 		return fmt.Errorf("slot %d: %w: %w", done.Slot, xdma.ErrStream, err)
 	}
-	if !c.fits(trailer) || trailer.Sequence < c.next {
+	if !c.fits(trailer) || trailer.Sequence < s.next {
 		return fmt.Errorf("%w: frame %d is %dx%d %v in lines of %d bytes; %s with a number from %d on was expected",
-			xdma.ErrStream, trailer.Sequence, trailer.Width, trailer.Height, trailer.Format, trailer.Stride, c.format, c.next)
+			xdma.ErrStream, trailer.Sequence, trailer.Width, trailer.Height, trailer.Format, trailer.Stride, c.format, s.next)
 	}
-	if c.clock.due(now) && c.clock.Update(camera.Timestamp) {
+	if c.clock.due(now) && c.clock.Update(s.camera.Timestamp) {
 		c.cfg.Logger.Warn("clock step: the FPGA's time was mapped anew", "source", c.cfg.Name)
 	}
 	f, err := c.pool.Lease(done.Slot)
 	if err != nil {
 		return err
 	}
-	c.next = trailer.Sequence + 1
+	s.next = trailer.Sequence + 1
 	if fpga.PixelCRC(f.Bytes) != trailer.PixelCRC {
 		// The graph sees the gap in the sequence.
 		c.refused.Add(1)
 		c.cfg.Logger.Error("frame refused: its pixels do not match the FPGA's CRC",
-			"source", c.cfg.Name, "frame", c.base+trailer.Sequence, "slot", done.Slot)
+			"source", c.cfg.Name, "frame", s.base+trailer.Sequence, "slot", done.Slot)
 		f.Release()
 		return nil
 	}
-	f.Sequence = c.base + trailer.Sequence
+	f.Sequence = s.base + trailer.Sequence
 	f.Times.ExposureStart, f.Times.Uncertainty = c.clock.At(trailer.Start)
 	f.Times.ExposureEnd, _ = c.clock.At(trailer.End)
 	f.Times.Captured = now
@@ -225,15 +230,15 @@ func (c *FPGACamera) fits(t fpga.Trailer) bool {
 }
 
 // close stops the camera and lets go of everything. The pins are given back even when the engine does not stop: then
-// it is the unmapping that keeps it from the memory.
-func (s *session) close() error {
+// it is the unmapping that keeps it from the memory. next is what the frames of another session are numbered from.
+func (s *session) close() (next uint64, err error) {
 	var errs []error
 	if s.camera != nil && s.started {
 		errs = append(errs, s.camera.Stop())
 		if n, err := s.camera.Counters(); err == nil {
-			s.owner.next = max(s.owner.next, n.Sequence)
+			s.next = max(s.next, n.Sequence)
 		}
-		s.owner.next = max(s.owner.next, s.taken) // of a device that was reset
+		s.next = max(s.next, s.taken) // of a device that was reset
 	}
 	if s.ring != nil {
 		stopped := s.ring.Stop()
@@ -247,7 +252,5 @@ func (s *session) close() error {
 		errs = append(errs, except(p.Unpin(), tegra.ErrRevoked))
 	}
 	s.owner.cfg.Card.stopped(s)
-	s.owner.base += s.owner.next
-	s.owner.next = 0
-	return errors.Join(errs...)
+	return s.base + s.next, errors.Join(errs...)
 }

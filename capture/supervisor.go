@@ -31,22 +31,22 @@ func (s State) String() string {
 	return [...]string{"starting", "streaming", "idle", "restarting", "reopening", "resetting", "ended"}[s]
 }
 
-// Bounds of recovery.
+// Bounds of the time between looks of the watchdog; else it is four frame periods.
 const (
-	firstPause = 10 * time.Millisecond // before the first reopening; it doubles
-	lastPause  = 2 * time.Second
-	giveUp     = 30 * time.Second      // how long recovery may take, unless the configuration says otherwise
-	watchLeast = 50 * time.Millisecond // between looks of the watchdog; else four frame periods
+	watchLeast = 50 * time.Millisecond
 	watchMost  = 5 * time.Second
 )
 
 // supervisor is the one owner of a camera's recovery: it stops the engine, lets go, backs off, starts again, or ends
 // with the fault.
 type supervisor struct {
-	camera *FPGACamera
-	state  State
-	rested bool   // the watchdog has seen it idle in this session
-	seen   uint64 // frames when the watchdog looked last
+	recovery
+	camera  *FPGACamera
+	state   State
+	resorts int    // resets that were tried in this recovery
+	rested  bool   // the watchdog has seen it idle in this session
+	seen    uint64 // frames when the watchdog looked last
+	base    uint64 // the next session numbers its frames from here: restarts of the camera do not show
 }
 
 // to makes a transition, and tells the log, the flight recorder and the counters.
@@ -68,43 +68,35 @@ func (s *supervisor) to(state State, why error) {
 
 // run keeps sessions going until ctx ends or recovery has been fruitless for too long.
 func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error {
-	c := s.camera
 	s.to(Starting, nil)
-	var broken time.Time // since when nothing has been good
-	attempts := 0        // recoveries since then
-	resorts := 0         // resets that were tried since then
-	for {
-		before := c.frames.Load()
+	err := s.recovery.run(ctx, func(ctx context.Context) (progress bool, err error) {
+		before := s.camera.frames.Load()
 		s.rested = false
-		err := s.attempt(ctx, emit)
-		if ctx.Err() != nil {
-			s.to(Ended, err)
-			return onlyBusy(err)
-		}
-		if c.frames.Load() > before || s.rested {
-			attempts = 0
-		}
-		if attempts == 0 {
-			broken, resorts = time.Now(), 0
-		}
-		if tried := time.Since(broken); tried > c.cfg.GiveUp {
-			s.to(Ended, err)
-			return fmt.Errorf("%w after %v and %d attempts: %w", ErrGivenUp, tried.Round(time.Millisecond), attempts, err)
-		}
-		c.cfg.Recorder.Record(c.cfg.Name, pipeline.EventFault, c.last.Load(), uint64(attempts))
-		if attempts++; attempts == 1 && restartable(err) {
-			s.to(Restarting, err)
-			continue
-		}
-		s.to(Reopening, err)
-		s.letGo()
-		resorts = s.resort(ctx, resorts, broken)
-		pause := min(firstPause<<min(attempts-1, 16), lastPause)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		err = s.attempt(ctx, emit)
+		return s.camera.frames.Load() > before || s.rested, err
+	}, s.afterFault)
+	s.to(Ended, err)
+	if errors.Is(err, ErrGivenUp) {
+		return err
+	}
+	return onlyBusy(err)
+}
+
+// afterFault prepares for the next attempt: a restart of the engine, or a session that is opened again.
+func (s *supervisor) afterFault(ctx context.Context, fault error) (atOnce bool) {
+	c := s.camera
+	c.cfg.Recorder.Record(c.cfg.Name, pipeline.EventFault, c.last.Load(), uint64(s.attempts-1))
+	if s.attempts == 1 {
+		s.resorts = 0
+		if restartable(fault) {
+			s.to(Restarting, fault)
+			return true
 		}
 	}
+	s.to(Reopening, fault)
+	s.letGo()
+	s.resorts = s.resort(ctx, s.resorts, s.broken)
+	return false
 }
 
 // resort takes the next reset when a recovery has been fruitless for long enough: that of the function after a quarter of GiveUp,
@@ -215,12 +207,7 @@ func both(a, b error) error {
 // letGo closes the session. What it says has been said by the fault, but for an engine that does not stop.
 func (s *supervisor) letGo() {
 	c := s.camera
-	old := c.session
-	if old == nil {
-		return
-	}
-	c.setSession(nil)
-	if err := old.close(); err != nil {
+	if err := c.closeSession(); err != nil {
 		c.cfg.Logger.Warn("source let go of the hardware with errors", "source", c.cfg.Name, "error", err)
 	}
 }

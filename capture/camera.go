@@ -68,16 +68,12 @@ type FPGACamera struct {
 	frames   atomic.Uint64 // emitted
 	last     atomic.Uint64 // sequence number of the last one
 	refused  atomic.Uint64 // complete frames whose pixels did not match their CRC
-	base     uint64        // added to the FPGA's sequence number: restarts of the camera do not show
-	next     uint64        // the FPGA's sequence number after the last frame seen
 	sup      supervisor
 	counters [numStates]atomic.Uint64 // transitions by state
 	state    atomic.Int32             // the supervisor's, for others to read
 	events   [numEvents]atomic.Uint64 // by tellable
 
-	// Of a bare stream: when its last frame was complete, and whether it was started again since.
-	completed time.Time
-	restarted bool
+	completed time.Time // when the last frame of a bare stream was complete
 }
 
 // NewFPGACamera finds camera and DMA engine, configures the camera, and allocates, pins and describes all slots.
@@ -87,7 +83,7 @@ func NewFPGACamera(cfg FPGAConfig) (*FPGACamera, error) {
 	cfg.GiveUp = cmp.Or(cfg.GiveUp, giveUp)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	c := &FPGACamera{cfg: cfg, exposure: cfg.Exposure, gain: cfg.Gain}
-	c.sup.camera = c
+	c.sup.camera, c.sup.giveUp = c, cfg.GiveUp
 	if err := c.open(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -130,6 +126,17 @@ func (c *FPGACamera) setSession(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.session = s
+}
+
+// closeSession lets go of the hardware, if the camera has any.
+func (c *FPGACamera) closeSession() (err error) {
+	s := c.session
+	if s == nil {
+		return nil
+	}
+	c.setSession(nil)
+	c.sup.base, err = s.close()
+	return err
 }
 
 // slotFree gives the slot's descriptor credits back to the engine, if there is one.
@@ -220,7 +227,7 @@ func (c *FPGACamera) registers() (*fpga.Camera, uint64) {
 	if c.session == nil {
 		return nil, 0
 	}
-	return c.session.camera, c.base
+	return c.session.camera, c.session.base
 }
 
 func (c *FPGACamera) noRegisters() error {
@@ -230,7 +237,7 @@ func (c *FPGACamera) noRegisters() error {
 	return ErrReopening
 }
 
-// Run implements pipeline.Source: it starts engine and camera, emits every good frame, mends what faults break, and
+// Run implements pipeline.Source: it starts engine and camera, emits every good frame, recovers from faults, and
 // stops both before it returns. Frames that were emitted stay valid until they are released.
 func (c *FPGACamera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return c.sup.run(ctx, emit)
@@ -242,11 +249,7 @@ func (c *FPGACamera) Close() error {
 	if c.pool != nil && c.pool.Leased() > 0 {
 		return c.pool.Close()
 	}
-	var errs []error
-	if s := c.session; s != nil {
-		c.setSession(nil)
-		errs = append(errs, s.close())
-	}
+	errs := []error{c.closeSession()}
 	if c.pool != nil {
 		errs = append(errs, c.pool.Close())
 	} else {

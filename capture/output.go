@@ -224,30 +224,24 @@ func (o *FPGAOutput) give(slot int, err error) {
 
 // serve keeps the engine running until ctx ends, or until it has not worked for too long.
 func (o *FPGAOutput) serve(ctx context.Context) error {
-	pause, broken := firstPause, time.Time{}
-	for {
+	r := recovery{giveUp: o.cfg.GiveUp}
+	err := r.run(ctx, func(ctx context.Context) (progress bool, err error) {
+		if r.attempts > 0 {
+			if err := o.repin(ctx); err != nil {
+				o.cfg.Logger.Warn("output cannot go on yet", "output", o.cfg.Name, "fault", err)
+			}
+		}
 		before := o.good()
-		err := o.attempt(ctx)
-		if ctx.Err() != nil {
-			return except(err, context.Canceled)
-		}
-		if broken.IsZero() || o.good() > before {
-			pause, broken = firstPause, time.Now()
-		}
-		if time.Since(broken) > o.cfg.GiveUp {
-			return fmt.Errorf("%w: output %s: %w", ErrGivenUp, o.cfg.Name, err)
-		}
-		o.cfg.Logger.Warn("output starts its engine again", "output", o.cfg.Name, "fault", err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil
-		}
-		pause = min(2*pause, lastPause)
-		if err := o.repin(ctx); err != nil {
-			o.cfg.Logger.Warn("output cannot go on yet", "output", o.cfg.Name, "fault", err)
-		}
+		err = o.attempt(ctx)
+		return o.good() > before, err
+	}, func(_ context.Context, fault error) (atOnce bool) {
+		o.cfg.Logger.Warn("output starts its engine again", "output", o.cfg.Name, "fault", fault)
+		return false
+	})
+	if errors.Is(err, ErrGivenUp) {
+		return fmt.Errorf("output %s: %w", o.cfg.Name, err)
 	}
+	return except(err, context.Canceled)
 }
 
 // good is how many frames the device has read.

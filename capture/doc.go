@@ -1,0 +1,8 @@
+// Package capture joins hardware to the flow of frames.
+//
+// Sources: an FPGACamera emits frames that an FPGA writes by DMA into pinned slots, and recovers from faults
+// (docs/faults.md); a Replay plays a file as a camera would. Output: an FPGAOutput sends processed frames back to the
+// FPGA. Cameras and outputs share a Card, which is one FPGA; each has a DMA channel of its own.
+//
+// A Clock maps the FPGA's timestamps to this machine's time. A Matcher finds the frame of an edge of a GPIO line.
+package capture
