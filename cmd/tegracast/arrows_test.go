@@ -20,14 +20,17 @@ var may = map[string][]string{
 	"pipeline/isp":     {"pipeline", "cudahost"},
 	"pipeline/record":  {"pipeline", "cudahost"},
 	"pipeline/kernel":  {"pipeline", "cudahost"},
-	"pipeline/rtp":     {"pipeline"},
+	"pipeline/rtp":     {"pipeline", "pipeline/rtp/rtptest"},
 	"capture":          {"cudahost", "tegra", "fpga", "board", "pipeline"},
 	"cmd/tegracast":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
 	"board/vjetson":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
 	"pipeline/web":     {"pipeline"},
 	"pipeline/results": {"pipeline"},
 
-	"pipeline/rtp/benchpeers": {"pipeline", "pipeline/rtp", "cudahost"}, // the egress as the appliance has it
+	"pipeline/rtp/send":       {"pipeline", "pipeline/rtp", "pipeline/rtp/rtptest"},
+	"pipeline/rtp/receive":    {"pipeline", "pipeline/rtp", "pipeline/rtp/rtptest"},
+	"pipeline/rtp/rtptest":    {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/receive"},             // its own tests join both ends
+	"pipeline/rtp/benchpeers": {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/receive", "cudahost"}, // the egress as the appliance has it
 	"pipeline/rtsp":           {"pipeline"},
 	"pipeline/ucx":            {"pipeline"},
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
 	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
 // appliance is what a configuration describes, opened: a flow for each source, and the cards that they share.
@@ -38,7 +39,7 @@ type appliance struct {
 type stream struct {
 	name   string
 	config *RTPConfig
-	sink   *rtp.Sink
+	sink   *send.Sink
 }
 
 // output is one of a flow's.
@@ -169,7 +170,7 @@ func (a *appliance) rtpSink(o *output, c *OutputConfig, timestamp uint32, own pi
 			cfg.Encoder, o.free = encoder, encoder.Close
 		}
 	}
-	sink, err := rtp.NewSink(cfg, own)
+	sink, err := send.New(cfg, own)
 	if err != nil {
 		return nil, errors.Join(err, o.close())
 	}

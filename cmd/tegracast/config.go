@@ -18,6 +18,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/isp"
 	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
 //go:embed default.yaml
@@ -121,7 +122,7 @@ type RTPConfig struct {
 	TTL          int               `yaml:"ttl,omitempty" jsonschema:"minimum=0,maximum=255"`
 	DSCP         int               `yaml:"dscp,omitempty" jsonschema:"minimum=0,maximum=63"`
 	MTU          int               `yaml:"mtu,omitempty" jsonschema:"minimum=576,maximum=9000,description=default 1500"`
-	Pacing       word[rtp.Pacing]  `yaml:"pacing,omitempty" jsonschema:"description=frame: packets spread over the frame period in trains of up to 16; wide: of up to 8; narrow: of up to 4; burst: not spread"`
+	Pacing       word[send.Pacing] `yaml:"pacing,omitempty" jsonschema:"description=frame: packets spread over the frame period in trains of up to 16; wide: of up to 8; narrow: of up to 4; burst: not spread"`
 	Clock        string            `yaml:"clock,omitempty" jsonschema:"description=what the machine's clock is disciplined by as ptp=IEEE1588-2008:GRANDMASTER:DOMAIN; for the SDP; default: its own clock"`
 	CaptureTime  bool              `yaml:"capture_time,omitempty" jsonschema:"description=put each frame's time of capture into its packets as header extension abs-capture-time"`
 	Checksum     bool              `yaml:"checksum,omitempty" jsonschema:"description=send each frame's CRC-32C by RTCP for tegracast probe"`

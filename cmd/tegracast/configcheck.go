@@ -12,6 +12,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
 // check fills in the defaults and refuses what cannot be, before anything is opened. Kinds, limits and missing keys were
@@ -266,9 +267,12 @@ func (d *document) checkTiming(path string, m *ModelConfig) error {
 // plain is an error's text without the name of its kind in front, which the place in the file says already.
 func plain(err, kind error) string { return strings.TrimPrefix(err.Error(), kind.Error()+": ") }
 
-func (r *RTPConfig) config(name string) rtp.Config {
-	return rtp.Config{
-		Payload: r.Payload.V, Destinations: r.Destinations, Interface: r.Interface, TTL: r.TTL, DSCP: r.DSCP, MTU: r.MTU,
-		Pacing: r.Pacing.V, Clock: r.Clock, CaptureTime: r.CaptureTime, Checksum: r.Checksum, Quality: r.Quality, Name: "tegracast " + name,
+func (r *RTPConfig) config(name string) send.Config {
+	return send.Config{
+		Stream: rtp.Stream{
+			Payload: r.Payload.V, MTU: r.MTU, Clock: r.Clock, CaptureTime: r.CaptureTime, Checksum: r.Checksum, Quality: r.Quality,
+			Name: "tegracast " + name,
+		},
+		Destinations: r.Destinations, Interface: r.Interface, TTL: r.TTL, DSCP: r.DSCP, Pacing: r.Pacing.V,
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
 	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
 func (d *document) source(name string) *SourceConfig {
@@ -224,7 +225,7 @@ func (s *SourceConfig) card() string {
 func (d *document) checkRTP(path string, o *OutputConfig, taken map[string]string) error {
 	for i, dest := range o.RTP.Destinations {
 		at := fmt.Sprintf("%s.destinations[%d]", path, i)
-		if err := rtp.CheckDestination(dest); err != nil {
+		if err := send.CheckDestination(dest); err != nil {
 			return d.errorAt(at, "%v", err)
 		}
 		key := strings.ToLower(dest)

@@ -18,6 +18,7 @@ import (
 	"github.com/tegracast/tegracast/capture"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 	"github.com/tegracast/tegracast/tegra"
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
@@ -224,7 +225,7 @@ func receiveAll(ctx context.Context, e env, streams []*stream, receiving *sync.W
 		if s.config.Payload.V == rtp.Results {
 			continue
 		}
-		receiver, err := rtp.NewReceiver(rtp.ReceiverConfig{Media: media[0], Logger: e.log})
+		receiver, err := receive.New(receive.Config{Media: media[0], Logger: e.log})
 		if err != nil {
 			return reports, err
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
 const probeUsage = `Usage: tegracast probe --sdp FILE [--duration D] [--json] [--save FILE]
@@ -38,16 +39,16 @@ func probe(ctx context.Context, e env, args []string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	cfg := rtp.ReceiverConfig{Media: media, Interface: *nic, Logger: e.log}
+	cfg := receive.Config{Media: media, Interface: *nic, Logger: e.log}
 	finish, err := saveTo(*save, &cfg)
 	if err != nil {
 		return usageError{err}
 	}
-	r, err := rtp.NewReceiver(cfg)
+	r, err := receive.New(cfg)
 	if err != nil {
 		return errors.Join(err, finish())
 	}
-	st, err := receive(ctx, e, r, *duration)
+	st, err := receiveFor(ctx, e, r, *duration)
 	if err := errors.Join(err, finish()); err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func readSDP(path string) (rtp.Media, error) {
 }
 
 // saveTo makes cfg write every picture to a file; finish closes it.
-func saveTo(path string, cfg *rtp.ReceiverConfig) (finish func() error, err error) {
+func saveTo(path string, cfg *receive.Config) (finish func() error, err error) {
 	if path == "" {
 		return func() error { return nil }, nil
 	}
@@ -87,7 +88,7 @@ func saveTo(path string, cfg *rtp.ReceiverConfig) (finish func() error, err erro
 	}
 	out := bufio.NewWriterSize(file, 1<<20)
 	var failed error
-	cfg.OnFrame = func(picture []byte, _ rtp.FrameInfo) {
+	cfg.OnFrame = func(picture []byte, _ receive.FrameInfo) {
 		if failed == nil {
 			_, failed = out.Write(picture)
 		}
@@ -95,8 +96,8 @@ func saveTo(path string, cfg *rtp.ReceiverConfig) (finish func() error, err erro
 	return func() error { return errors.Join(failed, out.Flush(), file.Close()) }, nil
 }
 
-// receive runs the receiver for the given time, with a sign of life on a terminal.
-func receive(ctx context.Context, e env, r *rtp.Receiver, d time.Duration) (rtp.ReceiverStats, error) {
+// receiveFor runs the receiver for the given time, with a sign of life on a terminal.
+func receiveFor(ctx context.Context, e env, r *receive.Receiver, d time.Duration) (receive.Stats, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	if isTerminal(e.err) {
@@ -122,7 +123,7 @@ func receive(ctx context.Context, e env, r *rtp.Receiver, d time.Duration) (rtp.
 func silenceLimit(m rtp.Media) time.Duration { return max(time.Second, 3*m.Rate.Period()) }
 
 // judge says whether everything that the stream promised has arrived, in words, too.
-func judge(m rtp.Media, st rtp.ReceiverStats) (clean bool, verdict string) {
+func judge(m rtp.Media, st receive.Stats) (clean bool, verdict string) {
 	switch {
 	case st.Packets == 0:
 		return false, fmt.Sprintf("silence: no packet came to port %d; is the sender running, and is this its destination?", m.Port)
@@ -138,7 +139,7 @@ func judge(m rtp.Media, st rtp.ReceiverStats) (clean bool, verdict string) {
 	return true, "clean"
 }
 
-func report(e env, m rtp.Media, st rtp.ReceiverStats, asJSON bool) error {
+func report(e env, m rtp.Media, st receive.Stats, asJSON bool) error {
 	clean, verdict := judge(m, st)
 	if asJSON {
 		out := json.NewEncoder(e.out)
@@ -147,7 +148,7 @@ func report(e env, m rtp.Media, st rtp.ReceiverStats, asJSON bool) error {
 			Clean    bool   `json:"clean"`
 			Verdict  string `json:"verdict"`
 			Promised bool   `json:"checksum_promised"`
-			rtp.ReceiverStats
+			receive.Stats
 		}{clean, verdict, m.Checksum, st})
 	}
 	jitter, latency, last := notMeasured, notMeasured, "never"

@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // verdict is what probe --json prints.
 type verdict struct {
 	Clean bool `json:"clean"`
-	rtp.ReceiverStats
+	receive.Stats
 }
 
 func (p *process) verdict(t *testing.T) (v verdict) {

@@ -28,6 +28,18 @@ type Media struct {
 	Checksum    bool                 // the sender promises each frame's CRC-32C by RTCP (docs/rtp.md)
 }
 
+// Format is that of the frames; of JPEG, whose headers have it, the zero Format.
+func (m Media) Format() (pipeline.Format, error) {
+	if m.Payload != Raw {
+		return pipeline.Format{}, nil
+	}
+	raw, ok := rawOf(m.Pixel)
+	if !ok {
+		return pipeline.Format{}, fmt.Errorf("%w: pixels %s, must be one of %s", pipeline.ErrFormat, m.Pixel, rawPixels())
+	}
+	return pipeline.NewFormat(raw.pixel, m.Width, m.Height, m.Rate)
+}
+
 // maxSDP is the largest SDP in bytes: an honest one has a thousand.
 const maxSDP = 32 << 10
 

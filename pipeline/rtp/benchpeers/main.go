@@ -33,11 +33,11 @@ func main() {
 	if len(os.Args) > 1 { // this program is also its own sender and receiver
 		switch os.Args[1] {
 		case "send":
-			exit(send(os.Args[2:]))
+			exit(runSender(os.Args[2:]))
 		case "drain":
 			exit(drain())
 		case "receive":
-			exit(receive())
+			exit(runReceiver())
 		}
 	}
 	var o options
