@@ -34,17 +34,17 @@ func runSender(args []string) error {
 	case "pace":
 		return sendPaced(segments, frames, rate)
 	}
-	c := send.Config{Engine: send.Segments, Burst: segments, Pacing: send.PaceBurst, Logger: slog.New(slog.DiscardHandler), Destinations: []string{to(there, 0)}}
+	c := send.Config{Way: send.Segments, Burst: segments, Pacing: send.PaceBurst, Logger: slog.New(slog.DiscardHandler), Destinations: []string{to(there, 0)}}
 	ready, streams := false, 1
 	switch args[0] {
 	case "single":
-		c.Engine = send.Single
+		c.Way = send.Single
 	case "messages":
-		c.Engine = send.Messages
+		c.Way = send.Messages
 	case "ready":
 		ready = true
 	case "zerocopy":
-		c.Engine, ready = send.ZeroCopy, true
+		c.Way, ready = send.ZeroCopy, true
 	case "paced":
 		c.Pacing = send.PaceFrame
 	case "two":

@@ -52,7 +52,7 @@ type Config struct {
 	DSCP         int          // RFC 2474, 0 to 63
 	Pacing       Pacing       // over the frame period in trains of several lengths, or none
 	Burst        int          // most packets sent to a destination without a pause; 0: as Pacing says, without it 16
-	Engine       Engine       // to compare them; an output uses Automatic
+	Way          Way          // to compare them; an output uses Automatic
 	Logger       *slog.Logger // nil: slog.Default
 }
 
@@ -97,8 +97,8 @@ func (c Config) Validate() error {
 		return bad("ttl %d: must be from 0 to 255", c.TTL)
 	case c.DSCP < 0 || c.DSCP > 63:
 		return bad("dscp %d: must be from 0 to 63 (46 is expedited forwarding)", c.DSCP)
-	case c.Engine > Single:
-		return bad("engine %d: there is none", uint8(c.Engine))
+	case c.Way > Single:
+		return bad("way %d: there is none", uint8(c.Way))
 	case c.Burst < 1 || c.Burst > maxBurst:
 		return bad("burst %d: must be from 1 to %d packets", c.Burst, maxBurst)
 	}

@@ -52,7 +52,7 @@ func TestRefusedConfigurations(t *testing.T) {
 		"burst":     {Burst: -1},
 		"payload":   {Stream: rtp.Stream{Payload: 3}},
 		"pacing":    {Pacing: 9},
-		"engine":    {Engine: 9},
+		"way":       {Way: 9},
 		"clock":     {Stream: rtp.Stream{Clock: "ntp=pool"}},
 	} {
 		if err := c.Validate(); !errors.Is(err, rtp.ErrConfig) {

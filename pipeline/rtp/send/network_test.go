@@ -62,7 +62,7 @@ func TestLinkFaults(t *testing.T) {
 	}
 }
 
-// TestZeroCopyHoldsTheFrame: where the kernel sends from the frame's own memory, the engine stays, and the frame is held
+// TestZeroCopyHoldsTheFrame: where the kernel sends from the frame's own memory, the way stays, and the frame is held
 // exactly until the kernel has let go.
 func TestZeroCopyHoldsTheFrame(t *testing.T) {
 	rtptest.InNamespace(t, func() {
@@ -81,8 +81,8 @@ func TestZeroCopyHoldsTheFrame(t *testing.T) {
 			}
 		}
 		d := (*s.sender.dests.Load())[0]
-		if d.engine != ZeroCopy || d.zero.next != 20*192/16 {
-			t.Errorf("sends by %v, %d calls, want %v, %d", d.engine, d.zero.next, ZeroCopy, 20*192/16)
+		if d.way.kind != ZeroCopy || d.way.zero.next != 20*192/16 {
+			t.Errorf("sends by %v, %d calls, want %v, %d", d.way.kind, d.way.zero.next, ZeroCopy, 20*192/16)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package send
 
 import (
-	"math"
 	"runtime"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 // delay of each wake-up does not add up. Bursts that are late follow each other at once, at most maxBehind of them;
 // a sender that is later than that catches up at twice the rate.
 type pacer struct {
+	clock    clock
 	start    time.Duration // of the frame, monotonic
 	due      time.Duration // of the burst before, on the schedule
 	interval time.Duration // between bursts; 0: no pause
@@ -25,9 +25,12 @@ const (
 	maxBehind   = 4                     // bursts; with 16 packets each they fit a receiver's default socket buffer
 )
 
+// now is the time of the monotonic clock.
+func (p *pacer) now() time.Duration { return p.clock.now() }
+
 // begin starts a frame of n bursts that takes span.
 func (p *pacer) begin(span time.Duration, n int) {
-	p.start, p.interval = monotonic(), span/time.Duration(max(n, 1))
+	p.start, p.interval = p.now(), span/time.Duration(max(n, 1))
 }
 
 // wait returns when burst k is due.
@@ -35,7 +38,7 @@ func (p *pacer) wait(k int) {
 	if p.interval == 0 {
 		return
 	}
-	now := monotonic()
+	now := p.now()
 	if p.schedule(k, now); p.due-now > earlyEnough {
 		sleepUntil(p.due)
 	}
@@ -44,7 +47,7 @@ func (p *pacer) wait(k int) {
 // ahead returns when no more than most bursts are due before burst k, for a kernel that keeps them until then, and when
 // burst k is due. It sleeps for half of them at a time.
 func (p *pacer) ahead(k, most int) time.Duration {
-	now := monotonic()
+	now := p.now()
 	p.schedule(k, now)
 	if early := time.Duration(most) * p.interval; p.due-now > early {
 		sleepUntil(p.due - early/2)
@@ -67,35 +70,3 @@ func ownThread() {
 
 // senderNice is better than everything that computes, and worse than what the kernel needs.
 const senderNice = -10
-
-// monotonic reads the clock that sleepUntil waits on. Go reads the same one without a system call, from another zero.
-func monotonic() time.Duration { return epoch.at + time.Since(epoch.time) }
-
-// epoch is one moment by both clocks.
-var epoch = newEpoch()
-
-type moment struct {
-	time time.Time
-	at   time.Duration
-}
-
-// newEpoch takes the closest of some readings, since the thread may have been interrupted between the two of one.
-func newEpoch() (best moment) {
-	closest := time.Duration(math.MaxInt64)
-	for range 16 {
-		var t unix.Timespec
-		before := time.Now()
-		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail on Linux
-		if took := time.Since(before); took < closest {
-			closest, best = took, moment{before.Add(took / 2), time.Duration(t.Nano())}
-		}
-	}
-	return best
-}
-
-// sleepUntil blocks the thread: the runtime's own timers are as coarse as a millisecond when it is idle.
-func sleepUntil(t time.Duration) {
-	ts := unix.NsecToTimespec(int64(t))
-	for unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &ts, nil) == unix.EINTR {
-	}
-}

@@ -30,7 +30,7 @@ const maxReports = 16
 func (d *destination) hear(ssrc uint32) {
 	buf := make([]byte, 2048)
 	for {
-		n, from, err := d.conn.ReadFromUDPAddrPort(buf)
+		n, from, err := d.socket.conn.ReadFromUDPAddrPort(buf)
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
 				return
@@ -38,36 +38,36 @@ func (d *destination) hear(ssrc uint32) {
 			time.Sleep(rtp.ReportInterval) // nothing that we know of; do not spin on it
 			continue
 		}
-		d.heardFrom(buf[:n], ssrc, from, time.Now())
+		d.counters.heardFrom(buf[:n], ssrc, from, time.Now())
 	}
 }
 
-func (d *destination) heardFrom(b []byte, ssrc uint32, from netip.AddrPort, now time.Time) {
+func (c *counters) heardFrom(b []byte, ssrc uint32, from netip.AddrPort, now time.Time) {
 	for _, r := range parseReports(b, ssrc, now) {
 		r.From = from.String()
-		d.mu.Lock()
-		d.keep(r)
-		d.mu.Unlock()
+		c.mu.Lock()
+		c.keep(r)
+		c.mu.Unlock()
 	}
 }
 
 // keep replaces the receiver's report before, or the oldest when there are too many.
-func (d *destination) keep(r Report) {
+func (c *counters) keep(r Report) {
 	oldest := 0
-	for i, old := range d.heard {
+	for i, old := range c.heard {
 		if old.Receiver == r.Receiver {
-			d.heard[i] = r
+			c.heard[i] = r
 			return
 		}
-		if old.At.Before(d.heard[oldest].At) {
+		if old.At.Before(c.heard[oldest].At) {
 			oldest = i
 		}
 	}
-	if len(d.heard) < maxReports {
-		d.heard = append(d.heard, r)
+	if len(c.heard) < maxReports {
+		c.heard = append(c.heard, r)
 		return
 	}
-	d.heard[oldest] = r
+	c.heard[oldest] = r
 }
 
 // parseReports returns the reception reports about ssrc in an RTCP compound, none when it is malformed.

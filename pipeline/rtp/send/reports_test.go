@@ -43,13 +43,13 @@ func TestReportsAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.heardFrom(b, 1, netip.MustParseAddrPort("192.0.2.1:5005"), time.Unix(int64(i), 0))
-		d.heardFrom(b, 1, netip.MustParseAddrPort("192.0.2.1:5005"), time.Unix(int64(i), 1))
+		d.counters.heardFrom(b, 1, netip.MustParseAddrPort("192.0.2.1:5005"), time.Unix(int64(i), 0))
+		d.counters.heardFrom(b, 1, netip.MustParseAddrPort("192.0.2.1:5005"), time.Unix(int64(i), 1))
 	}
-	if len(d.heard) != maxReports {
-		t.Fatalf("%d reports kept", len(d.heard))
+	if len(d.counters.heard) != maxReports {
+		t.Fatalf("%d reports kept", len(d.counters.heard))
 	}
-	for _, r := range d.heard {
+	for _, r := range d.counters.heard {
 		if r.Receiver < 2*maxReports {
 			t.Errorf("the report of %d was kept, it is older than others", r.Receiver)
 		}

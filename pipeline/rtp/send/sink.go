@@ -170,7 +170,7 @@ func (s *Sink) Remove(dest string) error { return s.sender.Remove(dest) }
 func (s *Sink) SDP() ([]byte, error) {
 	to, from := netip.AddrPortFrom(netip.IPv4Unspecified(), rtp.DefaultPort), netip.IPv4Unspecified()
 	if dests := *s.sender.dests.Load(); len(dests) > 0 {
-		to, from = dests[0].addr, dests[0].local()
+		to, from = dests[0].socket.addr, dests[0].socket.local()
 	}
 	return rtp.Describe(s.config.Stream, s.format, rtp.Path{From: from, To: to, TTL: s.config.TTL})
 }

@@ -28,6 +28,70 @@ func resolve(dest string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()), nil
 }
 
+// A socket is connected to the RTP port of a destination. Its RTCP socket has the next local port.
+type socket struct {
+	addr   netip.AddrPort // RTP's
+	rtcp   netip.AddrPort
+	fd     int
+	conn   *net.UDPConn // RTCP, both ways
+	link   string       // name of the interface; "": not known
+	buffer int          // bytes granted
+}
+
+// open opens the sockets for RTP and RTCP to and after addr. buffer is wanted of the first.
+func open(addr netip.AddrPort, c Config, buffer int) (s socket, err error) {
+	s = socket{addr: addr, rtcp: netip.AddrPortFrom(addr.Addr(), addr.Port()+1)}
+	for range 16 { // the port after a free one may be taken
+		if s.fd, s.buffer, err = dial(addr, c, buffer); err != nil {
+			return s, err
+		}
+		if s.conn, err = listenAfter(s.fd, c, addr.Addr()); err == nil {
+			if s.link = c.Interface; s.link == "" || !addr.Addr().IsMulticast() {
+				s.link = udp.InterfaceOf(s.local())
+			}
+			return s, nil
+		}
+		_ = unix.Close(s.fd)
+		if !errors.Is(err, unix.EADDRINUSE) {
+			break
+		}
+	}
+	return s, fmt.Errorf("RTCP socket: %w", err)
+}
+
+// local is the address that packets come from.
+func (s *socket) local() netip.Addr {
+	return s.conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+}
+
+func (s *socket) close() error { return errors.Join(s.conn.Close(), unix.Close(s.fd)) }
+
+// listenAfter opens a UDP socket on the local address of fd and the port after it, with the options of an RTP socket.
+func listenAfter(fd int, c Config, dest netip.Addr) (*net.UDPConn, error) {
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		return nil, err
+	}
+	local := udp.AddrPort(sa)
+	if local.Port() == 65535 {
+		return nil, unix.EADDRINUSE
+	}
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local.Addr(), local.Port()+1)))
+	if err != nil {
+		return nil, err
+	}
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		var oerr error
+		err = errors.Join(raw.Control(func(fd uintptr) { oerr = setOptions(int(fd), c, dest) }), oerr)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
 // ipOptions are the numbers of socket options in one version of IP.
 type ipOptions struct{ level, hops, multicastHops, class, discover, dont int }
 

@@ -2,7 +2,6 @@ package send
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/tegracast/tegracast/pipeline"
 )
@@ -40,13 +39,8 @@ func (x *transmitter) Stats() []DestinationStats {
 	dests := *x.dests.Load()
 	out := make([]DestinationStats, len(dests))
 	for i, d := range dests {
-		out[i] = DestinationStats{
-			Address: d.name, Packets: d.packets.Load(), Bytes: d.bytes.Load(), Frames: d.frames.Load(), Cut: d.cut.Load(),
-			Dropped: d.dropped.Load(), Refused: d.refused.Load(), Errors: d.errors.Load(), SendBuffer: d.buffer,
-		}
-		d.mu.Lock()
-		out[i].LastError, out[i].Reports = d.last, slices.Clone(d.heard)
-		d.mu.Unlock()
+		out[i] = d.counters.stats()
+		out[i].Address, out[i].SendBuffer = d.name, d.socket.buffer
 	}
 	return out
 }

@@ -57,7 +57,7 @@ const unpacedPatience = 100 * time.Millisecond
 
 // newTransmitter makes a transmitter of trains like t, for frames of format f.
 func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
-	x := &transmitter{config: c, control: rtp.NewCompounds(*c.Start), patience: unpacedPatience, buffer: f.Size(), ready: t.Contiguous()}
+	x := &transmitter{config: c, control: rtp.NewCompounds(*c.Start), patience: unpacedPatience, buffer: f.Size(), ready: t.Contiguous(), pacer: pacer{clock: newClock()}}
 	if c.Payload == rtp.Results {
 		x.buffer = rtp.MaxResults
 	}
@@ -84,12 +84,12 @@ func (x *transmitter) Add(dest string) error {
 	}
 	x.warn(d)
 	if x.span > 0 {
-		d.leaveOnTime(x.config, x.control.SenderReport(time.Now(), 0, 0))
+		d.way.leaveOnTime(&d.socket, x.config, x.control.SenderReport(time.Now(), 0, 0))
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	old := *x.dests.Load()
-	taken := slices.ContainsFunc(old, func(o *destination) bool { return o.addr == d.addr })
+	taken := slices.ContainsFunc(old, func(o *destination) bool { return o.socket.addr == d.socket.addr })
 	if taken || x.closed {
 		reason := "is sent to already"
 		if x.closed {
@@ -109,7 +109,7 @@ func (x *transmitter) Remove(dest string) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	old := *x.dests.Load()
-	i := slices.IndexFunc(old, func(d *destination) bool { return d.name == dest || d.addr.String() == dest })
+	i := slices.IndexFunc(old, func(d *destination) bool { return d.name == dest || d.socket.addr.String() == dest })
 	if i < 0 || x.closed {
 		return fmt.Errorf("%w: %s: is not sent to", ErrDestination, dest)
 	}
@@ -121,13 +121,13 @@ func (x *transmitter) Remove(dest string) error {
 
 // warn logs what will not go well with d.
 func (x *transmitter) warn(d *destination) {
-	if d.buffer < x.buffer {
-		x.config.Logger.Warn("rtp: socket send buffer is small: packets may be dropped here",
-			"destination", d.name, "bytes", d.buffer, "wanted", x.buffer,
+	if d.socket.buffer < x.buffer {
+		d.log.Warn("rtp: socket send buffer is small: packets may be dropped here",
+			"bytes", d.socket.buffer, "wanted", x.buffer,
 			"remedy", fmt.Sprintf("sysctl -w net.core.wmem_max=%d", x.buffer))
 	}
-	if w := checkLink("/sys", d.link, x.bits); w != "" {
-		x.config.Logger.Warn("rtp: "+w, "destination", d.name)
+	if w := checkLink("/sys", d.socket.link, x.bits); w != "" {
+		d.log.Warn("rtp: " + w)
 	}
 }
 
@@ -151,7 +151,7 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	}
 	most := maxAhead
 	for _, d := range dests {
-		most = min(most, d.ahead)
+		most = min(most, d.way.ahead)
 	}
 	for k, to := 0, 0; to < t.Len(); k++ {
 		from := to
@@ -160,7 +160,7 @@ func (x *transmitter) Send(t *train) (failed bool) {
 			t.departure = x.pacer.ahead(k, most)
 		} else {
 			x.pacer.wait(k)
-			t.departure = monotonic()
+			t.departure = x.pacer.now()
 		}
 		x.bucket.add(to-from, t.departure)
 		for _, d := range dests {
@@ -172,7 +172,7 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	}
 	x.finish(t, dests)
 	if !t.Done().IsZero() {
-		x.last.Observe(time.Since(t.Done()) + max(0, t.departure-monotonic()))
+		x.last.Observe(time.Since(t.Done()) + max(0, t.departure-x.pacer.now()))
 	}
 	failed = true
 	for _, d := range dests {
@@ -197,19 +197,19 @@ func (x *transmitter) step(k int) int {
 // whose last frame was cut, unless that is true of all: it would hold up the others frame after frame.
 func (x *transmitter) finish(t *train, dests []*destination) {
 	all := !slices.ContainsFunc(dests, func(d *destination) bool { return !d.lagging() })
-	for until := monotonic() + x.patience; ; {
+	for until := x.pacer.now() + x.patience; ; {
 		x.polls = x.polls[:0]
 		wait := false
 		for _, d := range dests {
-			if d.open(t.Len()) {
-				x.polls = append(x.polls, unix.PollFd{Fd: int32(d.fd), Events: unix.POLLOUT})
+			if d.progress.open(t.Len()) {
+				x.polls = append(x.polls, unix.PollFd{Fd: int32(d.socket.fd), Events: unix.POLLOUT})
 				wait = wait || all || !d.lagging()
 			}
 		}
 		if len(x.polls) == 0 {
 			return
 		}
-		left := until - monotonic()
+		left := until - x.pacer.now()
 		if !wait {
 			left = 0
 		}
@@ -219,7 +219,7 @@ func (x *transmitter) finish(t *train, dests []*destination) {
 			_, _ = unix.Ppoll(x.polls, &ts, nil)
 		}
 		for _, d := range dests {
-			if d.push(t, t.Len()); left <= 0 && d.open(t.Len()) {
+			if d.push(t, t.Len()); left <= 0 && d.progress.open(t.Len()) {
 				d.giveUp(t, unix.EAGAIN)
 			}
 		}
@@ -232,10 +232,10 @@ func (x *transmitter) unclog(dests []*destination) {
 	pause := false
 	for _, d := range dests {
 		d.reap()
-		pause = pause || d.clogged
+		pause = pause || d.progress.clogged
 	}
 	if pause {
-		sleepUntil(monotonic() + clogPause)
+		sleepUntil(x.pacer.now() + clogPause)
 	}
 }
 
@@ -256,7 +256,7 @@ func (x *transmitter) report(t *train, dests []*destination) {
 	}
 	x.reported = now
 	for _, d := range dests {
-		b := x.control.SenderReport(now, d.packets.Load(), d.octets())
+		b := x.control.SenderReport(now, d.counters.packets.Load(), d.counters.octets())
 		if x.config.Checksum {
 			b = x.control.Checksum(b, t.Checksum())
 		}
@@ -265,7 +265,7 @@ func (x *transmitter) report(t *train, dests []*destination) {
 }
 
 func (x *transmitter) bye(d *destination) {
-	d.report(x.control.Bye(x.control.SenderReport(time.Now(), d.packets.Load(), d.octets())))
+	d.report(x.control.Bye(x.control.SenderReport(time.Now(), d.counters.packets.Load(), d.counters.octets())))
 }
 
 // Close says goodbye to the destinations and frees the sockets. Stats keeps the last counts.

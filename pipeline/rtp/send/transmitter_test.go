@@ -102,8 +102,8 @@ func stall(t *testing.T, d *destination) (peer int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = unix.Close(d.fd)
-	d.fd = pair[0]
+	_ = unix.Close(d.socket.fd)
+	d.socket.fd = pair[0]
 	t.Cleanup(func() { _ = unix.Close(pair[1]) })
 	return pair[1]
 }
@@ -180,7 +180,7 @@ func TestAKilledReceiverComesBack(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	// A refusal that waits from long ago must not cost a frame.
-	if _, err := unix.Write((*s.sender.dests.Load())[0].fd, []byte{0}); err != nil {
+	if _, err := unix.Write((*s.sender.dests.Load())[0].socket.fd, []byte{0}); err != nil {
 		t.Fatal(err)
 	}
 	ua, _ := net.ResolveUDPAddr("udp4", addrA)
@@ -234,20 +234,20 @@ func TestSocketOptions(t *testing.T) {
 	s := testSink(t, Config{Destinations: []string{addr, "239.255.1.2:5004"}, Interface: "lo", DSCP: 46, TTL: 7}, f)
 	uni, multi := (*s.sender.dests.Load())[0], (*s.sender.dests.Load())[1]
 	for _, tt := range []struct{ got, want int }{
-		{get(uni.fd, unix.IPPROTO_IP, unix.IP_TOS), 46 << 2},
-		{get(uni.fd, unix.IPPROTO_IP, unix.IP_TTL), 7},
-		{get(multi.fd, unix.IPPROTO_IP, unix.IP_MULTICAST_TTL), 7},
-		{get(uni.fd, unix.SOL_SOCKET, unix.SO_SNDBUF), 2 * uni.buffer},
+		{get(uni.socket.fd, unix.IPPROTO_IP, unix.IP_TOS), 46 << 2},
+		{get(uni.socket.fd, unix.IPPROTO_IP, unix.IP_TTL), 7},
+		{get(multi.socket.fd, unix.IPPROTO_IP, unix.IP_MULTICAST_TTL), 7},
+		{get(uni.socket.fd, unix.SOL_SOCKET, unix.SO_SNDBUF), 2 * uni.socket.buffer},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("got %d, want %d", tt.got, tt.want)
 		}
 	}
-	if r, err := unix.GetsockoptInet4Addr(multi.fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF); err != nil || r != [4]byte{} {
+	if r, err := unix.GetsockoptInet4Addr(multi.socket.fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF); err != nil || r != [4]byte{} {
 		t.Errorf("multicast interface %v: %v", r, err) // an index is set, and reads as no address
 	}
-	sa, err := unix.Getsockname(uni.fd)
-	if err != nil || int(udp.AddrPort(sa).Port())+1 != uni.conn.LocalAddr().(*net.UDPAddr).Port {
+	sa, err := unix.Getsockname(uni.socket.fd)
+	if err != nil || int(udp.AddrPort(sa).Port())+1 != uni.socket.conn.LocalAddr().(*net.UDPAddr).Port {
 		t.Errorf("RTCP is not on the port after RTP: %v %v", udp.AddrPort(sa), err)
 	}
 }
@@ -343,6 +343,10 @@ func TestPacerDoesNotDrift(t *testing.T) {
 		t.Error("woke too early")
 	}
 	sleepUntil(now) // in the past: returns
+	c := newClock()
+	if before, at := monotonic(), c.now(); at < before-time.Millisecond || at > monotonic()+time.Millisecond {
+		t.Errorf("the clock says %v, the kernel's %v", at, before)
+	}
 }
 
 func TestSendAllocatesNothing(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
-// TestEveryEngineSendsTheSameBytes compares what arrives with the train, packet by packet, for changing frames.
-func TestEveryEngineSendsTheSameBytes(t *testing.T) {
+// TestEveryWaySendsTheSameBytes compares what arrives with the train, packet by packet, for changing frames.
+func TestEveryWaySendsTheSameBytes(t *testing.T) {
 	type geometry struct {
 		width, height, mtu int
 		ready              bool
@@ -39,7 +39,7 @@ func TestEveryEngineSendsTheSameBytes(t *testing.T) {
 		for e := Automatic; e <= Single; e++ {
 			t.Run(fmt.Sprintf("%v %dx%d/%d/%v/%v/%v", g.pixel, g.width, g.height, g.mtu, g.payload, g.ready, e), func(t *testing.T) {
 				conn, addr := listener(t)
-				c := Config{Stream: rtp.Stream{Payload: g.payload, MTU: g.mtu, Start: testStart()}, Destinations: []string{addr}, Pacing: PaceBurst, Engine: e}
+				c := Config{Stream: rtp.Stream{Payload: g.payload, MTU: g.mtu, Start: testStart()}, Destinations: []string{addr}, Pacing: PaceBurst, Way: e}
 				pixel := cmp.Or(g.pixel, pipeline.UYVY)
 				if g.payload == rtp.JPEG {
 					pixel = pipeline.I420
@@ -82,39 +82,39 @@ func TestEveryEngineSendsTheSameBytes(t *testing.T) {
 				if e == Automatic || e == ZeroCopy && g.ready { // the loopback copies: zero-copy is given up
 					want = Segments
 				}
-				if d.engine != want {
-					t.Errorf("sends by %v, want %v", d.engine, want)
+				if d.way.kind != want {
+					t.Errorf("sends by %v, want %v", d.way.kind, want)
 				}
 			})
 		}
 	}
 }
 
-// brokenEngine takes a few packets, then fails once.
-type brokenEngine struct {
-	engine
+// brokenSender takes a few packets, then fails once.
+type brokenSender struct {
+	sender
 	after int
 	errno unix.Errno
 	calls int
 }
 
-func (b *brokenEngine) send(fd int, t *train, from, to int) (packets, bytes int, errno unix.Errno) {
+func (b *brokenSender) send(fd int, t *train, from, to int) (packets, bytes int, errno unix.Errno) {
 	if b.calls++; b.calls == b.after {
 		return 0, 0, b.errno
 	}
-	return b.engine.send(fd, t, from, to)
+	return b.sender.send(fd, t, from, to)
 }
 
-// TestEnginesFallBackWithoutLoss: an engine that fails in the middle of a frame costs no packet.
-func TestEnginesFallBackWithoutLoss(t *testing.T) {
+// TestWaysFallBackWithoutLoss: a way that fails in the middle of a frame costs no packet.
+func TestWaysFallBackWithoutLoss(t *testing.T) {
 	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 30)
-	for errno, after := range map[unix.Errno]Engine{
+	for errno, after := range map[unix.Errno]Way{
 		unix.EIO: Messages, unix.EINVAL: Messages, unix.EOPNOTSUPP: Messages, unix.ENOBUFS: Segments, unix.EMSGSIZE: Segments,
 	} {
 		conn, addr := listener(t)
 		s := testSink(t, Config{Stream: rtp.Stream{Start: testStart()}, Destinations: []string{addr}, Pacing: PaceBurst}, f)
 		d := (*s.sender.dests.Load())[0]
-		d.best = &brokenEngine{engine: d.best, after: 2, errno: errno}
+		d.way.best = &brokenSender{sender: d.way.best, after: 2, errno: errno}
 		want := packets(t, s, rtptest.Frame(f, 0))
 		if s.sender.Send(s.trains[0]) {
 			t.Errorf("%v: the frame failed", errno)
@@ -128,8 +128,8 @@ func TestEnginesFallBackWithoutLoss(t *testing.T) {
 				t.Fatalf("%v: packet %d differs", errno, i)
 			}
 		}
-		if d.engine != after {
-			t.Errorf("%v: sends by %v afterwards, want %v", errno, d.engine, after)
+		if d.way.kind != after {
+			t.Errorf("%v: sends by %v afterwards, want %v", errno, d.way.kind, after)
 		}
 		if st := s.Stats().Destinations[0]; st.Frames != 1 || st.Packets != uint64(len(want)) || st.Bytes != uint64(s.trains[0].Bytes()) {
 			t.Errorf("%v: %+v", errno, st)
@@ -142,7 +142,7 @@ func TestTinySocketBuffer(t *testing.T) {
 	conn, addr := listener(t)
 	f := rtptest.Format(t, pipeline.UYVY, 1920, 100, 30)
 	s := testSink(t, Config{Destinations: []string{addr}, Pacing: PaceBurst}, f)
-	if _, err := udp.SetBuffer((*s.sender.dests.Load())[0].fd, unix.SO_SNDBUF, 1); err != nil {
+	if _, err := udp.SetBuffer((*s.sender.dests.Load())[0].socket.fd, unix.SO_SNDBUF, 1); err != nil {
 		t.Fatal(err)
 	}
 	send(t, s, rtptest.Frame(f, 0))

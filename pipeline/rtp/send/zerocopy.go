@@ -17,7 +17,11 @@ type zeroCopy struct {
 	trains []*train    // that the last messages were for, by number
 	copied bool        // the kernel has made copies after all: it costs more than it saves
 	note   udp.Message // for the error queue
-	notes  [128]byte
+	notes  struct {    // its control message
+		head unix.Cmsghdr
+		err  unix.SockExtendedErr
+		rest [96]byte // the address that the kernel adds
+	}
 }
 
 // maxInFlight is how many messages may be unfinished.
@@ -61,21 +65,17 @@ func (z *zeroCopy) room() (n int) {
 // reap takes the kernel's notes of what it has let go.
 func (z *zeroCopy) reap(fd int) {
 	for {
-		z.note = udp.Message{Control: uintptr(unsafe.Pointer(&z.notes)), ControlLen: uint64(len(z.notes))}
+		z.note = udp.Message{Control: uintptr(unsafe.Pointer(&z.notes)), ControlLen: uint64(unsafe.Sizeof(z.notes))}
 		_, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&z.note)), unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
 		if errno != 0 {
 			return // EAGAIN: nothing more
 		}
-		// cmsghdr, then sock_extended_err: errno, origin, type, code, pad, info, data
-		if z.note.ControlLen < unix.SizeofCmsghdr+16 {
+		e := &z.notes.err
+		if z.note.ControlLen < uint64(unsafe.Offsetof(z.notes.rest)) || e.Origin != unix.SO_EE_ORIGIN_ZEROCOPY || e.Errno != 0 {
 			continue
 		}
-		e := z.notes[unix.SizeofCmsghdr:]
-		if e[4] != unix.SO_EE_ORIGIN_ZEROCOPY || ne.Uint32(e) != 0 {
-			continue
-		}
-		z.copied = z.copied || e[6]&unix.SO_EE_CODE_ZEROCOPY_COPIED != 0
-		for from, to := ne.Uint32(e[8:]), ne.Uint32(e[12:]); ; from++ {
+		z.copied = z.copied || e.Code&unix.SO_EE_CODE_ZEROCOPY_COPIED != 0
+		for from, to := e.Info, e.Data; ; from++ {
 			if at := &z.trains[from%maxInFlight]; *at != nil {
 				(*at).inFlight.Add(-1)
 				*at = nil
