@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// segments is how many packets the sender hands over at most as one datagram (pipeline/rtp, maxSegments), which the kernel drops
+// segments is how many packets the sender hands over at most as one datagram (pipeline/rtp/send, maxSegments), which the kernel drops
 // and counts as one.
 const segments = 64
 

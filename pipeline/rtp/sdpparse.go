@@ -65,8 +65,9 @@ func (t sdpText) at(m int, prefix, format string, a ...any) error {
 	return fmt.Errorf("%w: line %d: %s", ErrSDP, max(first, 1), fmt.Sprintf(format, a...))
 }
 
-// ParseSDP reads the video streams of an SDP (RFC 8866) that a Receiver can receive: raw (RFC 4175) in
-// YCbCr-4:2:2 of 8 and 10 bits and RGB of 8, and JPEG (RFC 2435). Media of other kinds are passed over. Errors wrap ErrSDP and name line, value and remedy.
+// ParseSDP reads the video streams of an SDP (RFC 8866) that package receive can receive: raw (RFC 4175) in YCbCr-4:2:2
+// of 8 and 10 bits and RGB of 8, and JPEG (RFC 2435). Media of other kinds are passed over. Errors wrap ErrSDP and name
+// line, value and remedy.
 func ParseSDP(b []byte) ([]Media, error) {
 	if len(b) > maxSDP {
 		return nil, fmt.Errorf("%w: %d bytes: more than %d cannot be a session description", ErrSDP, len(b), maxSDP)

@@ -31,9 +31,9 @@ func TestCaptureTime(t *testing.T) {
 			frame = rtptest.PackReady(frame, f)
 		}
 		wire := packets(t, testSender(t, c, f), frame)
-		session := testStream(t, rtp.Media{Payload: payload, PayloadType: payload.Type(), Width: 640, Height: 48}, nil)
+		stream := testStream(t, rtp.Media{Payload: payload, PayloadType: payload.Type(), Width: 640, Height: 48}, nil)
 		var got []byte
-		session.onFrame = func(b []byte, _ FrameInfo) { got = bytes.Clone(b) }
+		stream.onFrame = func(b []byte, _ FrameInfo) { got = bytes.Clone(b) }
 		for i, b := range wire {
 			var p pion.Packet
 			if err := p.Unmarshal(b); err != nil {
@@ -47,7 +47,7 @@ func TestCaptureTime(t *testing.T) {
 			if len(b)+48 > 1500 {
 				t.Fatalf("%s: packet %d has %d bytes", name, i, len(b))
 			}
-			session.packet(b, frame.Times.ExposureStart)
+			stream.packet(b, frame.Times.ExposureStart)
 		}
 		if payload == rtp.Raw && !bytes.Equal(got, rtptest.Lines(rtptest.Frame(plain, 0))) || len(got) == 0 {
 			t.Errorf("%s: another picture arrived", name)

@@ -100,8 +100,8 @@ func TestOtherSendersPackets(t *testing.T) {
 	}
 }
 
-// fuzzSession feeds datagrams, each with a two-byte length before it, and checks that the counters hold together.
-func fuzzSession(f *testing.F, p rtp.Payload, format pipeline.Format) {
+// fuzzStream feeds datagrams, each with a two-byte length before it, and checks that the counters hold together.
+func fuzzStream(f *testing.F, p rtp.Payload, format pipeline.Format) {
 	x := newFeedOf(f, p, format, 1)
 	var seed []byte
 	for _, b := range packets(f, x.sink, x.frames[0]) {
@@ -129,10 +129,10 @@ func fuzzSession(f *testing.F, p rtp.Payload, format pipeline.Format) {
 	})
 }
 
-func FuzzRaw(f *testing.F) { fuzzSession(f, rtp.Raw, rtptest.Format(f, pipeline.UYVY, 16, 4, 30)) }
+func FuzzRaw(f *testing.F) { fuzzStream(f, rtp.Raw, rtptest.Format(f, pipeline.UYVY, 16, 4, 30)) }
 
 func FuzzJPEGPackets(f *testing.F) {
-	fuzzSession(f, rtp.JPEG, rtptest.Format(f, pipeline.I420, 16, 16, 30))
+	fuzzStream(f, rtp.JPEG, rtptest.Format(f, pipeline.I420, 16, 16, 30))
 }
 
 func FuzzRTCP(f *testing.F) {

@@ -16,7 +16,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// feed is a stream of frames as datagrams, and what is fed to a session.
+// feed is a stream of frames as datagrams, and what is fed to a received one.
 type feed struct {
 	t      testing.TB
 	sink   *sender

@@ -8,8 +8,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
-// A caller calls sendmmsg, which does not tell the error that stopped it behind the first message. The next call is for one message
-// alone: what is still so fails it. Only a refusal (ECONNREFUSED) is forgotten; the next packet brings another.
+// A caller calls sendmmsg, which does not report the error that stopped it behind the first message. The next call is
+// for one message alone: an error that lasts fails it. Only a refusal (ECONNREFUSED) is lost; the next packet brings
+// another.
 type caller struct{ alone bool }
 
 // most is how many messages the next call may be for.
@@ -20,8 +21,8 @@ func (c *caller) most(n int) int {
 	return n
 }
 
-// send says how many messages were taken. The thread does not block, and is back within a millisecond (volley times maxDatagram at
-// the most), so the runtime need not know.
+// send returns how many messages were taken. The thread does not block, and is back within a millisecond (volley times
+// maxDatagram at the most), so the runtime need not know.
 func (c *caller) send(fd int, m []udp.Message, flags uintptr) (taken int, errno unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), unix.MSG_DONTWAIT|flags, 0, 0)
 	if errno != 0 {

@@ -184,8 +184,8 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	return failed
 }
 
-// step is how many packets leave after wait k. Without pacing bursts follow one another anyway, and many go in a call of the kernel;
-// the first goes alone, since its time is taken.
+// step is how many packets leave after wait k. Without pacing bursts follow one another anyway, and many go in a call of
+// the kernel; the first goes alone, since its time is taken.
 func (x *transmitter) step(k int) int {
 	if x.span == 0 && k > 0 {
 		return volley * x.config.Burst

@@ -27,8 +27,8 @@ var departures = []departure{
 }
 
 // findDeparture looks for a discipline that keeps packets until their time on the interface of that name, and then tries,
-// on a socket of its own, whether the way to a destination goes through it. What it sends is b, an RTCP compound, to the destination's RTP port, where receivers know it for RTCP (RFC 5761 §4): to
-// another port it might take another way.
+// on a socket of its own, whether the path to a destination goes through it. What it sends is b, an RTCP compound, to
+// the destination's RTP port, where receivers know it for RTCP (RFC 5761 §4): to another port it might take another path.
 func findDeparture(name string, dest netip.AddrPort, c Config, b []byte) (departure, error) {
 	kinds, err := disciplines(name)
 	if err != nil {
