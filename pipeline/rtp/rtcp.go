@@ -14,11 +14,11 @@ const (
 	rtcpAPP  = 204
 )
 
-// ReportInterval is the time between sender reports when no checksums are sent.
+// ReportInterval is the time between the reports of a receiver, and of a sender that sends no checksums.
 const ReportInterval = time.Second
 
-// Compounds writes the RTCP compounds of one stream's sender. Each begins with a sender report and the CNAME, as RFC 3550 §6.1
-// wants it of all compounds.
+// Compounds writes the RTCP compounds of one stream's sender. Each begins with a sender report and the CNAME, as
+// RFC 3550 §6.1 wants it of all compounds.
 type Compounds struct {
 	ssrc   uint32
 	offset uint32 // of the RTP timestamps

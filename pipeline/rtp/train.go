@@ -80,8 +80,8 @@ func newTrain(packets, vectors, headers, scratch int) (*Train, error) {
 		return nil, err
 	}
 	t := &Train{
-		mem: mem, msgs: udp.Messages(mem[:packets*udp.MessageSize]), iov: udp.Vectors(mem[iov : iov+vectors*packets*udp.VectorSize]), vectors: vectors,
-		headers: mem[head : head+headers], scratch: mem[room:],
+		mem: mem, msgs: udp.Messages(mem[:packets*udp.MessageSize]), iov: udp.Vectors(mem[iov : iov+vectors*packets*udp.VectorSize]),
+		vectors: vectors, headers: mem[head : head+headers], scratch: mem[room:],
 	}
 	for i := range t.msgs {
 		t.msgs[i].Vectors, t.msgs[i].Count = uintptr(unsafe.Pointer(&t.iov[vectors*i])), uint64(vectors)
