@@ -20,7 +20,7 @@ var may = map[string][]string{
 	"pipeline/isp":     {"pipeline", "cudahost"},
 	"pipeline/record":  {"pipeline", "cudahost"},
 	"pipeline/kernel":  {"pipeline", "cudahost"},
-	"pipeline/rtp":     {"pipeline"},
+	"pipeline/rtp":     {"pipeline", "pipeline/rtp/rtptest"},
 	"capture":          {"cudahost", "tegra", "fpga", "board", "pipeline"},
 	"cmd/tegracast":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/..."},
 	"board/vjetson":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
@@ -43,7 +43,10 @@ var may = map[string][]string{
 		"cmd/tegracast/command", "cmd/tegracast/device", "cmd/tegracast/loopback", "cmd/tegracast/verdict", "cmd/tegracast/programtest",
 	},
 
-	"pipeline/rtp/benchpeers": {"pipeline", "pipeline/rtp", "cudahost"}, // the egress as the appliance has it
+	"pipeline/rtp/send":       {"pipeline", "pipeline/rtp", "pipeline/rtp/rtptest"},
+	"pipeline/rtp/receive":    {"pipeline", "pipeline/rtp", "pipeline/rtp/rtptest"},
+	"pipeline/rtp/rtptest":    {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/receive"},             // its own tests join both ends
+	"pipeline/rtp/benchpeers": {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/receive", "cudahost"}, // the egress as the appliance has it
 	"pipeline/rtsp":           {"pipeline"},
 	"pipeline/ucx":            {"pipeline"},
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/verdict"
 	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
 const probeUsage = `Usage: tegracast probe --sdp FILE [--duration D] [--json] [--save FILE]
@@ -39,16 +40,16 @@ func probe(ctx context.Context, e env, args []string) error {
 	if err != nil {
 		return command.UsageError{Err: err}
 	}
-	cfg := rtp.ReceiverConfig{Media: media, Interface: *nic, Logger: e.Log}
+	cfg := receive.Config{Media: media, Interface: *nic, Logger: e.Log}
 	finish, err := saveTo(*save, &cfg)
 	if err != nil {
 		return command.UsageError{Err: err}
 	}
-	r, err := rtp.NewReceiver(cfg)
+	r, err := receive.New(cfg)
 	if err != nil {
 		return errors.Join(err, finish())
 	}
-	st, err := receive(ctx, e, r, *duration)
+	st, err := receiveFor(ctx, e, r, *duration)
 	if err := errors.Join(err, finish()); err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func readSDP(path string) (rtp.Media, error) {
 }
 
 // saveTo makes cfg write every picture to a file; finish closes it.
-func saveTo(path string, cfg *rtp.ReceiverConfig) (finish func() error, err error) {
+func saveTo(path string, cfg *receive.Config) (finish func() error, err error) {
 	if path == "" {
 		return func() error { return nil }, nil
 	}
@@ -88,7 +89,7 @@ func saveTo(path string, cfg *rtp.ReceiverConfig) (finish func() error, err erro
 	}
 	out := bufio.NewWriterSize(file, 1<<20)
 	var failed error
-	cfg.OnFrame = func(picture []byte, _ rtp.FrameInfo) {
+	cfg.OnFrame = func(picture []byte, _ receive.FrameInfo) {
 		if failed == nil {
 			_, failed = out.Write(picture)
 		}
@@ -96,8 +97,8 @@ func saveTo(path string, cfg *rtp.ReceiverConfig) (finish func() error, err erro
 	return func() error { return errors.Join(failed, out.Flush(), file.Close()) }, nil
 }
 
-// receive runs the receiver for the given time, with a sign of life on a terminal.
-func receive(ctx context.Context, e env, r *rtp.Receiver, d time.Duration) (rtp.ReceiverStats, error) {
+// receiveFor runs the receiver for the given time, with a sign of life on a terminal.
+func receiveFor(ctx context.Context, e env, r *receive.Receiver, d time.Duration) (receive.Stats, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	if command.Terminal(e.Err) {

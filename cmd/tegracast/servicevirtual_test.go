@@ -14,7 +14,7 @@ import (
 
 	"github.com/tegracast/tegracast/board/vjetson"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
-	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
 // appliance in the virtual Jetson: Debian with the packages installed, the FPGA's camera, and this host as the receiver.
@@ -166,7 +166,7 @@ func (a *installed) back(t *testing.T, what string, began time.Time) {
 			t.Fatal(err)
 		}
 		out, _ := c.Output() // silence and a stream that begins in the middle are failures to probe
-		var got rtp.ReceiverStats
+		var got receive.Stats
 		if json.Unmarshal(out, &got) == nil && got.Matched > 0 && got.Mismatched == 0 {
 			break
 		}

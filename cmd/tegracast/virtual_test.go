@@ -18,7 +18,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/loopback"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/fpga/edu"
-	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
 // guest is what runs in the machine: the program and its tests, the conformance suite, the kernel module as it is packaged,
@@ -304,7 +304,7 @@ func hostProbe(t *testing.T, m *vjetson.Machine, sdp string, d time.Duration) (f
 		out, err := c.Output() // its status tells of losses
 		var got struct {
 			Clean bool `json:"clean"`
-			rtp.ReceiverStats
+			receive.Stats
 		}
 		if wrong := json.Unmarshal(out, &got); wrong != nil || got.Mismatched+got.Malformed+got.Foreign > 0 {
 			t.Fatalf("probe: %v %v\n%s", err, wrong, out)

@@ -37,8 +37,8 @@ func (c Checksum) append(b []byte, ssrc uint32) []byte {
 	return be.AppendUint32(b, c.Packets)
 }
 
-// parseChecksum reads name and data of an APP packet.
-func parseChecksum(subtype uint8, name string, data []byte) (Checksum, error) {
+// ParseChecksum reads name and data of an APP packet.
+func ParseChecksum(subtype uint8, name string, data []byte) (Checksum, error) {
 	if subtype != 0 || name != checksumName || len(data) != checksumSize {
 		return Checksum{}, errChecksum
 	}

@@ -1,134 +1,46 @@
 package rtp
 
 import (
-	"log/slog"
-	"math"
 	"testing"
-	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// testStart is next to the wraps of the sequence number, in both halves, and of the timestamp.
-func testStart() *Start { return &Start{SSRC: 0x1234abcd, Sequence: 0x0001fffe, Timestamp: 0xfffffff0} }
+func testStart() *Start {
+	return &Start{SSRC: rtptest.SSRC, Sequence: rtptest.Sequence, Timestamp: rtptest.Timestamp}
+}
 
-func testFormat(t testing.TB, p pipeline.PixelFormat, w, h int, fps int) pipeline.Format {
+// packing is a packetizer with a train.
+type packing struct {
+	Packetizer
+	train  *Train
+	format pipeline.Format
+}
+
+func testPacking(t testing.TB, s Stream, f pipeline.Format) *packing {
 	t.Helper()
-	f, err := pipeline.NewFormat(p, w, h, pipeline.Rate{Num: fps, Den: 1})
+	p, err := NewPacketizer(s, f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f
-}
-
-// testFrame is frame n of a moving picture with smooth and sharp parts. Padding between lines is noise.
-func testFrame(f pipeline.Format, n int) *pipeline.Frame {
-	b := make([]byte, f.Size())
-	for i := range b {
-		b[i] = byte(i*7 + n)
-	}
-	luma := func(x, y int) byte {
-		v := 128 + 60*math.Sin(float64(x+7*n)/23) + 40*math.Cos(float64(y-3*n)/17)
-		if (x/16+y/16+n)%5 == 0 {
-			v = 235 - v/4
-		}
-		return byte(v)
-	}
-	chroma := func(x, y, k int) byte { return byte(128 + 50*math.Sin(float64(x+y*k+11*n)/41)) }
-	for y := range f.Height {
-		for x := range f.Width {
-			if f.Pixel == pipeline.UYVP {
-				testGroup10(b[y*f.Stride+x/2*5:], [2]byte{luma(x&^1, y), luma(x|1, y)}, [2]byte{chroma(x, y, 0), chroma(x, y, 1)}, x+y+n)
-				continue
-			}
-			if f.Pixel == pipeline.RGB24 {
-				p := b[y*f.Stride+3*x:]
-				p[0], p[1], p[2] = luma(x, y), chroma(x, y, 0), chroma(x, y, 1)
-				continue
-			}
-			if f.Pixel == pipeline.UYVY {
-				b[y*f.Stride+2*x+1] = luma(x, y)
-				b[y*f.Stride+2*x] = chroma(x, y, x%2)
-				continue
-			}
-			b[y*f.Stride+x] = luma(x, y)
-			if x%2 == 0 && y%2 == 0 {
-				at := f.Stride*f.Height + y/2*f.Stride/2 + x/2
-				b[at], b[at+f.Stride*f.Height/4] = chroma(x, y, 1), chroma(x, y, 2)
-			}
-		}
-	}
-	return &pipeline.Frame{
-		Format: f, Bytes: b, Sequence: uint64(1000 + n),
-		Times: pipeline.Times{ExposureStart: time.Unix(1700000000, 123456789).Add(time.Duration(n) * time.Second / 30)},
-	}
-}
-
-// testGroup10 writes two pixels as RFC 4175 §4.3 has 10-bit 4:2:2: Cb0 Y0 Cr0 Y1 from the highest bit down.
-func testGroup10(b []byte, y, c [2]byte, low int) {
-	var v uint64
-	for i, s := range [4]byte{c[0], y[0], c[1], y[1]} {
-		v = v<<10 | uint64(s)<<2 | uint64(low+i)&3
-	}
-	for i := range 5 {
-		b[i] = byte(v >> (8 * (4 - i)))
-	}
-}
-
-// lines is a raw frame without padding.
-func lines(f *pipeline.Frame) []byte {
-	var b []byte
-	for y := range f.Format.Height {
-		b = append(b, f.Bytes[y*f.Format.Stride:][:f.Format.Pixel.LineBytes(f.Format.Width)]...)
-	}
-	return b
-}
-
-func testSink(t testing.TB, c Config, f pipeline.Format) *Sink {
-	t.Helper()
-	c.Logger = slog.New(slog.DiscardHandler)
-	s, err := NewSink(c, f)
+	tr, err := p.NewTrain()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
+		if err := tr.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return s
+	return &packing{p, tr, f}
 }
 
 // packets returns the packets of frame n as the wire has them.
-func packets(t testing.TB, s *Sink, f *pipeline.Frame) [][]byte {
+func packets(t testing.TB, p *packing, f *pipeline.Frame) [][]byte {
 	t.Helper()
-	tr := s.trains[0]
-	if err := s.packer.Packetize(tr, f); err != nil {
+	if err := p.Packetize(p.train, f); err != nil {
 		t.Fatal(err)
 	}
-	var out [][]byte
-	total := 0
-	for i := range tr.Len() {
-		h, p := tr.Packet(i)
-		b := append(append([]byte{}, h...), p...)
-		total += len(b)
-		out = append(out, b)
-	}
-	if total != tr.bytes {
-		t.Fatalf("train says %d bytes, packets have %d", tr.bytes, total)
-	}
-	return out
-}
-
-// psnr compares samples of 8 bits, in dB.
-func psnr(a, b []byte) float64 {
-	var sum float64
-	for i := range a {
-		d := float64(a[i]) - float64(b[i])
-		sum += d * d
-	}
-	if sum == 0 {
-		return math.Inf(1)
-	}
-	return 10 * math.Log10(255*255*float64(len(a))/sum)
+	return rtptest.Packets(t, p.train)
 }

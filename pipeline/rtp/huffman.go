@@ -2,9 +2,9 @@ package rtp
 
 import "encoding/hex"
 
-// huffmanTables returns the four Huffman tables of ITU-T T.81 Annex K.3, which RFC 2435 §3.1.8 and Appendix B presume,
+// HuffmanTables returns the four Huffman tables of ITU-T T.81 Annex K.3, which RFC 2435 §3.1.8 and Appendix B presume,
 // as they stand in a DHT segment: class and identifier, 16 counts, values.
-func huffmanTables() [4][]byte {
+func HuffmanTables() [4][]byte {
 	var tables [4][]byte
 	for i, s := range [4]string{
 		// luminance DC, K.3

@@ -2,9 +2,9 @@ package rtp
 
 import (
 	"fmt"
-	"hash/crc32"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 // The width and height in the header are rounded up to multiples of 8. The scan covers them: an encoder pads to whole
 // MCUs of 16 pixels. The SDP gives the exact size (a=framesize, RFC 6064 §4.2.1).
 type jpegPacketizer struct {
-	stream
+	headerWriter
 	format   pipeline.Format
 	checksum bool
 	encoder  JPEGEncoder
@@ -30,13 +30,13 @@ type jpegPacketizer struct {
 	size     int // of a packet without the RTP header's and JPEG header's bytes
 }
 
-func newJPEGPacketizer(c Config, f pipeline.Format, s Start) *jpegPacketizer {
-	p := &jpegPacketizer{stream: newStream(c, s), format: f, checksum: c.Checksum, encoder: c.Encoder, parser: newJPEGParser()}
+func newJPEGPacketizer(s Stream, f pipeline.Format) *jpegPacketizer {
+	p := &jpegPacketizer{headerWriter: newHeaderWriter(s), format: f, checksum: s.Checksum, encoder: s.Encoder, parser: newJPEGParser()}
 	if p.encoder == nil {
-		p.encoder = newGoEncoder(c.Quality)
+		p.encoder = newGoEncoder(s.Quality)
 	}
 	p.headers = p.head + jpegHeader
-	p.size = c.MTU - ipUDPHeader - p.headers
+	p.size = s.MTU - ipUDPHeader - p.headers
 	return p
 }
 
@@ -56,11 +56,11 @@ func (p *jpegPacketizer) NewTrain() (*Train, error) {
 		}
 		p.header(h, false)
 		copy(h[p.head+4:], []byte{jpegType, jpegQ, byte((p.format.Width + 7) / 8), byte((p.format.Height + 7) / 8)})
-		t.iov[2*i] = iovec{address(h), uint64(p.headers)}
+		t.iov[2*i] = udp.Vector{Base: udp.Address(h), Len: uint64(p.headers)}
 	}
 	first := t.headers[p.headers:]
 	be.PutUint32(first, 2*64) // reserved, precision 0: 8 bits, length
-	t.iov[0].len += tableHeader
+	t.iov[0].Len += tableHeader
 	return t, nil
 }
 
@@ -70,7 +70,7 @@ func (p *jpegPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 	if err != nil {
 		return fmt.Errorf("%w: frame %d: %w", ErrJPEG, f.Sequence, err)
 	}
-	if address(file) != address(t.scratch) || len(file) > len(t.scratch) {
+	if udp.Address(file) != udp.Address(t.scratch) || len(file) > len(t.scratch) {
 		return fmt.Errorf("%w: frame %d: the file outgrew the %d bytes given to the encoder", ErrJPEG, f.Sequence, len(t.scratch))
 	}
 	img, err := p.parser.parse(file)
@@ -86,15 +86,46 @@ func (p *jpegPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 	t.payload, t.info = img.scan, p.info(f)
 	t.info.pixels = len(img.scan)
 	if p.checksum {
-		t.info.crc = crc32.Checksum(img.scan, castagnoli)
+		t.info.crc = CRC(img.scan)
 	}
 	p.cut(t, img.scan)
 	return nil
 }
 
+// JPEGHeader is what all payloads of a frame say (RFC 2435 §3.1).
+type JPEGHeader struct{ Type, Q, Width, Height byte }
+
+// JPEGFragment is one payload.
+type JPEGFragment struct {
+	Header JPEGHeader
+	Offset int    // of Scan in the frame's scan
+	Tables []byte // both quantization tables, at offset 0; else nil
+	Scan   []byte
+}
+
+// ParseJPEG reads a payload of type 1 with quantization tables in-band. ok is false for any other one, and for one that
+// breaks RFC 2435. The slices are parts of payload.
+func ParseJPEG(payload []byte) (f JPEGFragment, ok bool) {
+	if len(payload) < jpegHeader {
+		return f, false
+	}
+	f.Offset = int(be.Uint32(payload) & 0xffffff)
+	f.Header, f.Scan = JPEGHeader{payload[4], payload[5], payload[6], payload[7]}, payload[jpegHeader:]
+	if f.Header.Type != jpegType || f.Header.Q < 128 || f.Header.Width == 0 || f.Header.Height == 0 {
+		return f, false
+	}
+	if f.Offset == 0 { // the quantization table header, RFC 2435 §3.1.8: two tables of 8 bits
+		if len(f.Scan) < tableHeader || f.Scan[1] != 0 || be.Uint16(f.Scan[2:]) != 2*64 {
+			return f, false
+		}
+		f.Tables, f.Scan = f.Scan[4:tableHeader], f.Scan[tableHeader:]
+	}
+	return f, len(f.Scan) > 0 && f.Offset+len(f.Scan) <= maxFragment
+}
+
 // cut lays the scan out over packets.
 func (p *jpegPacketizer) cut(t *Train, scan []byte) {
-	base, i, room := address(scan), 0, p.size-tableHeader
+	base, i, room := udp.Address(scan), 0, p.size-tableHeader
 	h := t.headers
 	for off := 0; off < len(scan); i++ {
 		n := min(room, len(scan)-off)
@@ -104,7 +135,7 @@ func (p *jpegPacketizer) cut(t *Train, scan []byte) {
 		if off += n; off == len(scan) {
 			h[1] |= 1 << 7
 		}
-		t.iov[2*i+1] = iovec{base, uint64(n)}
+		t.iov[2*i+1] = udp.Vector{Base: base, Len: uint64(n)}
 		base += uintptr(n)
 		p.next, room = p.next+1, p.size
 		h = t.headers[tableHeader+(i+1)*p.headers:]

@@ -13,6 +13,7 @@ import (
 	pion "github.com/pion/rtp"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // rfc2435 checks all header fields straight from RFC 2435 §3.1 and returns tables and scan.
@@ -58,18 +59,18 @@ func encode(t testing.TB, f *pipeline.Frame, quality int) []byte {
 func TestJPEGPacketsByTheRFC(t *testing.T) {
 	for _, tt := range []struct{ w, h int }{{320, 240}, {960, 540}, {2040, 16}, {16, 16}, {22, 10}} {
 		t.Run(fmt.Sprintf("%dx%d", tt.w, tt.h), func(t *testing.T) {
-			f := testFormat(t, pipeline.I420, tt.w, tt.h, 10)
-			s := testSink(t, Config{Payload: JPEG, Start: testStart(), Checksum: true}, f)
+			f := rtptest.Format(t, pipeline.I420, tt.w, tt.h, 10)
+			s := testPacking(t, Stream{Payload: JPEG, Start: testStart(), Checksum: true}, f)
 			for n := range 3 { // no frame may keep anything of the one before, which is shorter or longer
-				frame := testFrame(f, n)
+				frame := rtptest.Frame(f, n)
 				if n%2 == 0 {
 					clear(frame.Bytes)
 				}
 				wire := packets(t, s, frame)
 				quant, scan := rfc2435(t, wire, tt.w, tt.h)
-				file := appendJFIF(nil, tt.w, tt.h, quant, &s.packer.(*jpegPacketizer).parser.huffman)
-				if len(file) != jfifHeader {
-					t.Fatalf("JFIF header of %d bytes, want %d", len(file), jfifHeader)
+				file := AppendJFIF(nil, tt.w, tt.h, quant, &s.Packetizer.(*jpegPacketizer).parser.huffman)
+				if len(file) != JFIFHeader {
+					t.Fatalf("JFIF header of %d bytes, want %d", len(file), JFIFHeader)
 				}
 				file = append(append(file, scan...), 0xff, 0xd9)
 				got, err := jpeg.Decode(bytes.NewReader(file))
@@ -89,9 +90,9 @@ func TestJPEGPacketsByTheRFC(t *testing.T) {
 }
 
 func TestGoEncoderReadsTheSlot(t *testing.T) {
-	f := testFormat(t, pipeline.I420, 64, 48, 10)
+	f := rtptest.Format(t, pipeline.I420, 64, 48, 10)
 	f.Stride = 80
-	frame := testFrame(f, 3)
+	frame := rtptest.Frame(f, 3)
 	img, err := jpeg.Decode(bytes.NewReader(encode(t, frame, 100)))
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +102,7 @@ func TestGoEncoderReadsTheSlot(t *testing.T) {
 		got = append(got, img.(*image.YCbCr).Y[y*img.(*image.YCbCr).YStride:][:f.Width]...)
 		want = append(want, frame.Bytes[y*f.Stride:][:f.Width]...)
 	}
-	if db := psnr(got, want); db < 45 {
+	if db := rtptest.PSNR(got, want); db < 45 {
 		t.Fatalf("%.1f dB", db)
 	}
 	if _, err := newGoEncoder(90).Encode(make([]byte, 0, 100), frame); err == nil {
@@ -114,8 +115,8 @@ func TestGoEncoderReadsTheSlot(t *testing.T) {
 }
 
 func TestJPEGParserRefuses(t *testing.T) {
-	f := testFormat(t, pipeline.I420, 64, 48, 10)
-	good := encode(t, testFrame(f, 0), 90)
+	f := rtptest.Format(t, pipeline.I420, 64, 48, 10)
+	good := encode(t, rtptest.Frame(f, 0), 90)
 	p := newJPEGParser()
 	img, err := p.parse(good)
 	if err != nil || img.width != 64 || img.height != 48 || len(img.quant[0]) != 64 || img.quant[0][0] != 3 {
@@ -174,12 +175,12 @@ func (e badEncoder) Encode(dst []byte, _ *pipeline.Frame) ([]byte, error) {
 }
 
 func TestJPEGEncoderIsNotTrusted(t *testing.T) {
-	f := testFormat(t, pipeline.I420, 64, 48, 10)
-	file := encode(t, testFrame(f, 0), 90)
-	small := encode(t, testFrame(testFormat(t, pipeline.I420, 32, 48, 10), 0), 90)
+	f := rtptest.Format(t, pipeline.I420, 64, 48, 10)
+	file := encode(t, rtptest.Frame(f, 0), 90)
+	small := encode(t, rtptest.Frame(rtptest.Format(t, pipeline.I420, 32, 48, 10), 0), 90)
 	for name, e := range map[string]badEncoder{"own memory": {file, true}, "other size": {small, false}, "nothing": {nil, false}} {
-		s := testSink(t, Config{Payload: JPEG, Encoder: e}, f)
-		if err := s.packer.Packetize(s.trains[0], testFrame(f, 0)); !errors.Is(err, ErrJPEG) {
+		s := testPacking(t, Stream{Payload: JPEG, Encoder: e}, f)
+		if err := s.Packetize(s.train, rtptest.Frame(f, 0)); !errors.Is(err, ErrJPEG) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -193,15 +194,15 @@ func TestHuffmanTables(t *testing.T) {
 	if err := jpeg.Encode(&b, img, nil); err != nil {
 		t.Fatal(err)
 	}
-	tables := huffmanTables()
+	tables := HuffmanTables()
 	if dht := slices.Concat(tables[:]...); !bytes.Contains(b.Bytes(), append([]byte{0xff, 0xc4, 0x01, 0xa2}, dht...)) {
 		t.Fatal("not the DHT of image/jpeg")
 	}
 }
 
 func FuzzJPEG(f *testing.F) {
-	format := testFormat(f, pipeline.I420, 32, 32, 10)
-	good := encode(f, testFrame(format, 0), 50)
+	format := rtptest.Format(f, pipeline.I420, 32, 32, 10)
+	good := encode(f, rtptest.Frame(format, 0), 50)
 	f.Add(good)
 	f.Add(good[:len(good)/2])
 	f.Add([]byte{0xff, 0xd8, 0xff, 0xd9})
@@ -218,7 +219,7 @@ func FuzzJPEG(f *testing.F) {
 			t.Fatalf("accepted %+v", img)
 		}
 		// What the parser lets through must come out of our own header as the same.
-		again := appendJFIF(nil, img.width, img.height, slices.Concat(img.quant[0], img.quant[1]), &p.huffman)
+		again := AppendJFIF(nil, img.width, img.height, slices.Concat(img.quant[0], img.quant[1]), &p.huffman)
 		again = append(append(again, img.scan...), 0xff, 0xd9)
 		back, err := newJPEGParser().parse(again)
 		if err != nil || !bytes.Equal(back.scan, img.scan) || !bytes.Equal(back.quant[1], img.quant[1]) {

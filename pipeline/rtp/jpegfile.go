@@ -39,7 +39,7 @@ type jpegParser struct {
 	tq   [3]byte // and their quantization tables
 }
 
-func newJPEGParser() *jpegParser { return &jpegParser{huffman: huffmanTables()} }
+func newJPEGParser() *jpegParser { return &jpegParser{huffman: HuffmanTables()} }
 
 func (p *jpegParser) bad(format string, a ...any) error {
 	return fmt.Errorf("%w: byte %d: %s", ErrJPEG, p.pos, fmt.Sprintf(format, a...))
@@ -171,11 +171,14 @@ func (p *jpegParser) scan() error {
 	}
 }
 
-// jfifHeader is the length of a header that appendJFIF makes.
-const jfifHeader = 2 + 18 + 2*69 + 19 + 4 + 2*(17+12+17+162) + 14
+// JFIFHeader is the length of a header that AppendJFIF makes.
+const JFIFHeader = 2 + 18 + 2*69 + 19 + 4 + 2*(17+12+17+162) + 14
 
-// appendJFIF appends a JFIF header for a scan of RFC 2435 type 1 (RFC 2435 Appendix B).
-func appendJFIF(b []byte, width, height int, quant []byte, huffman *[4][]byte) []byte {
+// JPEGEnd is the marker EOI, which ends a file.
+const JPEGEnd = "\xff\xd9"
+
+// AppendJFIF appends a JFIF header for a scan of RFC 2435 type 1 (RFC 2435 Appendix B).
+func AppendJFIF(b []byte, width, height int, quant []byte, huffman *[4][]byte) []byte {
 	b = append(b, 0xff, markSOI)
 	b = append(b, 0xff, markAPP0, 0, 16, 'J', 'F', 'I', 'F', 0, 1, 2, 0, 0, 1, 0, 1, 0, 0)
 	for i := range 2 {

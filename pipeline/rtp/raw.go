@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
 const rawPayloadHeader = 2 + 6 // extended sequence number and one line header (RFC 4175 §4.2)
@@ -12,7 +13,7 @@ const rawPayloadHeader = 2 + 6 // extended sequence number and one line header (
 // rawPacketizer makes RFC 4175 packets. No packet holds parts of two lines, so that every header has the same length and
 // the packets of a frame can be of one size.
 type rawPacketizer struct {
-	stream
+	headerWriter
 	format   pipeline.Format
 	group    pipeline.PixelGroup
 	line     int // bytes
@@ -23,11 +24,11 @@ type rawPacketizer struct {
 	size     int  // payload bytes of a packet; the last of a line may be shorter
 }
 
-func newRawPacketizer(c Config, f pipeline.Format, s Start) *rawPacketizer {
-	p := &rawPacketizer{stream: newStream(c, s), format: f, checksum: c.Checksum}
+func newRawPacketizer(s Stream, f pipeline.Format) *rawPacketizer {
+	p := &rawPacketizer{headerWriter: newHeaderWriter(s), format: f, checksum: s.Checksum}
 	p.group, p.line = f.Pixel.Group(), f.Pixel.LineBytes(f.Width)
 	p.headers = p.head + rawPayloadHeader
-	p.perLine, p.size = cutLine(p.line, c.MTU-ipUDPHeader-p.headers, p.group.Bytes)
+	p.perLine, p.size = cutLine(p.line, s.MTU-ipUDPHeader-p.headers, p.group.Bytes)
 	if p.ready = f.PacketPitch > 0; p.ready {
 		p.size = f.PacketPitch - f.HeaderGap
 		p.perLine = p.line / p.size
@@ -56,16 +57,13 @@ func (p *rawPacketizer) NewTrain() (*Train, error) {
 		be.PutUint16(line[2:], uint16(y))                                // field bit 0: progressive
 		be.PutUint16(line[4:], uint16(off/p.group.Bytes*p.group.Pixels)) // in pixels; continuation bit 0: no other line header follows
 		if p.ready {
-			t.iov[i].len = uint64(p.headers + size)
+			t.iov[i].Len = uint64(p.headers + size)
 			continue
 		}
-		t.iov[2*i] = iovec{address(h), uint64(p.headers)}
-		t.iov[2*i+1].len = uint64(size)
+		t.iov[2*i] = udp.Vector{Base: udp.Address(h), Len: uint64(p.headers)}
+		t.iov[2*i+1].Len = uint64(size)
 	}
-	t.count, t.bytes = n, n*p.headers+p.line*p.format.Height
-	if p.line%p.size == 0 {
-		t.uniform = p.headers + p.size
-	}
+	t.count, t.bytes, t.uniform = n, n*p.headers+p.line*p.format.Height, p.line%p.size == 0
 	return t, nil
 }
 
@@ -95,12 +93,12 @@ func (p *rawPacketizer) stamp(h []byte, seq uint32, info *trainInfo) {
 
 // gather points the train's vectors at the pixels.
 func (p *rawPacketizer) gather(t *Train, b []byte) {
-	base, seq, h, iov := address(b), p.next, t.headers, t.iov
+	base, seq, h, iov := udp.Address(b), p.next, t.headers, t.iov
 	for range p.format.Height {
 		at := base
 		for range p.perLine {
 			p.stamp(h, seq, &t.info)
-			iov[1].base = at
+			iov[1].Base = at
 			seq, h, iov, at = seq+1, h[p.headers:], iov[2:], at+uintptr(p.size)
 		}
 		base += uintptr(p.format.Stride)
@@ -111,7 +109,7 @@ func (p *rawPacketizer) gather(t *Train, b []byte) {
 // fillGaps writes the headers into the frame.
 func (p *rawPacketizer) fillGaps(t *Train, b []byte) {
 	const short = rtpHeader + rawPayloadHeader // without extension
-	base, seq, h, iov, info := address(b), p.next, t.headers, t.iov[:t.count], t.info
+	base, seq, h, iov, info := udp.Address(b), p.next, t.headers, t.iov[:t.count], t.info
 	pitch, headers, head := p.format.PacketPitch, p.headers, p.head
 	for i := range iov {
 		gap, from := b[i*pitch:][:headers], h[:headers]
@@ -125,7 +123,7 @@ func (p *rawPacketizer) fillGaps(t *Train, b []byte) {
 		// Not before they are copied: a word that is read right after its parts were written is slow.
 		p.times(gap, uint16(seq), &info)
 		be.PutUint16(gap[head:], uint16(seq>>16))
-		iov[i].base = base + uintptr(i*pitch)
+		iov[i].Base = base + uintptr(i*pitch)
 		seq, h = seq+1, h[headers:]
 	}
 	p.next = seq
@@ -134,7 +132,7 @@ func (p *rawPacketizer) fillGaps(t *Train, b []byte) {
 // crc is the CRC-32C of the lines without their padding.
 func (p *rawPacketizer) crc(b []byte) uint32 {
 	if p.format.Stride == p.line && !p.ready {
-		return crc32.Checksum(b[:p.line*p.format.Height], castagnoli)
+		return CRC(b[:p.line*p.format.Height])
 	}
 	var crc uint32
 	if p.ready {

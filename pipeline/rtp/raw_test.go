@@ -11,6 +11,7 @@ import (
 	pion "github.com/pion/rtp"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // rfc4175 puts a picture together straight from RFC 4175 §4, from packets in order, and checks all header fields.
@@ -75,12 +76,12 @@ func TestRawPacketsByTheRFC(t *testing.T) {
 		{pipeline.RGB24, 3, 3, 16, 0, 1, 9, 9},
 	} {
 		t.Run(fmt.Sprintf("%v %dx%d mtu %d", tt.pixel, tt.width, tt.height, tt.mtu), func(t *testing.T) {
-			f := testFormat(t, tt.pixel, tt.width, tt.height, 30)
+			f := rtptest.Format(t, tt.pixel, tt.width, tt.height, 30)
 			f.Stride = tt.stride
-			s := testSink(t, Config{Start: testStart(), MTU: tt.mtu, Checksum: true}, f)
+			s := testPacking(t, Stream{Start: testStart(), MTU: tt.mtu, Checksum: true}, f)
 			next := testStart().Sequence
 			for n := range 3 {
-				frame := testFrame(f, n)
+				frame := rtptest.Frame(f, n)
 				wire := packets(t, s, frame)
 				if len(wire) != tt.perLine*tt.height {
 					t.Fatalf("%d packets, want %d", len(wire), tt.perLine*tt.height)
@@ -97,11 +98,11 @@ func TestRawPacketsByTheRFC(t *testing.T) {
 				at := frame.Times.ExposureStart
 				stamp := testStart().Timestamp + uint32((at.Unix()%(1<<32)*90000+int64(at.Nanosecond())*9/100000)%(1<<32))
 				got := rfc4175(t, wire, *testStart(), next, stamp, tt.pixel, tt.width, tt.height)
-				if !bytes.Equal(got, lines(frame)) {
+				if !bytes.Equal(got, rtptest.Lines(frame)) {
 					t.Fatalf("frame %d: picture differs", n)
 				}
-				if crc := crc32.Checksum(got, crc32.MakeTable(crc32.Castagnoli)); s.trains[0].info.crc != crc {
-					t.Fatalf("frame %d: CRC %#x, want %#x", n, s.trains[0].info.crc, crc)
+				if crc := crc32.Checksum(got, crc32.MakeTable(crc32.Castagnoli)); s.train.info.crc != crc {
+					t.Fatalf("frame %d: CRC %#x, want %#x", n, s.train.info.crc, crc)
 				}
 				next += uint32(len(wire))
 			}
@@ -110,87 +111,24 @@ func TestRawPacketsByTheRFC(t *testing.T) {
 }
 
 func TestRawRefusesAShortFrame(t *testing.T) {
-	f := testFormat(t, pipeline.UYVY, 320, 240, 30)
-	s := testSink(t, Config{}, f)
-	frame := testFrame(f, 0)
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 30)
+	s := testPacking(t, Stream{}, f)
+	frame := rtptest.Frame(f, 0)
 	frame.Bytes = frame.Bytes[:len(frame.Bytes)-1]
-	if err := s.packer.Packetize(s.trains[0], frame); !errors.Is(err, ErrFormat) {
+	if err := s.Packetize(s.train, frame); !errors.Is(err, ErrFormat) {
 		t.Fatal(err)
 	}
 }
 
 func TestPacketizeAllocatesNothing(t *testing.T) {
-	f := testFormat(t, pipeline.UYVY, 640, 480, 30)
-	s := testSink(t, Config{Checksum: true}, f)
-	frame := testFrame(f, 0)
+	f := rtptest.Format(t, pipeline.UYVY, 640, 480, 30)
+	s := testPacking(t, Stream{Checksum: true}, f)
+	frame := rtptest.Frame(f, 0)
 	if n := testing.AllocsPerRun(20, func() {
-		if err := s.packer.Packetize(s.trains[0], frame); err != nil {
+		if err := s.Packetize(s.train, frame); err != nil {
 			t.Error(err)
 		}
 	}); n != 0 {
 		t.Fatalf("%v allocations a frame", n)
-	}
-}
-
-func TestRefusedFormats(t *testing.T) {
-	raw, i420 := testFormat(t, pipeline.UYVY, 320, 240, 30), testFormat(t, pipeline.I420, 320, 240, 10)
-	with := func(f pipeline.Format, change func(*pipeline.Format)) pipeline.Format { change(&f); return f }
-	for name, tt := range map[string]struct {
-		c Config
-		f pipeline.Format
-	}{
-		"raw of I420":       {Config{}, i420},
-		"JPEG of UYVY":      {Config{Payload: JPEG}, raw},
-		"odd width":         {Config{}, with(raw, func(f *pipeline.Format) { f.Width = 321 })},
-		"JPEG beyond 2040":  {Config{Payload: JPEG}, testFormat(t, pipeline.I420, 2048, 16, 10)},
-		"no colours":        {Config{}, with(raw, func(f *pipeline.Format) { f.Color = pipeline.ColorNone })},
-		"wrong colours":     {Config{Payload: JPEG}, with(i420, func(f *pipeline.Format) { f.Color = pipeline.BT709Limited })},
-		"write-combined":    {Config{}, with(raw, func(f *pipeline.Format) { f.Memory = pipeline.MemoryWriteCombined })},
-		"no rate to pace":   {Config{}, with(raw, func(f *pipeline.Format) { f.Rate = pipeline.Rate{} })},
-		"packet-ready":      {Config{}, with(raw, func(f *pipeline.Format) { f.PacketPitch, f.HeaderGap = 1300, 20 })},
-		"stride below line": {Config{}, with(raw, func(f *pipeline.Format) { f.Stride = 100 })},
-	} {
-		if _, err := NewSink(tt.c, tt.f); !errors.Is(err, ErrFormat) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	s := testSink(t, Config{}, raw)
-	accepts := func(f pipeline.Format) bool {
-		g := pipeline.NewGraph(pipeline.GraphConfig{})
-		if err := g.AddSource("source", newSource(t, f, 1)); err != nil {
-			t.Fatal(err)
-		}
-		_, err := g.Attach(pipeline.OutputConfig{Name: "rtp", Sink: s})
-		return err == nil
-	}
-	if !accepts(with(raw, func(f *pipeline.Format) { f.Rate.Num = 60 })) || accepts(i420) {
-		t.Error("a sink must accept its format at any rate, and no other")
-	}
-}
-
-func TestRefusedConfigurations(t *testing.T) {
-	for name, c := range map[string]Config{
-		"odd port":  {Destinations: []string{"127.0.0.1:5005"}},
-		"no port":   {Destinations: []string{"127.0.0.1"}},
-		"port 0":    {Destinations: []string{"127.0.0.1:0"}},
-		"port text": {Destinations: []string{"127.0.0.1:rtp"}},
-		"no host":   {Destinations: []string{":5004"}},
-		"dscp":      {DSCP: 64},
-		"ttl":       {TTL: 256},
-		"mtu":       {MTU: 100},
-		"jumbo":     {MTU: 65000},
-		"quality":   {Quality: 101},
-		"burst":     {Burst: -1},
-		"payload":   {Payload: 3},
-		"pacing":    {Pacing: 9},
-		"engine":    {Engine: 9},
-		"clock":     {Clock: "ntp=pool"},
-	} {
-		if err := c.Validate(); !errors.Is(err, ErrConfig) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if err := (Config{Destinations: []string{"[ff15::1]:5004", "239.1.2.3:65534"}, DSCP: 46}).Validate(); err != nil {
-		t.Error(err)
 	}
 }

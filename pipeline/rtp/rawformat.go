@@ -49,8 +49,7 @@ func rawSamplings() string {
 }
 
 // cutLine cuts a line of the given bytes into the fewest packets of at most limit bytes, all multiples of a pixel group
-// of group bytes
-// and as equal as can be: only the last may be shorter.
+// of group bytes and as equal as can be: only the last may be shorter.
 func cutLine(line, limit, group int) (packets, size int) {
 	groups, most := line/group, limit/group
 	packets = (groups + most - 1) / most

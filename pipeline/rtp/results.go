@@ -2,37 +2,39 @@ package rtp
 
 import (
 	"fmt"
-	"hash/crc32"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
 const (
 	resultsEncoding = "x-tegracast-results"
-	resultsHeader   = 4       // offset of the packet's first byte in the text
-	maxReport       = 1 << 18 // bytes of a frame's results
+	resultsHeader   = 4 // offset of the packet's first byte in the text
 )
+
+// MaxResults is the most bytes of a frame's results.
+const MaxResults = 1 << 18
 
 // resultsPacketizer makes packets of what stages have found in frames: the text of pipeline.Report, cut where a packet
 // is full (docs/results-output.md, "RTP").
 type resultsPacketizer struct {
-	stream
+	headerWriter
 	checksum bool
 	headers  int // bytes of a packet
 	size     int // of the text in a packet; the last one may be shorter
 }
 
-func newResultsPacketizer(c Config, s Start) *resultsPacketizer {
-	p := &resultsPacketizer{stream: newStream(c, s), checksum: c.Checksum}
+func newResultsPacketizer(s Stream) *resultsPacketizer {
+	p := &resultsPacketizer{headerWriter: newHeaderWriter(s), checksum: s.Checksum}
 	p.headers = p.head + resultsHeader
-	p.size = c.MTU - ipUDPHeader - p.headers
+	p.size = s.MTU - ipUDPHeader - p.headers
 	return p
 }
 
 // NewTrain implements Packetizer.
 func (p *resultsPacketizer) NewTrain() (*Train, error) {
-	n := (maxReport + p.size - 1) / p.size
-	t, err := newTrain(n, 2, n*p.headers, maxReport)
+	n := (MaxResults + p.size - 1) / p.size
+	t, err := newTrain(n, 2, n*p.headers, MaxResults)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +42,7 @@ func (p *resultsPacketizer) NewTrain() (*Train, error) {
 		h := t.headers[i*p.headers:][:p.headers]
 		p.header(h, false)
 		be.PutUint32(h[p.head:], uint32(i*p.size))
-		t.iov[2*i] = iovec{address(h), uint64(p.headers)}
+		t.iov[2*i] = udp.Vector{Base: udp.Address(h), Len: uint64(p.headers)}
 	}
 	return t, nil
 }
@@ -57,9 +59,9 @@ func (p *resultsPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 	t.payload, t.info = text, p.info(f)
 	t.info.pixels = len(text)
 	if p.checksum {
-		t.info.crc = crc32.Checksum(text, castagnoli)
+		t.info.crc = CRC(text)
 	}
-	base := address(text)
+	base := udp.Address(text)
 	t.count = 0
 	for off := 0; off < len(text); off += p.size {
 		n := min(p.size, len(text)-off)
@@ -68,7 +70,7 @@ func (p *resultsPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 		if h[1] = p.pt; off+n == len(text) {
 			h[1] |= 1 << 7
 		}
-		t.iov[2*t.count+1] = iovec{base + uintptr(off), uint64(n)}
+		t.iov[2*t.count+1] = udp.Vector{Base: base + uintptr(off), Len: uint64(n)}
 		p.next, t.count = p.next+1, t.count+1
 	}
 	t.bytes = len(text) + t.count*p.headers

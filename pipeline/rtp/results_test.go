@@ -11,6 +11,7 @@ import (
 	pionrtp "github.com/pion/rtp"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // joined puts packets together as docs/rtp.md says, with pion's parser.
@@ -33,13 +34,13 @@ func joined(t *testing.T, list [][]byte) (text []byte, timestamp uint32) {
 }
 
 func TestResultsPackets(t *testing.T) {
-	f := testFormat(t, pipeline.I420, 16, 8, 30)
+	f := rtptest.Format(t, pipeline.I420, 16, 8, 30)
 	start := NewStart(12345)
 	for _, extension := range []bool{false, true} {
-		s := testSink(t, Config{Payload: Results, Start: start, MTU: 600, CaptureTime: extension}, f)
-		video := testSink(t, Config{Start: start, CaptureTime: extension}, testFormat(t, pipeline.UYVY, 16, 8, 30))
+		s := testPacking(t, Stream{Payload: Results, Start: start, MTU: 600, CaptureTime: extension}, f)
+		video := testPacking(t, Stream{Start: start, CaptureTime: extension}, rtptest.Format(t, pipeline.UYVY, 16, 8, 30))
 		for n, regions := range []int{0, 1, 40, 1000, 3} {
-			frame := testFrame(f, n)
+			frame := rtptest.Frame(f, n)
 			frame.Results = append(frame.Results, pipeline.Result{Stage: "motion", Regions: make([]pipeline.Region, regions)})
 			text, at := joined(t, packets(t, s, frame))
 			var r pipeline.Report
@@ -49,7 +50,7 @@ func TestResultsPackets(t *testing.T) {
 			if r.Frame != frame.Sequence || !r.Captured.Equal(frame.Times.ExposureStart) || len(r.Results[0].Regions) != regions {
 				t.Errorf("%+v", r)
 			}
-			picture := testFrame(video.format, n)
+			picture := rtptest.Frame(video.format, n)
 			var p pionrtp.Packet
 			if err := p.Unmarshal(packets(t, video, picture)[0]); err != nil || p.Timestamp != at {
 				t.Errorf("the video's timestamp is %d, the results' %d: %v", p.Timestamp, at, err)
@@ -59,14 +60,14 @@ func TestResultsPackets(t *testing.T) {
 }
 
 func TestResultsThatCannotBeSent(t *testing.T) {
-	f := testFormat(t, pipeline.I420, 16, 8, 30)
-	s := testSink(t, Config{Payload: Results}, f)
+	f := rtptest.Format(t, pipeline.I420, 16, 8, 30)
+	s := testPacking(t, Stream{Payload: Results}, f)
 	for name, r := range map[string]pipeline.Result{
-		"too long": {Stage: strings.Repeat("x", maxReport)}, "no number": {Numbers: map[string]float64{"n": math.Inf(1)}},
+		"too long": {Stage: strings.Repeat("x", MaxResults)}, "no number": {Numbers: map[string]float64{"n": math.Inf(1)}},
 	} {
-		frame := testFrame(f, 0)
+		frame := rtptest.Frame(f, 0)
 		frame.Results = []pipeline.Result{r}
-		if err := s.packer.Packetize(s.trains[0], frame); !errors.Is(err, ErrResults) {
+		if err := s.Packetize(s.train, frame); !errors.Is(err, ErrResults) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -74,11 +75,11 @@ func TestResultsThatCannotBeSent(t *testing.T) {
 
 func TestResultsBesideVideo(t *testing.T) {
 	to, from := netip.MustParseAddrPort("127.0.0.1:5004"), netip.MustParseAddr("127.0.0.1")
-	video, err := Describe(Config{}, testFormat(t, pipeline.UYVY, 640, 480, 30), to, from)
+	video, err := Describe(Stream{}, rtptest.Format(t, pipeline.UYVY, 640, 480, 30), Path{From: from, To: to})
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := Describe(Config{Payload: Results}, testFormat(t, pipeline.I420, 16, 8, 30), netip.MustParseAddrPort("127.0.0.1:5008"), from)
+	results, err := Describe(Stream{Payload: Results}, rtptest.Format(t, pipeline.I420, 16, 8, 30), Path{From: from, To: netip.MustParseAddrPort("127.0.0.1:5008")})
 	if err != nil {
 		t.Fatal(err)
 	}

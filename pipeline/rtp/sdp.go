@@ -10,7 +10,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-const defaultPort = 5004 // RFC 3551 §8
+// DefaultPort is that of RFC 3551 §8.
+const DefaultPort = 5004
 
 // The attribute of our own by which a sender promises a checksum packet for each frame (docs/rtp.md).
 const (
@@ -18,51 +19,58 @@ const (
 	checksumKind      = "crc32c"
 )
 
-// Describe makes the SDP (RFC 8866) of a stream of frames of format f to dest, sent from origin.
-func Describe(c Config, f pipeline.Format, dest netip.AddrPort, origin netip.Addr) ([]byte, error) {
-	c = c.withDefaults()
-	if err := c.CheckFormat(f); err != nil {
+// Path is the way of one copy of a stream through the network.
+type Path struct {
+	From netip.Addr
+	To   netip.AddrPort
+	TTL  int // of a group; 0: 1
+}
+
+// Describe makes the SDP (RFC 8866) of a stream of frames of format f.
+func Describe(s Stream, f pipeline.Format, p Path) ([]byte, error) {
+	s = s.WithDefaults()
+	if err := s.CheckFormat(f); err != nil {
 		return nil, err
 	}
 	var session uint64
-	if c.Start != nil {
-		session = uint64(c.Start.SSRC)
+	if s.Start != nil {
+		session = uint64(s.Start.SSRC)
 	}
 	kind := "video"
-	if c.Payload == Results {
+	if s.Payload == Results {
 		kind = "application"
 	}
 	m := &sdp.MediaDescription{
 		MediaName: sdp.MediaName{
-			Media: kind, Port: sdp.RangedPort{Value: int(dest.Port())}, Protos: []string{"RTP", "AVP"},
-			Formats: []string{strconv.Itoa(int(c.Payload.payloadType()))},
+			Media: kind, Port: sdp.RangedPort{Value: int(p.To.Port())}, Protos: []string{"RTP", "AVP"},
+			Formats: []string{strconv.Itoa(int(s.Payload.Type()))},
 		},
-		ConnectionInformation: connection(dest.Addr(), c.TTL),
+		ConnectionInformation: connection(p.To.Addr(), p.TTL),
 	}
-	if sourceSpecific(dest.Addr()) { // receivers must name the source in these ranges (RFC 4607 §1)
-		m.WithValueAttribute("source-filter", fmt.Sprintf(" incl IN %s %s %s", ipVersion(dest.Addr()), dest.Addr(), origin))
+	if sourceSpecific(p.To.Addr()) { // receivers must name the source in these ranges (RFC 4607 §1)
+		m.WithValueAttribute("source-filter", fmt.Sprintf(" incl IN %s %s %s", ipVersion(p.To.Addr()), p.To.Addr(), p.From))
 	}
-	switch c.Payload {
+	switch s.Payload {
 	case JPEG:
 		describeJPEG(m, f)
 	case Results:
-		m.WithValueAttribute("rtpmap", fmt.Sprintf("%d %s/%d", typeResults, resultsEncoding, clockRate))
+		m.WithValueAttribute("rtpmap", fmt.Sprintf("%d %s/%d", typeResults, resultsEncoding, ClockRate))
 	default:
 		describeRaw(m, f)
 	}
-	if c.CaptureTime {
+	if s.CaptureTime {
 		m.WithValueAttribute("extmap", fmt.Sprintf("%d %s", captureTimeID, captureTimeURI)) // RFC 8285 §5
 	}
-	describeClock(m, c, origin)
-	if c.Checksum {
+	describeClock(m, s, p.From)
+	if s.Checksum {
 		m.WithValueAttribute(checksumAttribute, checksumKind)
 	}
 	d := &sdp.SessionDescription{
 		Origin: sdp.Origin{
 			Username: "-", SessionID: session, SessionVersion: session, NetworkType: "IN",
-			AddressType: ipVersion(origin), UnicastAddress: origin.WithZone("").String(),
+			AddressType: ipVersion(p.From), UnicastAddress: p.From.WithZone("").String(),
 		},
-		SessionName:       sdp.SessionName(c.Name),
+		SessionName:       sdp.SessionName(s.Name),
 		TimeDescriptions:  []sdp.TimeDescription{{}},
 		MediaDescriptions: []*sdp.MediaDescription{m.WithPropertyAttribute("recvonly")},
 	}
@@ -95,12 +103,12 @@ func describeRaw(m *sdp.MediaDescription, f pipeline.Format) {
 		fmtp += fmt.Sprintf("exactframerate=%s; ", f.Rate)
 	}
 	fmtp += fmt.Sprintf("depth=%s; TCS=SDR; colorimetry=%s; PM=2110GPM; SSN=ST2110-20:2017; RANGE=%s", raw.depth, colorimetry, rangeName)
-	m.WithValueAttribute("rtpmap", fmt.Sprintf("%d raw/%d", typeRaw, clockRate)).WithValueAttribute("fmtp", fmtp)
+	m.WithValueAttribute("rtpmap", fmt.Sprintf("%d raw/%d", typeRaw, ClockRate)).WithValueAttribute("fmtp", fmtp)
 }
 
 // describeJPEG adds the exact size (RFC 6064 §4.2.1), which the payload header has in units of 8 only.
 func describeJPEG(m *sdp.MediaDescription, f pipeline.Format) {
-	m.WithValueAttribute("rtpmap", fmt.Sprintf("%d JPEG/%d", typeJPEG, clockRate))
+	m.WithValueAttribute("rtpmap", fmt.Sprintf("%d JPEG/%d", typeJPEG, ClockRate))
 	m.WithValueAttribute("framesize", fmt.Sprintf("%d %d-%d", typeJPEG, f.Width, f.Height))
 	if f.Rate.Num > 0 {
 		m.WithValueAttribute("framerate", strconv.FormatFloat(float64(f.Rate.Num)/float64(f.Rate.Den), 'f', -1, 64))

@@ -9,11 +9,17 @@ import (
 	"testing"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-func describe(t testing.TB, c Config, f pipeline.Format, dest, origin string) string {
+func describe(t testing.TB, s Stream, f pipeline.Format, dest, origin string) string {
 	t.Helper()
-	b, err := Describe(c, f, netip.MustParseAddrPort(dest), netip.MustParseAddr(origin))
+	return describePath(t, s, f, Path{From: netip.MustParseAddr(origin), To: netip.MustParseAddrPort(dest)})
+}
+
+func describePath(t testing.TB, s Stream, f pipeline.Format, p Path) string {
+	t.Helper()
+	b, err := Describe(s, f, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,12 +27,12 @@ func describe(t testing.TB, c Config, f pipeline.Format, dest, origin string) st
 }
 
 func TestDescriptions(t *testing.T) {
-	raw := testFormat(t, pipeline.UYVY, 1920, 1080, 30)
+	raw := rtptest.Format(t, pipeline.UYVY, 1920, 1080, 30)
 	raw.Rate = pipeline.Rate{Num: 30000, Den: 1001}
-	half := testFormat(t, pipeline.I420, 960, 540, 10)
+	half := rtptest.Format(t, pipeline.I420, 960, 540, 10)
 	start := &Start{SSRC: 7}
 	for name, tt := range map[string]struct{ got, want string }{
-		"raw": {describe(t, Config{Start: start, TTL: 4}, raw, "239.1.2.3:5004", "192.0.2.9"), `v=0
+		"raw": {describePath(t, Stream{Start: start}, raw, Path{From: netip.MustParseAddr("192.0.2.9"), To: netip.MustParseAddrPort("239.1.2.3:5004"), TTL: 4}), `v=0
 o=- 7 7 IN IP4 192.0.2.9
 s=tegracast
 t=0 0
@@ -37,7 +43,7 @@ a=fmtp:96 sampling=YCbCr-4:2:2; width=1920; height=1080; exactframerate=30000/10
 a=mediaclk:sender
 a=recvonly
 `},
-		"jpeg": {describe(t, Config{Start: start, Payload: JPEG, Name: "half", Checksum: true}, half, "127.0.0.1:5006", "127.0.0.1"), `v=0
+		"jpeg": {describe(t, Stream{Start: start, Payload: JPEG, Name: "half", Checksum: true}, half, "127.0.0.1:5006", "127.0.0.1"), `v=0
 o=- 7 7 IN IP4 127.0.0.1
 s=half
 t=0 0
@@ -50,7 +56,7 @@ a=mediaclk:sender
 a=x-tegracast-checksum:crc32c
 a=recvonly
 `},
-		"source specific": {describe(t, Config{Start: start, Payload: JPEG}, half, "[ff35::8000:1]:5006", "2001:db8::1"), `v=0
+		"source specific": {describe(t, Stream{Start: start, Payload: JPEG}, half, "[ff35::8000:1]:5006", "2001:db8::1"), `v=0
 o=- 7 7 IN IP6 2001:db8::1
 s=tegracast
 t=0 0
@@ -73,10 +79,10 @@ a=recvonly
 // TestClocks: a clock of this machine's own is known by an address of its interfaces, a PTP clock only when the kernel's
 // is synchronised.
 func TestClocks(t *testing.T) {
-	f := testFormat(t, pipeline.UYVY, 320, 240, 30)
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 30)
 	const ptp = "ptp=IEEE1588-2008:00-11-22-FF-FE-33-44-55:0"
-	inNamespace(t, func() {
-		transmitOnly(t)
+	rtptest.InNamespace(t, func() {
+		rtptest.TransmitOnly(t)
 		link, err := exec.Command("ip", "-o", "link", "show", "x").Output()
 		if err != nil {
 			t.Error(err)
@@ -85,14 +91,14 @@ func TestClocks(t *testing.T) {
 		_, address, _ := strings.Cut(string(link), "link/ether ")
 		address, _, _ = strings.Cut(address, " ")
 		mac := strings.ToUpper(strings.ReplaceAll(address, ":", "-"))
-		own := describe(t, Config{Start: &Start{Timestamp: 77}, CaptureTime: true}, f, "10.9.0.2:5004", "10.9.0.1")
+		own := describe(t, Stream{Start: &Start{Timestamp: 77}, CaptureTime: true}, f, "10.9.0.2:5004", "10.9.0.1")
 		for _, want := range []string{"a=ts-refclk:localmac=" + mac, "a=mediaclk:direct=77", "a=extmap:1 " + captureTimeURI} {
 			if !strings.Contains(own, want+"\r\n") {
 				t.Errorf("no %q in\n%s", want, own)
 			}
 		}
 		tai, synchronised := kernelClock()
-		text := describe(t, Config{Start: &Start{Timestamp: 77}, Clock: ptp}, f, "10.9.0.2:5004", "10.9.0.1")
+		text := describe(t, Stream{Start: &Start{Timestamp: 77}, Clock: ptp}, f, "10.9.0.2:5004", "10.9.0.1")
 		want := fmt.Sprintf("a=ts-refclk:%s\r\na=mediaclk:direct=%d\r\n", ptp, uint32(77)-uint32(tai)*90000)
 		if strings.Contains(text, want) != synchronised {
 			t.Errorf("the kernel's clock is synchronised: %v\n%s", synchronised, text)
@@ -101,16 +107,16 @@ func TestClocks(t *testing.T) {
 }
 
 func TestParseWhatWeDescribe(t *testing.T) {
-	raw, half := testFormat(t, pipeline.UYVY, 640, 480, 30), testFormat(t, pipeline.I420, 960, 540, 10)
+	raw, half := rtptest.Format(t, pipeline.UYVY, 640, 480, 30), rtptest.Format(t, pipeline.I420, 960, 540, 10)
 	for _, tt := range []struct {
 		text string
 		want Media
 	}{
-		{describe(t, Config{Checksum: true}, raw, "127.0.0.1:5004", "127.0.0.1"), Media{
+		{describe(t, Stream{Checksum: true}, raw, "127.0.0.1:5004", "127.0.0.1"), Media{
 			Checksum: true, Payload: Raw, PayloadType: 96, Address: netip.MustParseAddr("127.0.0.1"), Port: 5004, RTCPPort: 5005,
 			Pixel: pipeline.UYVY, Width: 640, Height: 480, Rate: pipeline.Rate{Num: 30, Den: 1},
 		}},
-		{describe(t, Config{Payload: JPEG}, half, "232.1.1.1:6000", "192.0.2.1"), Media{
+		{describe(t, Stream{Payload: JPEG}, half, "232.1.1.1:6000", "192.0.2.1"), Media{
 			Payload: JPEG, PayloadType: 26, Address: netip.MustParseAddr("232.1.1.1"), Port: 6000, RTCPPort: 6001,
 			Source: netip.MustParseAddr("192.0.2.1"), Width: 960, Height: 540, Rate: pipeline.Rate{Num: 10, Den: 1},
 		}},
@@ -185,7 +191,7 @@ func TestSDPErrorsNameTheLine(t *testing.T) {
 
 func FuzzSDP(f *testing.F) {
 	f.Add([]byte(goodSDP))
-	f.Add([]byte(describe(f, Config{Payload: JPEG}, testFormat(f, pipeline.I420, 960, 540, 10), "232.1.1.1:6000", "192.0.2.1")))
+	f.Add([]byte(describe(f, Stream{Payload: JPEG}, rtptest.Format(f, pipeline.I420, 960, 540, 10), "232.1.1.1:6000", "192.0.2.1")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		all, err := ParseSDP(b)
 		if err != nil {

@@ -28,6 +28,18 @@ type Media struct {
 	Checksum    bool                 // the sender promises each frame's CRC-32C by RTCP (docs/rtp.md)
 }
 
+// Format is that of the frames; of JPEG, whose headers have it, the zero Format.
+func (m Media) Format() (pipeline.Format, error) {
+	if m.Payload != Raw {
+		return pipeline.Format{}, nil
+	}
+	raw, ok := rawOf(m.Pixel)
+	if !ok {
+		return pipeline.Format{}, fmt.Errorf("%w: pixels %s, must be one of %s", pipeline.ErrFormat, m.Pixel, rawPixels())
+	}
+	return pipeline.NewFormat(raw.pixel, m.Width, m.Height, m.Rate)
+}
+
 // maxSDP is the largest SDP in bytes: an honest one has a thousand.
 const maxSDP = 32 << 10
 
@@ -53,8 +65,9 @@ func (t sdpText) at(m int, prefix, format string, a ...any) error {
 	return fmt.Errorf("%w: line %d: %s", ErrSDP, max(first, 1), fmt.Sprintf(format, a...))
 }
 
-// ParseSDP reads the video streams of an SDP (RFC 8866) that a Receiver can receive: raw (RFC 4175) in
-// YCbCr-4:2:2 of 8 and 10 bits and RGB of 8, and JPEG (RFC 2435). Media of other kinds are passed over. Errors wrap ErrSDP and name line, value and remedy.
+// ParseSDP reads the video streams of an SDP (RFC 8866) that package receive can receive: raw (RFC 4175) in YCbCr-4:2:2
+// of 8 and 10 bits and RGB of 8, and JPEG (RFC 2435). Media of other kinds are passed over. Errors wrap ErrSDP and name
+// line, value and remedy.
 func ParseSDP(b []byte) ([]Media, error) {
 	if len(b) > maxSDP {
 		return nil, fmt.Errorf("%w: %d bytes: more than %d cannot be a session description", ErrSDP, len(b), maxSDP)

@@ -1,99 +1,185 @@
 package rtp
 
 import (
+	"crypto/rand"
 	"encoding/binary"
-	"hash/crc32"
-	"time"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-const (
-	clockRate   = 90000 // RFC 4175 §6.1, RFC 3551 §4.5
-	rtpHeader   = 12    // RFC 3550 §5.1
-	ipUDPHeader = 48    // IPv6 and UDP; IPv4 is smaller, and one train serves both
-)
-
+// Errors that callers tell apart. They come wrapped with what, where and what to do.
 var (
-	be         = binary.BigEndian
-	ne         = binary.NativeEndian
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+	ErrConfig  = errors.New("rtp: impossible configuration")
+	ErrFormat  = errors.New("rtp: format cannot be sent")
+	ErrSDP     = errors.New("sdp")
+	ErrJPEG    = errors.New("rtp: JPEG cannot be sent")
+	ErrResults = errors.New("rtp: results cannot be sent")
 )
 
-// stream is what the packets of one SSRC have in common.
-type stream struct {
-	ssrc   uint32
-	offset uint32 // of the timestamps
-	next   uint32 // extended sequence number
-	pt     uint8
-	head   int // bytes of the RTP header, with the extension
-}
+// Payload is the RTP payload format.
+type Payload uint8
 
-func newStream(c Config, s Start) stream {
-	return stream{ssrc: s.SSRC, offset: s.Timestamp, next: s.Sequence, pt: c.Payload.payloadType(), head: c.rtpHeader()}
-}
-
-// The header extension abs-capture-time in the one-byte form of RFC 8285 §4.2: its profile and length in words, its
-// head, an NTP timestamp and padding.
 const (
-	captureTimeURI  = "http://www.webrtc.org/experiments/rtp-hdrext/abs-capture-time"
-	captureTimeID   = 1
-	captureTimeSize = 4 + 1 + 8 + 3
+	Raw     Payload = iota // uncompressed video, RFC 4175
+	JPEG                   // RFC 2435
+	Results                // what stages have found, as JSON (docs/results-output.md)
 )
 
-// rtpHeader is the length of the RTP header of all packets.
-func (c Config) rtpHeader() int {
-	if c.CaptureTime {
-		return rtpHeader + captureTimeSize
+var payloads = [...]string{"raw", "jpeg", "results"}
+
+func (p Payload) String() string { return payloads[p] }
+
+// MarshalText implements encoding.TextMarshaler.
+func (p Payload) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Payload) UnmarshalText(b []byte) error {
+	i := slices.Index(payloads[:], string(b))
+	if i < 0 {
+		return fmt.Errorf("payload %q: must be one of %s", b, strings.Join(payloads[:], ", "))
 	}
-	return rtpHeader
+	*p = Payload(i)
+	return nil
 }
 
-// header writes what stays the same in an RTP header (RFC 3550 §5.1).
-func (s *stream) header(h []byte, marker bool) {
-	h[0], h[1] = 2<<6, s.pt
-	if marker {
-		h[1] |= 1 << 7
+// Payload types: 26 is JPEG's static one (RFC 3551 §6), 96 the first dynamic one.
+const (
+	typeRaw     = 96
+	typeJPEG    = 26
+	typeResults = 97
+)
+
+// Type is the payload type of the stream.
+func (p Payload) Type() uint8 {
+	return [...]uint8{typeRaw, typeJPEG, typeResults}[p]
+}
+
+// Start is where an RTP stream begins; RFC 3550 §5.1 wants all three random.
+type Start struct {
+	SSRC      uint32
+	Sequence  uint32 // the extended sequence number of the first packet
+	Timestamp uint32 // added to the 90 kHz clock
+}
+
+// NewStart is a random one. Streams of one source have one offset of their timestamps, so that frames of theirs can be
+// told to be the same.
+func NewStart(timestamp uint32) *Start {
+	return &Start{random(), random(), timestamp}
+}
+
+// RandomStart is one that nothing else shares.
+func RandomStart() *Start { return NewStart(random()) }
+
+func random() uint32 {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails, crypto/rand says
+	return binary.BigEndian.Uint32(b[:])
+}
+
+// Stream describes what one RTP stream holds. Zero values mean the defaults.
+type Stream struct {
+	Payload     Payload
+	MTU         int         // of the path, IP packet in bytes; 0: 1500
+	Clock       string      // that the machine's is disciplined by, for the SDP: "ptp=IEEE1588-2008:GRANDMASTER:DOMAIN" (RFC 7273 §4.3); "": its own
+	CaptureTime bool        // abs-capture-time in every RTP header, 16 bytes each
+	Checksum    bool        // an RTCP APP packet with each frame's CRC-32C (docs/rtp.md)
+	Quality     int         // of JPEG, 1 to 100; 0: 90
+	Encoder     JPEGEncoder // nil: image/jpeg at Quality
+	Name        string      // of the session in the SDP; empty: "tegracast"
+	Start       *Start      // nil: random
+}
+
+const (
+	defaultMTU = 1500
+	minMTU     = 576
+	maxMTU     = 9000
+)
+
+// DefaultQuality is that of JPEG.
+const DefaultQuality = 90
+
+// WithDefaults returns s with its defaults filled in, but for Start: without one no stream has begun.
+func (s Stream) WithDefaults() Stream {
+	if s.MTU == 0 {
+		s.MTU = defaultMTU
 	}
-	be.PutUint32(h[8:], s.ssrc)
-	if s.head > rtpHeader {
-		h[0] |= 1 << 4
-		be.PutUint32(h[12:], 0xbede0003)
-		h[16] = captureTimeID<<4 | 8 - 1
+	if s.Quality == 0 {
+		s.Quality = DefaultQuality
 	}
-}
-
-// times writes what changes in an RTP header from frame to frame.
-func (s *stream) times(h []byte, seq uint16, info *trainInfo) {
-	be.PutUint16(h[2:], seq)
-	be.PutUint32(h[4:], info.timestamp)
-	if s.head > rtpHeader {
-		be.PutUint64(h[17:], info.ntp)
+	if s.Name == "" {
+		s.Name = "tegracast"
 	}
+	return s
 }
 
-// info says what RTCP needs to know of f, but for the pixels.
-func (s *stream) info(f *pipeline.Frame) trainInfo {
-	at := f.Times.Shown()
-	return trainInfo{ssrc: s.ssrc, timestamp: mediaClock(at) + s.offset, sequence: f.Sequence, captured: at, ntp: ntpTime(at), done: f.Times.Captured}
+// Validate returns an error that wraps ErrConfig and names the field, its value and the rule.
+func (s Stream) Validate() error {
+	bad := func(format string, a ...any) error {
+		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, a...))
+	}
+	s = s.WithDefaults()
+	switch {
+	case s.Payload > Results:
+		return bad("payload %d: there is none", uint8(s.Payload))
+	case s.MTU < minMTU || s.MTU > maxMTU:
+		return bad("mtu %d: must be from %d to %d", s.MTU, minMTU, maxMTU)
+	case s.Clock != "" && !clockPattern.MatchString(s.Clock):
+		return bad("clock %q: must be ptp=IEEE1588-2008:GRANDMASTER:DOMAIN as in ptp=IEEE1588-2008:00-11-22-FF-FE-33-44-55:0", s.Clock)
+	case s.Quality < 1 || s.Quality > 100:
+		return bad("quality %d: must be from 1 to 100", s.Quality)
+	}
+	return nil
 }
 
-// mediaClock is t in units of 1/90000 s since 1970, modulo 2^32.
-func mediaClock(t time.Time) uint32 {
-	ns := uint64(t.UnixNano())
-	return uint32(ns/1e9*clockRate + ns%1e9*(clockRate/1e4)/1e5)
+// PacketReady returns f with the layout of this stream's packets: a producer that writes it saves the transmitter the
+// gathering. ok is false when there is none, since the packets of a line cannot all have one size.
+func (s Stream) PacketReady(f pipeline.Format) (ready pipeline.Format, ok bool) {
+	s = s.WithDefaults()
+	if _, ok := rawOf(f.Pixel); s.Payload != Raw || !ok {
+		return f, false
+	}
+	line, group, head := f.Pixel.LineBytes(f.Width), f.Pixel.Group().Bytes, s.HeaderSize()+rawPayloadHeader
+	for packets, _ := cutLine(line, s.MTU-ipUDPHeader-head, group); packets <= line/group; packets++ {
+		if size := line / packets; line%packets == 0 && size%group == 0 {
+			f.Stride, f.HeaderGap, f.PacketPitch = line, head, head+size
+			return f, 2*size > s.MTU-ipUDPHeader-head // not with packets much smaller than need be
+		}
+	}
+	return f, false
 }
 
-// ntpTime is t as an NTP timestamp: seconds since 1900 in 32.32 bits (RFC 3550 §4).
-func ntpTime(t time.Time) uint64 {
-	ns := uint64(t.UnixNano())
-	return (ns/1e9+ntpEpoch)<<32 | (ns%1e9<<32)/1e9
-}
-
-// ntpEpoch is 1970 in seconds since 1900.
-const ntpEpoch = 2208988800
-
-// fromNTP is the inverse of ntpTime, up to a nanosecond, for times after 1970.
-func fromNTP(n uint64) time.Time {
-	return time.Unix(int64(n>>32)-ntpEpoch, int64((n&0xffffffff)*1e9>>32))
+// CheckFormat returns an error that wraps ErrFormat when frames of format f cannot be sent, and says why.
+func (s Stream) CheckFormat(f pipeline.Format) error {
+	s = s.WithDefaults()
+	bad := func(format string, a ...any) error {
+		return fmt.Errorf("%w: %s %dx%d as %s: %s", ErrFormat, f.Pixel, f.Width, f.Height, s.Payload, fmt.Sprintf(format, a...))
+	}
+	if err := f.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	_, raw := rawOf(f.Pixel)
+	switch {
+	case s.Payload == Results:
+		return nil
+	case s.Payload == Raw && (!raw || f.Pixel == 0):
+		return bad("pixels must be one of %s: let a stage convert them", rawPixels())
+	case s.Payload == JPEG && f.Pixel != pipeline.I420:
+		return bad("pixels must be %s: let a stage convert them", pipeline.I420)
+	case s.Payload == JPEG && f.Color != pipeline.BT601Full:
+		return bad("colours are %s, must be %s", f.Color, pipeline.BT601Full)
+	case f.Color == pipeline.ColorNone:
+		return bad("colours are %s: let a stage give them", f.Color)
+	case f.Memory != pipeline.MemoryHost:
+		return bad("memory is %s, but packets are copied by the CPU: use host memory", f.Memory)
+	case f.PacketPitch != 0 && (s.Payload == JPEG || f.HeaderGap != s.HeaderSize()+rawPayloadHeader || f.PacketPitch > s.MTU-ipUDPHeader):
+		return bad("packet-ready memory has packets of %d bytes with %d of headers: Stream.PacketReady gives the right ones",
+			f.PacketPitch, f.HeaderGap)
+	case s.Payload == JPEG && (f.Width > maxJPEG || f.Height > maxJPEG):
+		return bad("RFC 2435 §3.1.5 allows at most %d pixels in width and height: halve the picture or send it raw", maxJPEG)
+	}
+	return nil
 }

@@ -2,13 +2,13 @@ package rtp
 
 import (
 	"errors"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
 // A Packetizer turns frames into trains of packets. It is not safe for concurrent use: it counts sequence numbers.
@@ -20,26 +20,40 @@ type Packetizer interface {
 	Packetize(t *Train, f *pipeline.Frame) error
 }
 
+// NewPacketizer makes the packetizer of a stream of frames of format f. Without s.Start it begins at random.
+func NewPacketizer(s Stream, f pipeline.Format) (Packetizer, error) {
+	s = s.WithDefaults()
+	if err := s.CheckFormat(f); err != nil {
+		return nil, err
+	}
+	if s.Start == nil {
+		s.Start = RandomStart()
+	}
+	switch s.Payload {
+	case JPEG:
+		return newJPEGPacketizer(s, f), nil
+	case Results:
+		return newResultsPacketizer(s), nil
+	}
+	return newRawPacketizer(s, f), nil
+}
+
 // A Train is the packets of one frame. After Packetize it does not change until the next Packetize, so that any
 // number of destinations can be sent to from it. Each packet is a header in the train's arena and a payload elsewhere,
 // or one piece of packet-ready memory.
 type Train struct {
-	mem     []byte    // everything below lies in here
-	headers []byte    // the arena
-	vectors int       // of iov a packet: 2, header and payload, or 1
-	iov     []iovec   // of all packets
-	msgs    []mmsghdr // one for each packet
-	scratch []byte    // room for an encoder's output
+	mem     []byte        // everything below lies in here
+	headers []byte        // the arena
+	vectors int           // of iov a packet: 2, header and payload, or 1
+	iov     []udp.Vector  // of all packets
+	msgs    []udp.Message // one for each packet
+	scratch []byte        // room for an encoder's output
 
 	count   int    // packets
-	uniform int    // UDP payload of every packet in bytes; 0: they differ
+	uniform bool   // all packets have one size
 	bytes   int    // UDP payload of all packets
 	payload []byte // the memory that payloads point into, kept alive
 	info    trainInfo
-
-	departure time.Duration // of the packets that are sent now, by the monotonic clock
-
-	inFlight atomic.Int32 // messages of MSG_ZEROCOPY that the kernel has not done with; until then the frame must stay
 }
 
 // trainInfo is what RTCP tells about a frame.
@@ -58,19 +72,19 @@ type trainInfo struct {
 // for an encoder.
 func newTrain(packets, vectors, headers, scratch int) (*Train, error) {
 	align := func(n int) int { return (n + 63) &^ 63 }
-	iov := align(packets * mmsghdrSize)
-	head := iov + align(vectors*packets*iovecSize)
+	iov := align(packets * udp.MessageSize)
+	head := iov + align(vectors*packets*udp.VectorSize)
 	room := head + align(headers)
-	mem, err := mapMemory(room + scratch)
+	mem, err := udp.Map(room + scratch)
 	if err != nil {
 		return nil, err
 	}
 	t := &Train{
-		mem: mem, msgs: mmsghdrs(mem[:packets*mmsghdrSize]), iov: iovecs(mem[iov : iov+vectors*packets*iovecSize]), vectors: vectors,
-		headers: mem[head : head+headers], scratch: mem[room:],
+		mem: mem, msgs: udp.Messages(mem[:packets*udp.MessageSize]), iov: udp.Vectors(mem[iov : iov+vectors*packets*udp.VectorSize]),
+		vectors: vectors, headers: mem[head : head+headers], scratch: mem[room:],
 	}
 	for i := range t.msgs {
-		t.msgs[i].iov, t.msgs[i].iovLen = uintptr(unsafe.Pointer(&t.iov[vectors*i])), uint64(vectors)
+		t.msgs[i].Vectors, t.msgs[i].Count = uintptr(unsafe.Pointer(&t.iov[vectors*i])), uint64(vectors)
 	}
 	return t, nil
 }
@@ -78,25 +92,51 @@ func newTrain(packets, vectors, headers, scratch int) (*Train, error) {
 // Len is the number of packets.
 func (t *Train) Len() int { return t.count }
 
-// size is the UDP payload of packet i in bytes.
-func (t *Train) size(i int) int {
-	if t.vectors == 1 {
-		return int(t.iov[i].len)
+// Bytes is the UDP payload of all packets.
+func (t *Train) Bytes() int { return t.bytes }
+
+// Uniform says whether all packets have one size.
+func (t *Train) Uniform() bool { return t.uniform }
+
+// Contiguous says whether the packets lie one after the other in packet-ready memory, each in one piece.
+func (t *Train) Contiguous() bool { return t.vectors == 1 }
+
+// Done is when the frame's DMA was done; zero: not known.
+func (t *Train) Done() time.Time { return t.info.done }
+
+// Checksum tells what the frame was.
+func (t *Train) Checksum() Checksum {
+	return Checksum{
+		Timestamp: t.info.timestamp, CRC: t.info.crc, Sequence: t.info.sequence, Captured: t.info.captured,
+		Bytes: uint32(t.info.pixels), Packets: uint32(t.count),
 	}
-	return int(t.iov[2*i].len + t.iov[2*i+1].len)
+}
+
+// Messages are the kernel's structs for packets from to to, one for each. They lie outside the Go heap.
+func (t *Train) Messages(from, to int) []udp.Message { return t.msgs[from:to] }
+
+// Vectors are where packets from to to lie, in one piece or two each. They lie outside the Go heap.
+func (t *Train) Vectors(from, to int) []udp.Vector { return t.iov[from*t.vectors : to*t.vectors] }
+
+// Size is the UDP payload of packet i in bytes.
+func (t *Train) Size(i int) int {
+	if t.vectors == 1 {
+		return int(t.iov[i].Len)
+	}
+	return int(t.iov[2*i].Len + t.iov[2*i+1].Len)
 }
 
 // Packet returns header and payload of packet i.
 func (t *Train) Packet(i int) (header, payload []byte) {
 	if t.vectors == 1 {
-		at := t.iov[i].base - address(t.payload)
+		at := t.iov[i].Base - udp.Address(t.payload)
 		head := uintptr(len(t.headers) / len(t.iov))
-		return t.payload[at : at+head], t.payload[at+head : at+uintptr(t.iov[i].len)]
+		return t.payload[at : at+head], t.payload[at+head : at+uintptr(t.iov[i].Len)]
 	}
 	h, p := t.iov[2*i], t.iov[2*i+1]
-	from := h.base - address(t.headers)
-	at := p.base - address(t.payload)
-	return t.headers[from : from+uintptr(h.len)], t.payload[at : at+uintptr(p.len)]
+	from := h.Base - udp.Address(t.headers)
+	at := p.Base - udp.Address(t.payload)
+	return t.headers[from : from+uintptr(h.Len)], t.payload[at : at+uintptr(p.Len)]
 }
 
 // Close frees the train's memory.

@@ -8,13 +8,14 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
 // stream is an RTP output.
 type stream struct {
 	name   string
 	config *config.RTP
-	sink   *rtp.Sink
+	sink   *send.Sink
 }
 
 // openRTP opens an RTP stream.
@@ -39,7 +40,7 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 			cfg.Encoder, free = encoder, append(free, encoder.Close)
 		}
 	}
-	sink, err := rtp.NewSink(cfg, own)
+	sink, err := send.New(cfg, own)
 	switch {
 	case errors.Is(err, rtp.ErrConfig) || errors.Is(err, rtp.ErrFormat):
 		return nil, errors.Join(c.OpenAt.Errorf("%w", err), o.close())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
 // RTP is an RTP stream.
@@ -19,7 +20,7 @@ type RTP struct {
 	TTL          int               `yaml:"ttl,omitempty" jsonschema:"minimum=0,maximum=255" jsonschema_description:"Time to live of the packets: the number of routers that they may pass."`
 	DSCP         int               `yaml:"dscp,omitempty" jsonschema:"minimum=0,maximum=63" jsonschema_description:"Differentiated services code point of the packets (RFC 2474)."`
 	MTU          int               `yaml:"mtu,omitempty" jsonschema:"minimum=576,maximum=9000" jsonschema_description:"Largest IP packet, in bytes (default 1500)."`
-	Pacing       word[rtp.Pacing]  `yaml:"pacing,omitempty" jsonschema_description:"frame (default): packets are spread over the frame period, in trains of up to 16. wide: in trains of up to 8. narrow: in trains of up to 4. burst: packets are not spread."`
+	Pacing       word[send.Pacing] `yaml:"pacing,omitempty" jsonschema_description:"frame (default): packets are spread over the frame period, in trains of up to 16. wide: in trains of up to 8. narrow: in trains of up to 4. burst: packets are not spread."`
 	Clock        string            `yaml:"clock,omitempty" jsonschema_description:"What disciplines the machine's clock, for the SDP, as ptp=IEEE1588-2008:GRANDMASTER:DOMAIN (default: the machine's own clock)."`
 	CaptureTime  bool              `yaml:"capture_time,omitempty" jsonschema_description:"Put the capture time of each frame into its packets, as the header extension abs-capture-time."`
 	Checksum     bool              `yaml:"checksum,omitempty" jsonschema_description:"Send the CRC-32C of each frame by RTCP, for tegracast probe."`
@@ -28,10 +29,13 @@ type RTP struct {
 }
 
 // Config is the stream's configuration; name is that of the output.
-func (c *RTP) Config(name string) rtp.Config {
-	return rtp.Config{
-		Payload: c.Payload.V, Destinations: c.Destinations, Interface: c.Interface, TTL: c.TTL, DSCP: c.DSCP, MTU: c.MTU,
-		Pacing: c.Pacing.V, Clock: c.Clock, CaptureTime: c.CaptureTime, Checksum: c.Checksum, Quality: c.Quality, Name: "tegracast " + name,
+func (c *RTP) Config(name string) send.Config {
+	return send.Config{
+		Stream: rtp.Stream{
+			Payload: c.Payload.V, MTU: c.MTU, Clock: c.Clock, CaptureTime: c.CaptureTime, Checksum: c.Checksum, Quality: c.Quality,
+			Name: "tegracast " + name,
+		},
+		Destinations: c.Destinations, Interface: c.Interface, TTL: c.TTL, DSCP: c.DSCP, Pacing: c.Pacing.V,
 	}
 }
 
@@ -82,7 +86,7 @@ func (c *RTP) checkSession(r *resolver, at section) error {
 func (c *RTP) checkDestinations(r *resolver, at section) error {
 	for i, dest := range c.Destinations {
 		at := at.key("destinations").element(i)
-		if err := rtp.CheckDestination(dest); err != nil {
+		if err := send.CheckDestination(dest); err != nil {
 			return at.errorf("%w", err)
 		}
 		key := strings.ToLower(dest)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
 // WriteSchema writes the JSON Schema of the configuration, for editors.
@@ -24,7 +25,7 @@ func WriteSchema(w io.Writer) error {
 		reflect.TypeFor[lineName]():              {Type: "string", Pattern: `^[!-~]{1,31}$|^gpiochip[0-9]{1,9}:[!-~]{1,31}$`},
 		reflect.TypeFor[word[pipeline.Policy]](): words("latest", "block"),
 		reflect.TypeFor[word[rtp.Payload]]():     words("raw", "jpeg", "results"),
-		reflect.TypeFor[word[rtp.Pacing]]():      words("frame", "wide", "narrow", "burst"),
+		reflect.TypeFor[word[send.Pacing]]():     words("frame", "wide", "narrow", "burst"),
 	}
 	r := jsonschema.Reflector{
 		FieldNameTag: "yaml", ExpandedStruct: true,

@@ -24,6 +24,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/verdict"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 	"github.com/tegracast/tegracast/tegra"
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
@@ -230,7 +231,7 @@ func (r *receivers) open(streams []appliance.Stream) error {
 		if !s.Pictures() {
 			continue
 		}
-		receiver, err := rtp.NewReceiver(rtp.ReceiverConfig{Media: media[0], Logger: r.e.Log})
+		receiver, err := receive.New(receive.Config{Media: media[0], Logger: r.e.Log})
 		if err != nil {
 			return err
 		}

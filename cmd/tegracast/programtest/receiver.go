@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
-// segments is how many packets the sender hands over at most as one datagram (pipeline/rtp, maxSegments), which the kernel drops
+// segments is how many packets the sender hands over at most as one datagram (pipeline/rtp/send, maxSegments), which the kernel drops
 // and counts as one.
 const segments = 64
 
@@ -84,7 +84,7 @@ func socket(t *testing.T, pid, port int) (waiting, drops uint64, open bool) {
 // Verdict is what probe --json prints.
 type Verdict struct {
 	Clean bool `json:"clean"`
-	rtp.ReceiverStats
+	receive.Stats
 }
 
 // Verdict is what probe --json has printed.

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
 // silenceLimit is how long a stream may say nothing: three frame periods, but at least a second.
 func silenceLimit(m rtp.Media) time.Duration { return max(time.Second, 3*m.Rate.Period()) }
 
 // Judge says whether everything that the stream promised has arrived, in words, too.
-func Judge(m rtp.Media, st rtp.ReceiverStats) (clean bool, verdict string) {
+func Judge(m rtp.Media, st receive.Stats) (clean bool, verdict string) {
 	switch {
 	case st.Packets == 0:
 		return false, fmt.Sprintf("silence: no packet came to port %d; is the sender running, and is this its destination?", m.Port)
@@ -31,7 +32,7 @@ func Judge(m rtp.Media, st rtp.ReceiverStats) (clean bool, verdict string) {
 }
 
 // Print tells what a receiver has got of a stream, with the verdict.
-func Print(w io.Writer, m rtp.Media, st rtp.ReceiverStats, asJSON bool) error {
+func Print(w io.Writer, m rtp.Media, st receive.Stats, asJSON bool) error {
 	clean, verdict := Judge(m, st)
 	if asJSON {
 		out := json.NewEncoder(w)
@@ -40,7 +41,7 @@ func Print(w io.Writer, m rtp.Media, st rtp.ReceiverStats, asJSON bool) error {
 			Clean    bool   `json:"clean"`
 			Verdict  string `json:"verdict"`
 			Promised bool   `json:"checksum_promised"`
-			rtp.ReceiverStats
+			receive.Stats
 		}{clean, verdict, m.Checksum, st})
 	}
 	jitter, latency, last := notMeasured, notMeasured, "never"

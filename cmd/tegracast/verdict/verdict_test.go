@@ -7,34 +7,35 @@ import (
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
 func TestJudge(t *testing.T) {
 	promised := rtp.Media{Rate: pipeline.Rate{Num: 30, Den: 1}, Checksum: true}
 	slow := rtp.Media{Rate: pipeline.Rate{Num: 1, Den: 2}}
-	good := rtp.ReceiverStats{Packets: 100, Frames: 10, Matched: 10}
-	with := func(change func(*rtp.ReceiverStats)) rtp.ReceiverStats {
+	good := receive.Stats{Packets: 100, Frames: 10, Matched: 10}
+	with := func(change func(*receive.Stats)) receive.Stats {
 		st := good
 		change(&st)
 		return st
 	}
 	for name, c := range map[string]struct {
 		media rtp.Media
-		stats rtp.ReceiverStats
+		stats receive.Stats
 		clean bool
 		says  string
 	}{
 		"good":                {promised, good, true, "clean"},
-		"nothing":             {promised, rtp.ReceiverStats{}, false, "no packet came"},
-		"lost":                {promised, with(func(s *rtp.ReceiverStats) { s.Lost = 1 }), false, "NOT clean"},
-		"wrong pixels":        {promised, with(func(s *rtp.ReceiverStats) { s.Mismatched = 1 }), false, "NOT clean"},
-		"fell silent":         {promised, with(func(s *rtp.ReceiverStats) { s.Silence = 1100 * time.Millisecond }), false, "silent for the last 1.1 s"},
-		"said BYE":            {promised, with(func(s *rtp.ReceiverStats) { s.Silence, s.Ended = time.Minute, true }), true, "clean"},
-		"short pause":         {promised, with(func(s *rtp.ReceiverStats) { s.Silence = 900 * time.Millisecond }), true, "clean"},
-		"slow stream":         {slow, with(func(s *rtp.ReceiverStats) { s.Silence = 5 * time.Second }), true, "clean"},
-		"slow stream, silent": {slow, with(func(s *rtp.ReceiverStats) { s.Silence = 7 * time.Second }), false, "silent"},
-		"promise broken":      {promised, with(func(s *rtp.ReceiverStats) { s.Matched, s.Unverified = 0, 9 }), false, "promises checksums"},
-		"no promise":          {slow, with(func(s *rtp.ReceiverStats) { s.Matched, s.Unverified = 0, 9 }), true, "clean, pixels not verified"},
+		"nothing":             {promised, receive.Stats{}, false, "no packet came"},
+		"lost":                {promised, with(func(s *receive.Stats) { s.Lost = 1 }), false, "NOT clean"},
+		"wrong pixels":        {promised, with(func(s *receive.Stats) { s.Mismatched = 1 }), false, "NOT clean"},
+		"fell silent":         {promised, with(func(s *receive.Stats) { s.Silence = 1100 * time.Millisecond }), false, "silent for the last 1.1 s"},
+		"said BYE":            {promised, with(func(s *receive.Stats) { s.Silence, s.Ended = time.Minute, true }), true, "clean"},
+		"short pause":         {promised, with(func(s *receive.Stats) { s.Silence = 900 * time.Millisecond }), true, "clean"},
+		"slow stream":         {slow, with(func(s *receive.Stats) { s.Silence = 5 * time.Second }), true, "clean"},
+		"slow stream, silent": {slow, with(func(s *receive.Stats) { s.Silence = 7 * time.Second }), false, "silent"},
+		"promise broken":      {promised, with(func(s *receive.Stats) { s.Matched, s.Unverified = 0, 9 }), false, "promises checksums"},
+		"no promise":          {slow, with(func(s *receive.Stats) { s.Matched, s.Unverified = 0, 9 }), true, "clean, pixels not verified"},
 	} {
 		if clean, verdict := Judge(c.media, c.stats); clean != c.clean || !strings.Contains(verdict, c.says) {
 			t.Errorf("%s: %v, %q", name, clean, verdict)
@@ -45,7 +46,7 @@ func TestJudge(t *testing.T) {
 // What was not measured is not printed as a perfect zero.
 func TestReportOfNothing(t *testing.T) {
 	out := &strings.Builder{}
-	if err := Print(out, rtp.Media{}, rtp.ReceiverStats{}, false); err != nil {
+	if err := Print(out, rtp.Media{}, receive.Stats{}, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"last packet never\n", "jitter      not measured\n", "latency     not measured\n"} {

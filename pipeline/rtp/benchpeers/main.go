@@ -1,4 +1,4 @@
-// Command benchpeers measures what sending raw 1080p costs: our engines, GStreamer, ffmpeg, one write a packet with
+// Command benchpeers measures what sending raw 1080p costs: our ways, GStreamer, ffmpeg, one write a packet with
 // pion/rtp, and a C program of one page, on paths of its own in network namespaces. The figure is frames per CPU-second
 // of the sender; docs/results.md has what it printed. It needs root.
 package main
@@ -33,11 +33,11 @@ func main() {
 	if len(os.Args) > 1 { // this program is also its own sender and receiver
 		switch os.Args[1] {
 		case "send":
-			exit(send(os.Args[2:]))
+			exit(runSender(os.Args[2:]))
 		case "drain":
 			exit(drain())
 		case "receive":
-			exit(receive())
+			exit(runReceiver())
 		}
 	}
 	var o options

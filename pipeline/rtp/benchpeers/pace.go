@@ -18,6 +18,8 @@ import (
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/receive"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
 const pacedRate = 60
@@ -28,7 +30,7 @@ func measurePacing(ctx context.Context, seconds int) (string, error) {
 	fmt.Fprintf(&b, "### 1920x1080 UYVY at %d frames a second for %d s, over veth to a receiver that checks every frame's CRC\n\n"+
 		"| pacing | frames | lost packets | bucket p50 / p99 / p99.9 / max, packets | gap p50 / p99 / p99.9 | DMA done to first packet p50 / p99 / p99.9 | to last |\n|---|---|---|---|---|---|---|\n",
 		pacedRate, seconds)
-	for p := rtp.PaceFrame; p <= rtp.PaceBurst; p++ {
+	for p := send.PaceFrame; p <= send.PaceBurst; p++ {
 		fmt.Fprintf(os.Stderr, "pacing %v for %d s\n", p, seconds)
 		sent, got, err := pace(ctx, p, seconds)
 		if err != nil {
@@ -49,7 +51,7 @@ func times(p pipeline.Percentiles) string {
 }
 
 // pace runs a sender and a receiver.
-func pace(ctx context.Context, p rtp.Pacing, seconds int) (sent rtp.Stats, got rtp.ReceiverStats, err error) {
+func pace(ctx context.Context, p send.Pacing, seconds int) (sent send.Stats, got receive.Stats, err error) {
 	n, err := newNetwork(ctx, paths[len(paths)-1])
 	if err != nil {
 		return sent, got, err
@@ -84,14 +86,14 @@ func pace(ctx context.Context, p rtp.Pacing, seconds int) (sent rtp.Stats, got r
 
 // sendPaced is the sender.
 func sendPaced(profile, frames, rate int) error {
-	c := rtp.Config{Pacing: rtp.Pacing(profile), Checksum: true, Logger: slog.New(slog.DiscardHandler), Destinations: []string{to(there, 0)}}
-	return stream(c, true, 1, frames, rate, func(st rtp.Stats) { _ = json.NewEncoder(os.Stdout).Encode(st) })
+	c := send.Config{Stream: rtp.Stream{Checksum: true}, Pacing: send.Pacing(profile), Logger: slog.New(slog.DiscardHandler), Destinations: []string{to(there, 0)}}
+	return stream(c, true, 1, frames, rate, func(st send.Stats) { _ = json.NewEncoder(os.Stdout).Encode(st) })
 }
 
-// receive is the receiver, until SIGTERM.
-func receive() error {
+// runReceiver is the receiver, until SIGTERM.
+func runReceiver() error {
 	address := netip.MustParseAddr(there)
-	r, err := rtp.NewReceiver(rtp.ReceiverConfig{Logger: slog.New(slog.DiscardHandler), Media: rtp.Media{
+	r, err := receive.New(receive.Config{Logger: slog.New(slog.DiscardHandler), Media: rtp.Media{
 		PayloadType: 96, Address: address, Port: port, RTCPPort: port + 1, Pixel: pipeline.UYVY, Width: width, Height: height,
 		Rate: pipeline.Rate{Num: pacedRate, Den: 1}, Checksum: true,
 	}})

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/pipeline"
-	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-// send is the sending process: mode, segments, frames, rate.
-func send(args []string) error {
+// runSender is the sending process: mode, segments, frames, rate.
+func runSender(args []string) error {
 	if len(args) != 4 {
 		return errors.New("send: want MODE SEGMENTS FRAMES RATE")
 	}
@@ -34,19 +34,19 @@ func send(args []string) error {
 	case "pace":
 		return sendPaced(segments, frames, rate)
 	}
-	c := rtp.Config{Engine: rtp.Segments, Burst: segments, Pacing: rtp.PaceBurst, Logger: slog.New(slog.DiscardHandler), Destinations: []string{to(there, 0)}}
+	c := send.Config{Way: send.Segments, Burst: segments, Pacing: send.PaceBurst, Logger: slog.New(slog.DiscardHandler), Destinations: []string{to(there, 0)}}
 	ready, streams := false, 1
 	switch args[0] {
 	case "single":
-		c.Engine = rtp.Single
+		c.Way = send.Single
 	case "messages":
-		c.Engine = rtp.Messages
+		c.Way = send.Messages
 	case "ready":
 		ready = true
 	case "zerocopy":
-		c.Engine, ready = rtp.ZeroCopy, true
+		c.Way, ready = send.ZeroCopy, true
 	case "paced":
-		c.Pacing = rtp.PaceFrame
+		c.Pacing = send.PaceFrame
 	case "two":
 		streams = 2
 	case "eight":
@@ -62,7 +62,7 @@ func send(args []string) error {
 func to(host string, n int) string { return fmt.Sprintf("%s:%d", host, port+2*n) }
 
 // stream sends through the graph, as the appliance does.
-func stream(c rtp.Config, ready bool, streams, frames, rate int, after func(rtp.Stats)) error {
+func stream(c send.Config, ready bool, streams, frames, rate int, after func(send.Stats)) error {
 	f, err := pipeline.NewFormat(pipeline.UYVY, width, height, pipeline.Rate{Num: 60, Den: 1})
 	if err != nil {
 		return err
@@ -78,10 +78,10 @@ func stream(c rtp.Config, ready bool, streams, frames, rate int, after func(rtp.
 	if err := g.AddSource("frames", src); err != nil {
 		return err
 	}
-	var sinks []*rtp.Sink
+	var sinks []*send.Sink
 	for i := range streams {
 		c.Destinations[0] = to(there, i)
-		sink, err := rtp.NewSink(c, f)
+		sink, err := send.New(c, f)
 		sinks = append(sinks, sink)
 		if err != nil {
 			return err

@@ -32,3 +32,6 @@ func EvenPorts(t testing.TB, n int) []int {
 	}
 	return found
 }
+
+// GStreamer is Debian's packages of it.
+const GStreamer = "gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good"

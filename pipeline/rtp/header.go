@@ -1,0 +1,104 @@
+package rtp
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// ClockRate is that of timestamps, a second (RFC 4175 §6.1, RFC 3551 §4.5).
+const ClockRate = 90000
+
+const (
+	rtpHeader   = 12 // RFC 3550 §5.1
+	ipUDPHeader = 48 // IPv6 and UDP; IPv4 is smaller, and one train serves both
+)
+
+var (
+	be         = binary.BigEndian
+	ne         = binary.NativeEndian
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// headerWriter writes the RTP headers of one SSRC.
+type headerWriter struct {
+	ssrc   uint32
+	offset uint32 // of the timestamps
+	next   uint32 // extended sequence number
+	pt     uint8
+	head   int // bytes of the RTP header, with the extension
+}
+
+func newHeaderWriter(s Stream) headerWriter {
+	return headerWriter{ssrc: s.Start.SSRC, offset: s.Start.Timestamp, next: s.Start.Sequence, pt: s.Payload.Type(), head: s.HeaderSize()}
+}
+
+// The header extension abs-capture-time in the one-byte form of RFC 8285 §4.2: its profile and length in words, its
+// head, an NTP timestamp and padding.
+const (
+	captureTimeURI  = "http://www.webrtc.org/experiments/rtp-hdrext/abs-capture-time"
+	captureTimeID   = 1
+	captureTimeSize = 4 + 1 + 8 + 3
+)
+
+// HeaderSize is the length of the RTP header of all packets.
+func (s Stream) HeaderSize() int {
+	if s.CaptureTime {
+		return rtpHeader + captureTimeSize
+	}
+	return rtpHeader
+}
+
+// header writes what stays the same in an RTP header (RFC 3550 §5.1).
+func (w *headerWriter) header(h []byte, marker bool) {
+	h[0], h[1] = 2<<6, w.pt
+	if marker {
+		h[1] |= 1 << 7
+	}
+	be.PutUint32(h[8:], w.ssrc)
+	if w.head > rtpHeader {
+		h[0] |= 1 << 4
+		be.PutUint32(h[12:], 0xbede0003)
+		h[16] = captureTimeID<<4 | 8 - 1
+	}
+}
+
+// times writes what changes in an RTP header from frame to frame.
+func (w *headerWriter) times(h []byte, seq uint16, info *trainInfo) {
+	be.PutUint16(h[2:], seq)
+	be.PutUint32(h[4:], info.timestamp)
+	if w.head > rtpHeader {
+		be.PutUint64(h[17:], info.ntp)
+	}
+}
+
+// info says what RTCP needs to know of f, but for the pixels.
+func (w *headerWriter) info(f *pipeline.Frame) trainInfo {
+	at := f.Times.Shown()
+	return trainInfo{ssrc: w.ssrc, timestamp: MediaClock(at) + w.offset, sequence: f.Sequence, captured: at, ntp: NTP(at), done: f.Times.Captured}
+}
+
+// MediaClock is t in units of 1/90000 s since 1970, modulo 2^32.
+func MediaClock(t time.Time) uint32 {
+	ns := uint64(t.UnixNano())
+	return uint32(ns/1e9*ClockRate + ns%1e9*(ClockRate/1e4)/1e5)
+}
+
+// NTP is t as an NTP timestamp: seconds since 1900 in 32.32 bits (RFC 3550 §4).
+func NTP(t time.Time) uint64 {
+	ns := uint64(t.UnixNano())
+	return (ns/1e9+ntpEpoch)<<32 | (ns%1e9<<32)/1e9
+}
+
+// ntpEpoch is 1970 in seconds since 1900.
+const ntpEpoch = 2208988800
+
+// FromNTP is the inverse of NTP, up to a nanosecond, for times after 1970.
+func FromNTP(n uint64) time.Time {
+	return time.Unix(int64(n>>32)-ntpEpoch, int64((n&0xffffffff)*1e9>>32))
+}
+
+// CRC is the checksum of a frame's bytes that checksum packets carry, CRC-32C.
+func CRC(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }

@@ -1,0 +1,91 @@
+package receive
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/udp"
+)
+
+// listen opens a non-blocking UDP socket on a port of m's address, and joins m's group.
+func listen(m rtp.Media, port int, iface string) (fd int, err error) {
+	at := netip.AddrPortFrom(m.Address, uint16(port))
+	fd, err = unix.Socket(udp.Family(m.Address), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = unix.Close(fd)
+			fd = -1
+		}
+	}()
+	if m.Address.IsMulticast() { // several receivers on one machine may hear a group
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+			return fd, os.NewSyscallError("setsockopt REUSEADDR", err)
+		}
+	}
+	if err := unix.Bind(fd, udp.Sockaddr(at)); err != nil {
+		return fd, bindError(at, err)
+	}
+	if !m.Address.IsMulticast() {
+		return fd, nil
+	}
+	return fd, join(fd, m, iface)
+}
+
+func bindError(at netip.AddrPort, err error) error {
+	remedy := ""
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		remedy = fmt.Sprintf(": port %d is in use: stop the other receiver (see ss -ulpn)", at.Port())
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		remedy = ": the stream goes to another machine: receive it there, or send it here"
+	}
+	return fmt.Errorf("%s: %w%s", at, os.NewSyscallError("bind", err), remedy)
+}
+
+// join joins the group of m, from m.Source only when there is one (RFC 3678 §5.1).
+func join(fd int, m rtp.Media, iface string) error {
+	index := 0
+	if iface != "" {
+		i, err := net.InterfaceByName(iface)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w: see ip link", iface, err)
+		}
+		index = i.Index
+	}
+	level, opt := unix.IPPROTO_IP, unix.MCAST_JOIN_GROUP
+	if !m.Address.Is4() {
+		level = unix.IPPROTO_IPV6
+	}
+	req := binary.NativeEndian.AppendUint64(nil, uint64(index)) // group_req: a 32-bit index and padding, little-endian
+	req = appendStorage(req, m.Address)
+	if m.Source.IsValid() {
+		opt = unix.MCAST_JOIN_SOURCE_GROUP
+		req = appendStorage(req, m.Source)
+	}
+	if err := unix.SetsockoptString(fd, level, opt, string(req)); err != nil {
+		return fmt.Errorf("join %s: %w: name the interface that the stream comes in by", m.Address, os.NewSyscallError("setsockopt", err))
+	}
+	return nil
+}
+
+// appendStorage appends a struct sockaddr_storage.
+func appendStorage(b []byte, a netip.Addr) []byte {
+	end := len(b) + 128
+	b = binary.NativeEndian.AppendUint16(b, uint16(udp.Family(a)))
+	b = append(b, 0, 0) // port
+	if !a.Is4() {
+		b = append(b, 0, 0, 0, 0) // flow
+	}
+	b = append(b, a.AsSlice()...)
+	return append(b, make([]byte, end-len(b))...)
+}

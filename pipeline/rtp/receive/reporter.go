@@ -1,0 +1,48 @@
+package receive
+
+import (
+	"time"
+
+	"github.com/pion/rtcp"
+
+	"github.com/tegracast/tegracast/pipeline/rtp"
+)
+
+// A reporter makes the receiver reports of a stream (RFC 3550 §6.4.2).
+type reporter struct {
+	ssrc     uint32
+	sdes     []byte
+	expected uint64 // at the report before
+	received uint64
+}
+
+func newReporter() reporter {
+	ssrc := rtp.RandomStart().SSRC
+	return reporter{ssrc: ssrc, sdes: rtp.SourceDescription(ssrc)}
+}
+
+// report is a compound of a receiver report and the CNAME; nil before the first sender report has come.
+func (s *stream) report(now time.Time) []byte {
+	if s.sr.at.IsZero() || !s.seq.started {
+		return nil
+	}
+	expected, received := s.seq.expected(), s.seq.unique
+	if expected < s.rr.expected { // another sender
+		s.rr.expected, s.rr.received = 0, 0
+	}
+	interval, lost := expected-s.rr.expected, int64(expected-s.rr.expected)-int64(received-s.rr.received)
+	s.rr.expected, s.rr.received = expected, received
+	block := rtcp.ReceptionReport{
+		SSRC: s.ssrc, TotalLost: uint32(min(s.seq.lost(), 1<<23-1)), LastSequenceNumber: uint32(s.seq.max),
+		Jitter: s.jitter >> 4, LastSenderReport: uint32(s.sr.ntp >> 16),
+		Delay: uint32(now.Sub(s.sr.at) << 16 / time.Second),
+	}
+	if interval > 0 && lost > 0 {
+		block.FractionLost = uint8(min(lost<<8/int64(interval), 255))
+	}
+	b, err := (&rtcp.ReceiverReport{SSRC: s.rr.ssrc, Reports: []rtcp.ReceptionReport{block}}).Marshal()
+	if err != nil {
+		return nil
+	}
+	return append(b, s.rr.sdes...)
+}

@@ -1,0 +1,271 @@
+package receive
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/pion/rtcp"
+	pionrtp "github.com/pion/rtp"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+)
+
+// A stream is the state of one received stream (RFC 3550 §6.4, A.1, A.3, A.8). It knows no sockets: packets are fed.
+type stream struct {
+	media   rtp.Media
+	depack  depacketizer
+	onFrame func([]byte, FrameInfo)
+	format  pipeline.Format
+
+	locked  bool // to ssrc
+	ssrc    uint32
+	heard   time.Time // from ssrc
+	header  pionrtp.Header
+	seq     sequence
+	joined  bool // the first frame has begun
+	open    [2]assembly
+	closed  bool   // any frame
+	newest  uint32 // timestamp among the closed ones
+	jitter  uint32 // in 1/16 of a clock tick (RFC 3550 A.8)
+	transit uint32
+	timed   bool
+	sr      senderReport
+	rr      reporter
+	verify  verifier
+	latency pipeline.Histogram
+	stats   Stats
+}
+
+// senderReport is the last one.
+type senderReport struct {
+	at   time.Time // when it came; zero: none
+	ntp  uint64
+	rtp  uint32
+	from netip.AddrPort
+}
+
+// silence is how long an SSRC must be silent before another one takes its place.
+const silence = 500 * time.Millisecond
+
+// staleFrames is how far back a timestamp is late; further back the sender's clock has jumped.
+const staleFrames = 10 * rtp.ClockRate
+
+func newStream(m rtp.Media, onFrame func([]byte, FrameInfo)) (*stream, error) {
+	f, err := m.Format()
+	if err != nil {
+		return nil, err
+	}
+	return &stream{media: m, depack: newDepacketizer(m, f), onFrame: onFrame, format: f, rr: newReporter()}, nil
+}
+
+// packet takes an RTP packet that came at now.
+func (s *stream) packet(b []byte, now time.Time) {
+	if len(b) > 1 && b[1] >= 192 && b[1] <= 223 { // RTCP (RFC 5761 §4): a sender looks how this port is reached
+		return
+	}
+	n, err := s.header.Unmarshal(b)
+	if err != nil || s.header.Version != 2 {
+		s.stats.Malformed++
+		return
+	}
+	payload := b[n:]
+	if s.header.Padding { // its last byte is its length (RFC 3550 §5.1)
+		if len(payload) == 0 || payload[len(payload)-1] == 0 || int(payload[len(payload)-1]) > len(payload) {
+			s.stats.Malformed++
+			return
+		}
+		payload = payload[:len(payload)-int(payload[len(payload)-1])]
+	}
+	if s.header.PayloadType != s.media.PayloadType || !s.accept(s.header.SSRC, now) {
+		s.stats.Foreign++
+		return
+	}
+	number, err := s.depack.sequence(s.header.SequenceNumber, payload)
+	if err != nil {
+		s.stats.Malformed++
+		return
+	}
+	switch s.seq.update(number) {
+	case duplicate:
+		s.stats.Duplicates++
+		return
+	case jumped:
+		s.stats.Foreign++
+		return
+	case reordered:
+		s.stats.Reordered++
+	}
+	s.heard = now
+	s.stats.LastPacket, s.stats.Ended = now, false
+	s.stats.Packets++
+	s.stats.Bytes += uint64(len(b))
+	s.time(now)
+	s.place(payload, now)
+}
+
+// accept says whether the stream is ssrc's. A new sender takes over when the old one has gone silent or said BYE.
+func (s *stream) accept(ssrc uint32, now time.Time) bool {
+	if s.locked && s.ssrc == ssrc {
+		return true
+	}
+	if s.locked && now.Sub(s.heard) < silence {
+		return false
+	}
+	bits := uint(16)
+	if s.media.Payload == rtp.Raw {
+		bits = 32
+	}
+	before := s.seq.lost()
+	s.locked, s.ssrc, s.seq = true, ssrc, newSequence(bits)
+	s.seq.before = before
+	s.joined, s.closed, s.timed, s.sr = false, false, false, senderReport{}
+	for i := range s.open {
+		s.open[i].open = false
+	}
+	return true
+}
+
+// time follows the interarrival jitter (RFC 3550 A.8).
+func (s *stream) time(now time.Time) {
+	transit := rtp.MediaClock(now) - s.header.Timestamp
+	d := int32(transit - s.transit)
+	if s.transit = transit; !s.timed {
+		s.timed = true
+		return
+	}
+	if d < 0 {
+		d = -d
+	}
+	s.jitter += uint32(d) - (s.jitter+8)>>4
+}
+
+// place puts a payload into its frame.
+func (s *stream) place(payload []byte, now time.Time) {
+	a := s.find(s.header.Timestamp)
+	if a == nil {
+		s.stats.Late++
+		return
+	}
+	if s.depack.add(a, payload, s.header.Marker) != nil {
+		s.stats.Malformed++
+		return
+	}
+	if s.depack.whole(a) {
+		s.complete(a, now)
+	}
+}
+
+// find returns the frame of that timestamp and begins it when it is new; nil when it has been closed already. A frame
+// is given up when a later one is complete, or begun, and yet another begins: two are open at most.
+func (s *stream) find(ts uint32) *assembly {
+	for i := range s.open {
+		if a := &s.open[i]; a.open && a.timestamp == ts {
+			return a
+		}
+	}
+	if late := int32(s.newest - ts); s.closed && late >= 0 && late < staleFrames {
+		return nil
+	}
+	first, second := &s.open[0], &s.open[1]
+	if first.open && second.open && int32(second.timestamp-first.timestamp) < 0 {
+		first, second = second, first
+	}
+	for _, a := range [...]*assembly{first, second} {
+		overtaken := s.closed && int32(s.newest-a.timestamp) > 0
+		if a.open && (overtaken || a == first && second.open) {
+			s.giveUp(a)
+		}
+	}
+	if first.open {
+		first = second
+	}
+	s.depack.begin(first, ts, !s.joined)
+	s.joined = true
+	return first
+}
+
+func (s *stream) close(a *assembly) {
+	a.open = false
+	if age := int32(s.newest - a.timestamp); !s.closed || age < 0 || age >= staleFrames {
+		s.newest = a.timestamp
+	}
+	s.closed = true
+}
+
+func (s *stream) giveUp(a *assembly) {
+	s.close(a)
+	if !a.joined {
+		s.stats.Damaged++
+	}
+}
+
+func (s *stream) complete(a *assembly, now time.Time) {
+	s.close(a)
+	s.stats.Frames++
+	picture, checked := s.depack.frame(a)
+	crc := rtp.CRC(checked)
+	s.verify.frame(check{timestamp: a.timestamp, crc: crc, bytes: uint32(len(checked))})
+	if !s.sr.at.IsZero() {
+		ticks := int64(int32(a.timestamp - s.sr.rtp))
+		s.latency.Observe(now.Sub(rtp.FromNTP(s.sr.ntp).Add(time.Duration(ticks * 1e5 / 9))))
+	}
+	if s.onFrame != nil {
+		s.onFrame(picture, FrameInfo{Format: s.format, Timestamp: a.timestamp, CRC: crc})
+	}
+}
+
+// awaitsChecksum says whether the newest frame's checksum, which the sender has promised, has not come.
+func (s *stream) awaitsChecksum() bool { return s.media.Checksum && s.verify.newest().pending }
+
+// finish closes the books: a frame that a later one has overtaken is damaged, the newest may be under way.
+func (s *stream) finish() {
+	for i := range s.open {
+		a, other := &s.open[i], &s.open[1-i]
+		overtaken := other.open && int32(other.timestamp-a.timestamp) > 0 || s.closed && int32(s.newest-a.timestamp) > 0
+		if a.open && overtaken {
+			s.giveUp(a)
+		}
+	}
+	s.verify.finish()
+}
+
+// control takes an RTCP compound.
+func (s *stream) control(b []byte, from netip.AddrPort, now time.Time) {
+	packets, err := rtcp.Unmarshal(b)
+	if err != nil {
+		s.stats.Malformed++
+		return
+	}
+	for _, p := range packets {
+		switch p := p.(type) {
+		case *rtcp.SenderReport:
+			if s.locked && p.SSRC == s.ssrc {
+				s.sr = senderReport{now, p.NTPTime, p.RTPTime, from}
+			}
+		case *rtcp.ApplicationDefined:
+			c, err := rtp.ParseChecksum(p.SubType, p.Name, p.Data)
+			if err == nil && s.locked && p.SSRC == s.ssrc {
+				s.verify.checksum(check{timestamp: c.Timestamp, crc: c.CRC, bytes: c.Bytes})
+			}
+		case *rtcp.Goodbye:
+			for _, ssrc := range p.Sources {
+				if s.locked && ssrc == s.ssrc {
+					s.stats.Byes++
+					s.stats.Ended = true
+					s.heard = time.Time{} // the next sender is welcome at once
+				}
+			}
+		}
+	}
+}
+
+// snapshot reads the counters.
+func (s *stream) snapshot() Stats {
+	st := s.stats
+	st.Lost = s.seq.lost()
+	st.Jitter = float64(s.jitter>>4) * 1000 / rtp.ClockRate
+	st.Matched, st.Mismatched, st.Unverified = s.verify.matched, s.verify.mismatched, s.verify.unverified
+	st.Latency = s.latency.Percentiles()
+	return st
+}

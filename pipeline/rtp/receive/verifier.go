@@ -1,0 +1,75 @@
+package receive
+
+// A verifier compares received frames with the sender's checksums, whichever comes first.
+type verifier struct {
+	frames, checksums [pendingChecks]check
+	nextFrame         int
+	nextChecksum      int
+
+	matched, mismatched, unverified uint64
+}
+
+// pendingChecks is how many frames or checksums wait for each other: more than a receiver finds in its sockets that has stood
+// still for a second or two, and reads one socket before the other.
+const pendingChecks = 128
+
+type check struct {
+	pending   bool
+	timestamp uint32
+	crc       uint32
+	bytes     uint32
+}
+
+func (v *verifier) frame(c check) {
+	if !v.match(&v.checksums, c) {
+		if v.keep(&v.frames, &v.nextFrame, c) {
+			v.unverified++
+		}
+	}
+}
+
+func (v *verifier) checksum(c check) {
+	if !v.match(&v.frames, c) {
+		v.keep(&v.checksums, &v.nextChecksum, c)
+	}
+}
+
+func (v *verifier) match(others *[pendingChecks]check, c check) bool {
+	for i := range others {
+		o := &others[i]
+		if !o.pending || o.timestamp != c.timestamp {
+			continue
+		}
+		o.pending = false
+		if o.crc == c.crc && o.bytes == c.bytes {
+			v.matched++
+		} else {
+			v.mismatched++
+		}
+		return true
+	}
+	return false
+}
+
+// keep puts c in the place of the oldest and says whether that was still pending.
+func (v *verifier) keep(ring *[pendingChecks]check, next *int, c check) (lost bool) {
+	lost = ring[*next].pending
+	c.pending = true
+	ring[*next] = c
+	*next = (*next + 1) % pendingChecks
+	return lost
+}
+
+// newest is the last of the frames that came before their checksum.
+func (v *verifier) newest() *check { return &v.frames[(v.nextFrame+pendingChecks-1)%pendingChecks] }
+
+// finish counts the frames whose checksum has not come, but for the newest: its may be under way.
+func (v *verifier) finish() {
+	v.newest().pending = false
+	for i := range v.frames {
+		if v.frames[i].pending {
+			v.unverified++
+		}
+		v.frames[i].pending = false
+	}
+}

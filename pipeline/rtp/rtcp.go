@@ -1,0 +1,67 @@
+package rtp
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"time"
+)
+
+// RTCP packet types (RFC 3550 §12.1).
+const (
+	rtcpSR   = 200
+	rtcpSDES = 202
+	rtcpBYE  = 203
+	rtcpAPP  = 204
+)
+
+// ReportInterval is the time between the reports of a receiver, and of a sender that sends no checksums.
+const ReportInterval = time.Second
+
+// Compounds writes the RTCP compounds of one stream's sender. Each begins with a sender report and the CNAME, as
+// RFC 3550 §6.1 wants it of all compounds.
+type Compounds struct {
+	ssrc   uint32
+	offset uint32 // of the RTP timestamps
+	sdes   []byte
+	buf    []byte
+}
+
+// NewCompounds makes a writer for the stream that begins at s.
+func NewCompounds(s Start) *Compounds {
+	return &Compounds{ssrc: s.SSRC, offset: s.Timestamp, sdes: SourceDescription(s.SSRC), buf: make([]byte, 0, 256)}
+}
+
+// SourceDescription is an SDES packet with a random CNAME as RFC 7022 §4.2 makes them.
+func SourceDescription(ssrc uint32) []byte {
+	var id [12]byte
+	_, _ = rand.Read(id[:]) // never fails, crypto/rand says
+	cname := base64.StdEncoding.EncodeToString(id[:])
+	b := append([]byte{2<<6 | 1, rtcpSDES, 0, 0}, 0, 0, 0, 0, 1, byte(len(cname)))
+	b = append(b, cname...)
+	for b = append(b, 0); len(b)%4 != 0; { // at least one null ends the list of items
+		b = append(b, 0)
+	}
+	be.PutUint16(b[2:], uint16(len(b)/4-1))
+	be.PutUint32(b[4:], ssrc)
+	return b
+}
+
+// SenderReport is a sender report with the CNAME: packets and octets were sent until now. Its NTP time and RTP timestamp are
+// the same instant, by the clock that frames' timestamps are made from. It is valid until the next call.
+func (c *Compounds) SenderReport(now time.Time, packets, octets uint64) []byte {
+	b := append(c.buf[:0], 2<<6, rtcpSR, 0, 6)
+	b = be.AppendUint32(b, c.ssrc)
+	b = be.AppendUint64(b, NTP(now))
+	b = be.AppendUint32(b, MediaClock(now)+c.offset)
+	b = be.AppendUint32(b, uint32(packets))
+	b = be.AppendUint32(b, uint32(octets))
+	return append(b, c.sdes...)
+}
+
+// Checksum appends an APP packet to a report.
+func (c *Compounds) Checksum(b []byte, sum Checksum) []byte { return sum.append(b, c.ssrc) }
+
+// Bye appends a BYE packet (RFC 3550 §6.6) to a report.
+func (c *Compounds) Bye(b []byte) []byte {
+	return be.AppendUint32(append(b, 2<<6|1, rtcpBYE, 0, 1), c.ssrc)
+}

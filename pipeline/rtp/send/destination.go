@@ -1,0 +1,156 @@
+package send
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A destination is where one copy of the stream goes.
+type destination struct {
+	name     string // as configured
+	socket   socket
+	way      way
+	progress progress
+	counters counters
+	log      *slog.Logger
+	told     unix.Errno // for which the train was given up that the log was told of last; 0: none
+	logged   time.Time  // when that was
+}
+
+// progress is how far the train under way has come.
+type progress struct {
+	next    int        // packet
+	clogged bool       // for want of buffers below the socket
+	stale   bool       // a refusal before the train's first packet has been seen
+	why     unix.Errno // for which the rest of the train was given up
+}
+
+// open says whether packets before to are still to be sent.
+func (p *progress) open(to int) bool { return p.why == 0 && p.next < to }
+
+// newDestination opens the sockets. ready says that trains are packet-ready.
+func newDestination(name string, c Config, buffer int, ready bool) (*destination, error) {
+	addr, err := resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	s, err := open(addr, c, buffer)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrDestination, name, err)
+	}
+	log := c.Logger.With("destination", name)
+	d := &destination{name: name, socket: s, log: log, way: way{burst: c.Burst, log: log}}
+	d.counters.head = uint64(c.HeaderSize())
+	d.way.choose(s.fd, c.Way, ready)
+	return d, nil
+}
+
+// begin starts a new train.
+func (d *destination) begin() { d.progress, d.way.now = progress{}, d.way.best }
+
+// lagging says whether the train before was cut because the socket buffer stayed full.
+func (d *destination) lagging() bool { return d.told == unix.EAGAIN }
+
+// push sends up to packet to, until the socket buffer is full.
+func (d *destination) push(t *train, to int) {
+	p := &d.progress
+	for p.open(to) {
+		p.clogged = false
+		n, bytes, errno := d.way.now.send(d.socket.fd, t, p.next, to)
+		switch {
+		case errno == 0:
+			p.next += n
+			d.counters.sent(n, bytes)
+		case errno == unix.EINTR:
+		case errno == unix.EAGAIN:
+			return
+		case errno == unix.ECONNREFUSED: // the answer to an earlier packet; at a train's start that may be long ago
+			d.counters.refused.Add(1)
+			if p.next > 0 || p.stale {
+				d.giveUp(t, errno)
+			}
+			p.stale = true
+		case d.way.fallBack(d.socket.fd, errno):
+		case errno == unix.ENOBUFS: // full somewhere below: as a socket buffer that is full
+			d.counters.errors.Add(1)
+			p.clogged = true
+			return
+		default:
+			d.counters.errors.Add(1)
+			d.giveUp(t, errno)
+		}
+	}
+}
+
+// giveUp drops the rest of the train.
+func (d *destination) giveUp(t *train, why unix.Errno) {
+	d.progress.why = why
+	d.counters.cut.Add(1)
+	d.counters.dropped.Add(uint64(t.Len() - d.progress.next))
+}
+
+// end ends a train and says whether it failed. Nobody listening is no failure of the stream.
+func (d *destination) end() (failed bool) {
+	why := d.progress.why
+	if why == 0 {
+		d.counters.frames.Add(1)
+	}
+	if why != d.told {
+		d.tell(why)
+	}
+	return why != 0 && why != unix.ECONNREFUSED
+}
+
+// tellEvery is how often the log hears of a destination: a receiver that is away answers every other frame.
+const tellEvery = time.Minute
+
+// tell notes that the state of the destination has changed, and logs it if it has not just been logged.
+func (d *destination) tell(why unix.Errno) {
+	d.told = why
+	last := reason(why)
+	d.counters.fail(last)
+	if time.Since(d.logged) < tellEvery {
+		return
+	}
+	d.logged = time.Now()
+	if why == 0 {
+		d.log.Info("rtp: destination takes whole frames again")
+	} else {
+		d.log.Warn("rtp: destination loses frames", "error", last)
+	}
+}
+
+// reason says for which a train was given up, and the remedy; "" for a whole one.
+func reason(why unix.Errno) string {
+	switch why {
+	case 0:
+		return ""
+	case unix.ECONNREFUSED:
+		return "nobody listens: start the receiver"
+	case unix.EAGAIN:
+		return "the network takes packets too slowly: the rest of the frame was dropped"
+	case unix.EMSGSIZE:
+		return "packets are longer than the path takes: lower mtu"
+	}
+	return why.Error()
+}
+
+// report sends an RTCP compound. A failure is counted and does no harm: the next one comes.
+func (d *destination) report(b []byte) {
+	if _, err := d.socket.conn.WriteToUDPAddrPort(b, d.socket.rtcp); err != nil {
+		d.counters.errors.Add(1)
+	}
+}
+
+// reap learns what the kernel has let go of.
+func (d *destination) reap() { d.way.reap(d.socket.fd) }
+
+func (d *destination) close() error {
+	if d.way.zero != nil {
+		d.way.zero.letGo()
+	}
+	return d.socket.close()
+}

@@ -1,0 +1,38 @@
+package send
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+func testStart() *rtp.Start {
+	return &rtp.Start{SSRC: rtptest.SSRC, Sequence: rtptest.Sequence, Timestamp: rtptest.Timestamp}
+}
+
+func testSink(t testing.TB, c Config, f pipeline.Format) *Sink {
+	t.Helper()
+	c.Logger = slog.New(slog.DiscardHandler)
+	s, err := New(c, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// packets returns the packets of frame n as the wire has them.
+func packets(t testing.TB, s *Sink, f *pipeline.Frame) [][]byte {
+	t.Helper()
+	if err := s.packer.Packetize(s.trains[0].Train, f); err != nil {
+		t.Fatal(err)
+	}
+	return rtptest.Packets(t, s.trains[0])
+}

@@ -1,0 +1,72 @@
+package send
+
+import (
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A pacer spreads the bursts of a frame over time. It works on a schedule, not on when the thread really woke, so the
+// delay of each wake-up does not add up. Bursts that are late follow each other at once, at most maxBehind of them;
+// a sender that is later than that catches up at twice the rate.
+type pacer struct {
+	clock    clock
+	start    time.Duration // of the frame, monotonic
+	due      time.Duration // of the burst before, on the schedule
+	interval time.Duration // between bursts; 0: no pause
+}
+
+// maxAhead is how many bursts the kernel may keep: fq takes at most 100 of a socket.
+const maxAhead = 64
+
+const (
+	earlyEnough = 20 * time.Microsecond // to sleep for less costs more than it smooths
+	maxBehind   = 4                     // bursts; with 16 packets each they fit a receiver's default socket buffer
+)
+
+// now is the time of the monotonic clock.
+func (p *pacer) now() time.Duration { return p.clock.now() }
+
+// begin starts a frame of n bursts that takes span.
+func (p *pacer) begin(span time.Duration, n int) {
+	p.start, p.interval = p.now(), span/time.Duration(max(n, 1))
+}
+
+// wait returns when burst k is due.
+func (p *pacer) wait(k int) {
+	if p.interval == 0 {
+		return
+	}
+	now := p.now()
+	if p.schedule(k, now); p.due-now > earlyEnough {
+		sleepUntil(p.due)
+	}
+}
+
+// ahead returns when no more than most bursts are due before burst k, for a kernel that keeps them until then, and when
+// burst k is due. It sleeps for half of them at a time.
+func (p *pacer) ahead(k, most int) time.Duration {
+	now := p.now()
+	p.schedule(k, now)
+	if early := time.Duration(most) * p.interval; p.due-now > early {
+		sleepUntil(p.due - early/2)
+	}
+	return p.due
+}
+
+// schedule sets when burst k is due, seen at now. The schedule runs at half the interval when it is behind, so of
+// bursts that were at most maxBehind/2 intervals late maxBehind follow each other at once.
+func (p *pacer) schedule(k int, now time.Duration) {
+	p.due = max(p.start+time.Duration(k)*p.interval, p.due+p.interval/2, now-maxBehind/2*p.interval)
+}
+
+// ownThread gives the calling goroutine a thread of its own that the scheduler wakes before busy ones, as far as the
+// process may ask for that (CAP_SYS_NICE or LimitNICE). The thread ends with the goroutine.
+func ownThread() {
+	runtime.LockOSThread()
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, senderNice) // 0 is the calling thread
+}
+
+// senderNice is better than everything that computes, and worse than what the kernel needs.
+const senderNice = -10

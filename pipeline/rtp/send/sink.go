@@ -1,0 +1,169 @@
+package send
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+)
+
+// A Sink sends the frames of one output as an RTP stream. It implements pipeline.Sink.
+type Sink struct {
+	config Config
+	format pipeline.Format
+	packer rtp.Packetizer
+	trains []*train
+	sender *transmitter
+
+	frames, failed atomic.Uint64
+	closing        sync.Once
+	closed         error
+}
+
+// New opens the sockets for frames of format f. f.Rate is the output's own frame rate. Run, or Close when it is
+// never run, gives everything back.
+func New(c Config, f pipeline.Format) (*Sink, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c = c.withDefaults(); c.Start == nil {
+		c.Start = rtp.RandomStart()
+	}
+	if err := c.CheckFormat(f); err != nil {
+		return nil, err
+	}
+	packer, err := rtp.NewPacketizer(c.Stream, f)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sink{config: c, format: f, packer: packer}
+	for range c.Holds(f) {
+		t, err := s.packer.NewTrain()
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.trains = append(s.trains, &train{Train: t})
+	}
+	s.sender = newTransmitter(c, f, s.trains[0])
+	for _, d := range c.Destinations {
+		if err := s.sender.Add(d); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// Needs implements pipeline.Sink: the format of New at any rate, and one frame for each train. Frames of any format have
+// results, of which no pixel is read; packets of pixels are written by the CPU.
+func (s *Sink) Needs() pipeline.SinkNeeds {
+	if s.config.Payload == rtp.Results {
+		return pipeline.SinkNeeds{Holds: len(s.trains), OnDevice: true}
+	}
+	return pipeline.SinkNeeds{Format: s.format, Holds: len(s.trains)}
+}
+
+// job is a train with the frame that it points into.
+type job struct {
+	train  *train
+	frame  *pipeline.Frame
+	failed bool
+}
+
+// inFlight says whether the kernel may still read the frame.
+func (j job) inFlight() bool { return j.train.inFlight.Load() > 0 }
+
+// Run implements pipeline.Sink. It holds one frame at a time, for JPEG two: one is encoded while one is sent; and those
+// that the kernel sends from their own memory. It returns after the frames in hand have been sent and RTCP has said BYE.
+func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
+	h := newHolding(s.sender, q, s.trains)
+	var err error
+	var sending sync.WaitGroup
+	if s.config.Payload == rtp.JPEG {
+		ready := make(chan job, len(s.trains))
+		sending.Go(func() {
+			ownThread()
+			for j := range ready {
+				s.send(h, j)
+			}
+		})
+		err = s.packetize(ctx, q, h, func(j job) { ready <- j })
+		close(ready)
+	} else { // to packetize takes less than to wake another thread
+		sending.Go(func() {
+			ownThread()
+			err = s.packetize(ctx, q, h, func(j job) { s.send(h, j) })
+		})
+	}
+	sending.Wait()
+	h.end()
+	return errors.Join(err, s.Close())
+}
+
+func (s *Sink) send(h *holding, j job) {
+	j.failed = s.sender.Send(j.train)
+	h.put(j)
+}
+
+// packetize takes a frame only when there is a train for it: until then the queue's policy rules.
+func (s *Sink) packetize(ctx context.Context, q *pipeline.Queue, h *holding, pass func(job)) error {
+	for {
+		t := <-h.free
+		f, err := q.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.packer.Packetize(t.Train, f); err != nil {
+			s.failed.Add(1)
+			q.Fail(f, pipeline.DropSink, fmt.Errorf("rtp: frame cannot be packetized: %w", err))
+			h.free <- t
+			continue
+		}
+		s.frames.Add(1)
+		pass(job{train: t, frame: f})
+	}
+}
+
+// Close frees a Sink that is not running. A second Close does nothing.
+func (s *Sink) Close() error {
+	s.closing.Do(func() {
+		var errs []error
+		if s.sender != nil {
+			errs = append(errs, s.sender.Close())
+		}
+		for _, t := range s.trains {
+			errs = append(errs, t.Close())
+		}
+		s.closed = errors.Join(errs...)
+	})
+	return s.closed
+}
+
+// Add adds a destination while the sink runs.
+func (s *Sink) Add(dest string) error { return s.sender.Add(dest) }
+
+// Remove removes a destination while the sink runs. It waits for the end of the frame that is being sent.
+func (s *Sink) Remove(dest string) error { return s.sender.Remove(dest) }
+
+// SDP describes the stream as it is sent to the first destination, or to nobody in particular when there is none.
+func (s *Sink) SDP() ([]byte, error) {
+	to, from := netip.AddrPortFrom(netip.IPv4Unspecified(), rtp.DefaultPort), netip.IPv4Unspecified()
+	if dests := *s.sender.dests.Load(); len(dests) > 0 {
+		to, from = dests[0].socket.addr, dests[0].socket.local()
+	}
+	return rtp.Describe(s.config.Stream, s.format, rtp.Path{From: from, To: to, TTL: s.config.TTL})
+}
+
+// Stats reads the counters.
+func (s *Sink) Stats() Stats {
+	st := Stats{Frames: s.frames.Load(), Failed: s.failed.Load(), Bucket: s.sender.bucket.occupancy(), Gap: s.sender.bucket.gaps.Percentiles(), First: s.sender.first.Percentiles(), Last: s.sender.last.Percentiles(), Destinations: s.sender.Stats()}
+	for _, d := range st.Destinations {
+		st.Packets += d.Packets
+		st.Bytes += d.Bytes
+	}
+	return st
+}

@@ -1,0 +1,52 @@
+package send
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+func TestTheBooksAddUp(t *testing.T) {
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
+	src := rtptest.NewSource(t, f, 20)
+	s := testSink(t, Config{Destinations: []string{"127.0.0.1:5998"}}, f) // nobody listens
+	close(src.Ready)
+	st := rtptest.Run(t, context.Background(), src, s)
+	if st.Captured != 20 || st.Delivered+st.Drops() != 20 || st.Dropped["rtp/sink"] != 0 {
+		t.Errorf("%+v", st)
+	}
+	if err := s.Add("127.0.0.1:5996"); !errors.Is(err, ErrDestination) {
+		t.Errorf("added to a sink that has ended: %v", err)
+	}
+}
+
+func TestASinkEndsWithItsContext(t *testing.T) {
+	f := rtptest.Format(t, pipeline.I420, 320, 240, 100)
+	src := rtptest.NewSource(t, f, 0)
+	c, addr := listener(t)
+	s := testSink(t, Config{Stream: rtp.Stream{Payload: rtp.JPEG}, Destinations: []string{addr}}, f)
+	close(src.Ready)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() {
+		defer cancel()
+		for b, frames := make([]byte, 10000), 0; frames < 2; { // when the second one ends, the first was delivered
+			n, err := c.Read(b)
+			if err != nil {
+				return
+			}
+			if n > 1 && b[1]&0x80 != 0 { // the marker bit
+				frames++
+			}
+		}
+	}()
+	st := rtptest.Run(t, ctx, src, s)
+	if st.Delivered == 0 || st.Captured != st.Delivered+st.Drops() {
+		t.Errorf("%+v", st)
+	}
+}

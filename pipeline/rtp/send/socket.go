@@ -1,0 +1,187 @@
+package send
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline/rtp/udp"
+)
+
+var ne = binary.NativeEndian // the byte order of the kernel's structs
+
+// resolve turns "host:port" into an address.
+func resolve(dest string) (netip.AddrPort, error) {
+	if err := CheckDestination(dest); err != nil {
+		return netip.AddrPort{}, fmt.Errorf("%w: %w", ErrDestination, err)
+	}
+	a, err := net.ResolveUDPAddr("udp", dest)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("%w: %s: host is not known: check the name, or give the address: %w", ErrDestination, dest, err)
+	}
+	ap := a.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()), nil
+}
+
+// A socket is connected to the RTP port of a destination. Its RTCP socket has the next local port.
+type socket struct {
+	addr   netip.AddrPort // RTP's
+	rtcp   netip.AddrPort
+	fd     int
+	conn   *net.UDPConn // RTCP, both ways
+	link   string       // name of the interface; "": not known
+	buffer int          // bytes granted
+}
+
+// open opens the sockets for RTP and RTCP to and after addr. buffer is wanted of the first.
+func open(addr netip.AddrPort, c Config, buffer int) (s socket, err error) {
+	s = socket{addr: addr, rtcp: netip.AddrPortFrom(addr.Addr(), addr.Port()+1)}
+	for range 16 { // the port after a free one may be taken
+		if s.fd, s.buffer, err = dial(addr, c, buffer); err != nil {
+			return s, err
+		}
+		if s.conn, err = listenAfter(s.fd, c, addr.Addr()); err == nil {
+			if s.link = c.Interface; s.link == "" || !addr.Addr().IsMulticast() {
+				s.link = udp.InterfaceOf(s.local())
+			}
+			return s, nil
+		}
+		_ = unix.Close(s.fd)
+		if !errors.Is(err, unix.EADDRINUSE) {
+			break
+		}
+	}
+	return s, fmt.Errorf("RTCP socket: %w", err)
+}
+
+// local is the address that packets come from.
+func (s *socket) local() netip.Addr {
+	return s.conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+}
+
+func (s *socket) close() error { return errors.Join(s.conn.Close(), unix.Close(s.fd)) }
+
+// listenAfter opens a UDP socket on the local address of fd and the port after it, with the options of an RTP socket.
+func listenAfter(fd int, c Config, dest netip.Addr) (*net.UDPConn, error) {
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		return nil, err
+	}
+	local := udp.AddrPort(sa)
+	if local.Port() == 65535 {
+		return nil, unix.EADDRINUSE
+	}
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local.Addr(), local.Port()+1)))
+	if err != nil {
+		return nil, err
+	}
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		var oerr error
+		err = errors.Join(raw.Control(func(fd uintptr) { oerr = setOptions(int(fd), c, dest) }), oerr)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// ipOptions are the numbers of socket options in one version of IP.
+type ipOptions struct{ level, hops, multicastHops, class, discover, dont int }
+
+func optionsOf(a netip.Addr) ipOptions {
+	if a.Is4() {
+		return ipOptions{
+			unix.IPPROTO_IP, unix.IP_TTL, unix.IP_MULTICAST_TTL, unix.IP_TOS,
+			unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO,
+		}
+	}
+	return ipOptions{
+		unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_MULTICAST_HOPS, unix.IPV6_TCLASS,
+		unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO,
+	}
+}
+
+// setOptions sets TTL, DSCP and the multicast interface of a socket that sends to dest.
+func setOptions(fd int, c Config, dest netip.Addr) error {
+	o := optionsOf(dest)
+	set := func(name string, opt, value int) error {
+		return os.NewSyscallError("setsockopt "+name, unix.SetsockoptInt(fd, o.level, opt, value))
+	}
+	err := set("MTU_DISCOVER", o.discover, o.dont) // a fragment lost is a packet lost: fail instead
+	if c.DSCP > 0 {
+		err = errors.Join(err, set("TOS", o.class, c.DSCP<<2))
+	}
+	if !dest.IsMulticast() {
+		if c.TTL > 0 {
+			err = errors.Join(err, set("TTL", o.hops, c.TTL))
+		}
+		return err
+	}
+	if c.TTL > 0 {
+		err = errors.Join(err, set("MULTICAST_TTL", o.multicastHops, c.TTL))
+	}
+	if c.Interface == "" {
+		return err
+	}
+	i, ierr := net.InterfaceByName(c.Interface)
+	if ierr != nil {
+		return errors.Join(err, fmt.Errorf("interface %s: %w: see ip link", c.Interface, ierr))
+	}
+	if dest.Is4() {
+		ierr = unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: int32(i.Index)})
+	} else {
+		ierr = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, i.Index)
+	}
+	return errors.Join(err, os.NewSyscallError("setsockopt MULTICAST_IF", ierr))
+}
+
+// dial makes a non-blocking UDP socket that is connected to dest. It is the caller's own and not the runtime's: in the
+// runtime's epoll each buffer that the kernel frees would wake it.
+func dial(dest netip.AddrPort, c Config, buffer int) (fd, granted int, err error) {
+	fd, err = unix.Socket(udp.Family(dest.Addr()), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, 0, os.NewSyscallError("socket", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = unix.Close(fd)
+		}
+	}()
+	if err = setOptions(fd, c, dest.Addr()); err != nil {
+		return -1, 0, err
+	}
+	if granted, err = udp.SetBuffer(fd, unix.SO_SNDBUF, buffer); err != nil {
+		return -1, 0, err
+	}
+	if err = unix.Connect(fd, udp.Sockaddr(dest)); err != nil {
+		return -1, 0, connectError(dest, err)
+	}
+	opt := unix.IP_MTU
+	if !dest.Addr().Is4() {
+		opt = unix.IPV6_MTU
+	}
+	if mtu, e := unix.GetsockoptInt(fd, optionsOf(dest.Addr()).level, opt); e == nil && mtu < c.MTU {
+		err = fmt.Errorf("the path takes packets of %d bytes, mtu is %d: set mtu to %d", mtu, c.MTU, mtu)
+	}
+	return fd, granted, err
+}
+
+func connectError(dest netip.AddrPort, err error) error {
+	remedy := ""
+	switch {
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EADDRNOTAVAIL):
+		remedy = fmt.Sprintf(": no route: see ip route get %s; for multicast set the interface", dest.Addr())
+	case errors.Is(err, unix.EINVAL) && dest.Addr().IsLinkLocalUnicast():
+		remedy = fmt.Sprintf(": a link-local address needs its interface: [%s%%eth0]", dest.Addr().WithZone(""))
+	case errors.Is(err, unix.EACCES):
+		remedy = ": broadcast addresses are not supported: use a multicast group"
+	}
+	return fmt.Errorf("%w%s", os.NewSyscallError("connect", err), remedy)
+}

@@ -1,0 +1,287 @@
+package send
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+)
+
+// A train is one of package rtp on its way.
+type train struct {
+	*rtp.Train
+	departure time.Duration // of the packets that are sent now, by the monotonic clock
+	inFlight  atomic.Int32  // messages of MSG_ZEROCOPY that the kernel has not done with; until then the frame must stay
+}
+
+// A transmitter sends trains to destinations, which share SSRC, sequence numbers and timestamps.
+type transmitter struct {
+	config   Config
+	control  *rtp.Compounds
+	span     time.Duration // over which the packets of a frame are spread; 0: not
+	patience time.Duration // for which a frame waits, after that, for full socket buffers
+	ready    bool          // trains are packet-ready
+	buffer   int           // bytes wanted of a socket buffer
+	bits     float64       // of the stream on the wire, a second; 0: not known
+
+	mu       sync.Mutex // held while a train is sent and while destinations change
+	closed   bool
+	dests    atomic.Pointer[[]*destination]
+	polls    []unix.PollFd
+	pacer    pacer
+	period   time.Duration // of frames; 0: not known
+	bucket   bucket
+	first    pipeline.Histogram // from the end of the frame's DMA to its first packet
+	last     pipeline.Histogram // and to its last
+	reported time.Time
+	hearing  sync.WaitGroup
+}
+
+const (
+	paced   = 0.9  // part of the frame period over which packets are spread; then comes the patience with who is late
+	reserve = 0.05 // part of the frame period that is left for packetizing
+)
+
+// clogPause is how long to wait for buffers below the socket.
+const clogPause = 100 * time.Microsecond
+
+// unpacedPatience is how long a frame without pacing or rate waits for full socket buffers.
+const unpacedPatience = 100 * time.Millisecond
+
+// newTransmitter makes a transmitter of trains like t, for frames of format f.
+func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
+	x := &transmitter{config: c, control: rtp.NewCompounds(*c.Start), patience: unpacedPatience, buffer: f.Size(), ready: t.Contiguous(), pacer: pacer{clock: newClock()}}
+	if c.Payload == rtp.Results {
+		x.buffer = rtp.MaxResults
+	}
+	if f.Rate.Num > 0 {
+		period := time.Duration(float64(time.Second) * float64(f.Rate.Den) / float64(f.Rate.Num))
+		x.patience = time.Duration((1 - reserve) * float64(period))
+		x.period = period
+		x.bits = 8 * float64(t.Bytes()+t.Len()*wireOverhead) / period.Seconds()
+		if c.Pacing != PaceBurst {
+			x.span = time.Duration(paced * float64(period))
+			x.patience -= x.span
+			x.buffer = 8 * c.Burst * c.MTU
+		}
+	}
+	x.dests.Store(&[]*destination{})
+	return x
+}
+
+// Add adds a destination "host:port". It may be called while trains are sent.
+func (x *transmitter) Add(dest string) error {
+	d, err := newDestination(dest, x.config, x.buffer, x.ready)
+	if err != nil {
+		return err
+	}
+	x.warn(d)
+	if x.span > 0 {
+		d.way.leaveOnTime(&d.socket, x.config, x.control.SenderReport(time.Now(), 0, 0))
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	old := *x.dests.Load()
+	taken := slices.ContainsFunc(old, func(o *destination) bool { return o.socket.addr == d.socket.addr })
+	if taken || x.closed {
+		reason := "is sent to already"
+		if x.closed {
+			reason = "the output has ended"
+		}
+		return errors.Join(fmt.Errorf("%w: %s: %s", ErrDestination, dest, reason), d.close())
+	}
+	list := append(slices.Clone(old), d)
+	x.polls = make([]unix.PollFd, 0, len(list))
+	x.dests.Store(&list)
+	x.hearing.Go(func() { d.hear(x.config.Start.SSRC) })
+	return nil
+}
+
+// Remove removes the destination that was added by that name or address. It may be called while trains are sent.
+func (x *transmitter) Remove(dest string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	old := *x.dests.Load()
+	i := slices.IndexFunc(old, func(d *destination) bool { return d.name == dest || d.socket.addr.String() == dest })
+	if i < 0 || x.closed {
+		return fmt.Errorf("%w: %s: is not sent to", ErrDestination, dest)
+	}
+	list := slices.Delete(slices.Clone(old), i, i+1)
+	x.dests.Store(&list)
+	x.bye(old[i])
+	return old[i].close()
+}
+
+// warn logs what will not go well with d.
+func (x *transmitter) warn(d *destination) {
+	if d.socket.buffer < x.buffer {
+		d.log.Warn("rtp: socket send buffer is small: packets may be dropped here",
+			"bytes", d.socket.buffer, "wanted", x.buffer,
+			"remedy", fmt.Sprintf("sysctl -w net.core.wmem_max=%d", x.buffer))
+	}
+	if w := checkLink("/sys", d.socket.link, x.bits); w != "" {
+		d.log.Warn("rtp: " + w)
+	}
+}
+
+// Send sends t to all destinations, paced, and then what RTCP has to tell about it. A destination whose socket buffer
+// stays full falls behind by itself, and loses the rest of the frame when it has not caught up at its end. Send says
+// whether all destinations failed.
+func (x *transmitter) Send(t *train) (failed bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	dests := *x.dests.Load()
+	if len(dests) == 0 || x.closed {
+		return false
+	}
+	for _, d := range dests {
+		d.begin()
+	}
+	burst := x.config.Burst
+	x.pacer.begin(x.span, (t.Len()+burst-1)/burst)
+	if x.period > 0 {
+		x.bucket.drain = drainFactor * float64(t.Len()) / x.period.Seconds()
+	}
+	most := maxAhead
+	for _, d := range dests {
+		most = min(most, d.way.ahead)
+	}
+	for k, to := 0, 0; to < t.Len(); k++ {
+		from := to
+		to = min(from+x.step(k), t.Len())
+		if most > 0 {
+			t.departure = x.pacer.ahead(k, most)
+		} else {
+			x.pacer.wait(k)
+			t.departure = x.pacer.now()
+		}
+		x.bucket.add(to-from, t.departure)
+		for _, d := range dests {
+			d.push(t, to)
+		}
+		if k == 0 && !t.Done().IsZero() {
+			x.first.Observe(time.Since(t.Done()))
+		}
+	}
+	x.finish(t, dests)
+	if !t.Done().IsZero() {
+		x.last.Observe(time.Since(t.Done()) + max(0, t.departure-x.pacer.now()))
+	}
+	failed = true
+	for _, d := range dests {
+		if !d.end() {
+			failed = false
+		}
+	}
+	x.report(t, dests)
+	return failed
+}
+
+// step is how many packets leave after wait k. Without pacing bursts follow one another anyway, and many go in a call of
+// the kernel; the first goes alone, since its time is taken.
+func (x *transmitter) step(k int) int {
+	if x.span == 0 && k > 0 {
+		return volley * x.config.Burst
+	}
+	return x.config.Burst
+}
+
+// finish waits for the destinations that are behind, all together for no longer than the patience. Nobody waits for one
+// whose last frame was cut, unless that is true of all: it would hold up the others frame after frame.
+func (x *transmitter) finish(t *train, dests []*destination) {
+	all := !slices.ContainsFunc(dests, func(d *destination) bool { return !d.lagging() })
+	for until := x.pacer.now() + x.patience; ; {
+		x.polls = x.polls[:0]
+		wait := false
+		for _, d := range dests {
+			if d.progress.open(t.Len()) {
+				x.polls = append(x.polls, unix.PollFd{Fd: int32(d.socket.fd), Events: unix.POLLOUT})
+				wait = wait || all || !d.lagging()
+			}
+		}
+		if len(x.polls) == 0 {
+			return
+		}
+		left := until - x.pacer.now()
+		if !wait {
+			left = 0
+		}
+		if left > 0 {
+			x.unclog(dests)
+			ts := unix.NsecToTimespec(int64(left))
+			_, _ = unix.Ppoll(x.polls, &ts, nil)
+		}
+		for _, d := range dests {
+			if d.push(t, t.Len()); left <= 0 && d.progress.open(t.Len()) {
+				d.giveUp(t, unix.EAGAIN)
+			}
+		}
+	}
+}
+
+// unclog does what Ppoll cannot wait for: it takes notes from the error queues, which would end it at once, and pauses
+// for a destination that has room but no buffers below.
+func (x *transmitter) unclog(dests []*destination) {
+	pause := false
+	for _, d := range dests {
+		d.reap()
+		pause = pause || d.progress.clogged
+	}
+	if pause {
+		sleepUntil(x.pacer.now() + clogPause)
+	}
+}
+
+// reap learns which trains the kernel has let go of.
+func (x *transmitter) reap() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, d := range *x.dests.Load() {
+		d.reap()
+	}
+}
+
+// report sends the checksum of t, or every second a bare sender report.
+func (x *transmitter) report(t *train, dests []*destination) {
+	now := time.Now()
+	if !x.config.Checksum && now.Sub(x.reported) < rtp.ReportInterval {
+		return
+	}
+	x.reported = now
+	for _, d := range dests {
+		b := x.control.SenderReport(now, d.counters.packets.Load(), d.counters.octets())
+		if x.config.Checksum {
+			b = x.control.Checksum(b, t.Checksum())
+		}
+		d.report(b)
+	}
+}
+
+func (x *transmitter) bye(d *destination) {
+	d.report(x.control.Bye(x.control.SenderReport(time.Now(), d.counters.packets.Load(), d.counters.octets())))
+}
+
+// Close says goodbye to the destinations and frees the sockets. Stats keeps the last counts.
+func (x *transmitter) Close() error {
+	x.mu.Lock()
+	if x.closed {
+		x.mu.Unlock()
+		return nil
+	}
+	x.closed = true
+	var errs []error
+	for _, d := range *x.dests.Load() {
+		x.bye(d)
+		errs = append(errs, d.close())
+	}
+	x.mu.Unlock()
+	x.hearing.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,365 @@
+package send
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/rtp/udp"
+)
+
+// listener is a receiver on the loopback that counts what it gets.
+func listener(t testing.TB) (*net.UDPConn, string) {
+	t.Helper()
+	port := rtptest.EvenPorts(t, 1)[0]
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetReadBuffer(4 << 20)
+	t.Cleanup(func() { _ = c.Close() })
+	return c, fmt.Sprintf("127.0.0.1:%d", port)
+}
+
+// read returns the datagrams that wait at c, and those that come within some milliseconds.
+func read(t testing.TB, c *net.UDPConn) [][]byte {
+	t.Helper()
+	var out [][]byte
+	b := make([]byte, 10000)
+	for {
+		_ = c.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
+		n, err := c.Read(b)
+		if err != nil {
+			return out
+		}
+		out = append(out, bytes.Clone(b[:n]))
+	}
+}
+
+// send packetizes and sends frame n of the sink's format.
+func send(t testing.TB, s *Sink, f *pipeline.Frame) bool {
+	t.Helper()
+	if err := s.packer.Packetize(s.trains[0].Train, f); err != nil {
+		t.Fatal(err)
+	}
+	return s.sender.Send(s.trains[0])
+}
+
+func TestAllDestinationsGetTheSameBytes(t *testing.T) {
+	a, addrA := listener(t)
+	b, addrB := listener(t)
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
+	s := testSink(t, Config{Stream: rtp.Stream{Start: testStart()}, Destinations: []string{addrA}}, f)
+	want := packets(t, s, rtptest.Frame(f, 0))
+	s.sender.Send(s.trains[0])
+	if err := s.Add(addrB); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Add(addrB); !errors.Is(err, ErrDestination) {
+		t.Errorf("the same destination twice: %v", err)
+	}
+	s.sender.Send(s.trains[0])
+	if err := s.Remove(addrA); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(addrA); !errors.Is(err, ErrDestination) {
+		t.Errorf("removed twice: %v", err)
+	}
+	s.sender.Send(s.trains[0])
+	for name, got := range map[string][][]byte{"a": read(t, a), "b": read(t, b)} {
+		if len(got) != 2*len(want) {
+			t.Fatalf("%s got %d packets, want %d", name, len(got), 2*len(want))
+		}
+		for i, p := range got {
+			if !bytes.Equal(p, want[i%len(want)]) {
+				t.Fatalf("%s: packet %d differs", name, i)
+			}
+		}
+	}
+	st := s.Stats()
+	if len(st.Destinations) != 1 || st.Destinations[0].Frames != 2 || st.Packets != 480 || st.Bytes != 480*660 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// stall makes destination d's socket one end of a pair whose other end nobody reads: it takes few packets.
+func stall(t *testing.T, d *destination) (peer int) {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(d.socket.fd)
+	d.socket.fd = pair[0]
+	t.Cleanup(func() { _ = unix.Close(pair[1]) })
+	return pair[1]
+}
+
+func TestAStalledDestinationDisturbsNobody(t *testing.T) {
+	a, addrA := listener(t)
+	_, addrB := listener(t)
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 20)
+	s := testSink(t, Config{Destinations: []string{addrB, addrA}}, f)
+	peer := stall(t, (*s.sender.dests.Load())[0])
+	for n := range 3 {
+		start := time.Now()
+		if send(t, s, rtptest.Frame(f, n)) {
+			t.Error("failed, although one destination took everything")
+		}
+		if d := time.Since(start); d > time.Second { // 10 ms by design
+			t.Errorf("a stalled destination held the frame for %v", d)
+		}
+	}
+	if got := read(t, a); len(got) != 720 {
+		t.Errorf("the other destination got %d packets, want 720", len(got))
+	}
+	st := s.Stats().Destinations[0]
+	if st.Cut != 3 || st.Frames != 0 || st.Packets+st.Dropped != 720 || st.Packets == 0 || !strings.Contains(st.LastError, "too slowly") {
+		t.Errorf("%+v", st)
+	}
+	b := make([]byte, 2000)
+	for n, err := unix.Read(peer, b); n > 0; n, err = unix.Read(peer, b) { // the receiver wakes up
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	go func() { // and reads on
+		for {
+			n, err := unix.Read(peer, b)
+			if n == 0 || (err != nil && err != unix.EAGAIN) {
+				return
+			}
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(peer), Events: unix.POLLIN}}, 100)
+		}
+	}()
+	send(t, s, rtptest.Frame(f, 3))
+	if st := s.Stats().Destinations[0]; st.Frames != 1 || st.LastError != "" {
+		t.Errorf("after the stall: %+v", st)
+	}
+}
+
+func TestAllDestinationsStalledFailsTheFrame(t *testing.T) {
+	_, addr := listener(t)
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
+	s := testSink(t, Config{Destinations: []string{addr}}, f)
+	stall(t, (*s.sender.dests.Load())[0])
+	if !send(t, s, rtptest.Frame(f, 0)) {
+		t.Error("frame counts as sent")
+	}
+}
+
+func TestAKilledReceiverComesBack(t *testing.T) {
+	a, addrA := listener(t)
+	b, addrB := listener(t)
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
+	s := testSink(t, Config{Destinations: []string{addrA, addrB}}, f)
+	_ = a.Close()
+	for n := range 5 {
+		if send(t, s, rtptest.Frame(f, n)) {
+			t.Error("nobody listening is no failure")
+		}
+	}
+	if got := read(t, b); len(got) != 5*240 {
+		t.Errorf("the other destination got %d packets, want 1200", len(got))
+	}
+	st := s.Stats().Destinations[0]
+	if st.Refused < 5 || st.Cut != 5 || st.Packets > 5*2*defaultBurst || !strings.Contains(st.LastError, "nobody listens") {
+		t.Errorf("%+v", st)
+	}
+	// A refusal that waits from long ago must not cost a frame.
+	if _, err := unix.Write((*s.sender.dests.Load())[0].socket.fd, []byte{0}); err != nil {
+		t.Fatal(err)
+	}
+	ua, _ := net.ResolveUDPAddr("udp4", addrA)
+	again, err := net.ListenUDP("udp4", ua)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = again.Close() }()
+	_ = again.SetReadBuffer(4 << 20)
+	send(t, s, rtptest.Frame(f, 5))
+	if got := read(t, again); len(got) != 240 {
+		t.Errorf("the receiver that came back got %d packets of its first frame, want 240", len(got))
+	}
+	if st := s.Stats().Destinations[0]; st.Frames != 1 || st.LastError != "" {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestUnusableDestinations(t *testing.T) {
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
+	for name, tt := range map[string]struct {
+		c    Config
+		want string
+	}{
+		"broadcast": {Config{Destinations: []string{"255.255.255.255:5004"}}, ""},
+		"interface": {Config{Destinations: []string{"239.1.1.1:5004"}, Interface: "none0"}, "none0"},
+		"name":      {Config{Destinations: []string{"no-such-host.invalid:5004"}}, "host is not known"},
+	} {
+		tt.c.Logger = slog.New(slog.DiscardHandler)
+		_, err := New(tt.c, f)
+		if !errors.Is(err, ErrDestination) || !strings.Contains(err.Error(), tt.c.Destinations[0]) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	err := connectError(netip.MustParseAddrPort("192.0.2.1:5004"), unix.ENETUNREACH)
+	if !errors.Is(err, unix.ENETUNREACH) || !strings.Contains(err.Error(), "ip route get 192.0.2.1") {
+		t.Error(err)
+	}
+}
+
+func TestSocketOptions(t *testing.T) {
+	_, addr := listener(t)
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 30)
+	get := func(fd, level, opt int) int {
+		v, err := unix.GetsockoptInt(fd, level, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	s := testSink(t, Config{Destinations: []string{addr, "239.255.1.2:5004"}, Interface: "lo", DSCP: 46, TTL: 7}, f)
+	uni, multi := (*s.sender.dests.Load())[0], (*s.sender.dests.Load())[1]
+	for _, tt := range []struct{ got, want int }{
+		{get(uni.socket.fd, unix.IPPROTO_IP, unix.IP_TOS), 46 << 2},
+		{get(uni.socket.fd, unix.IPPROTO_IP, unix.IP_TTL), 7},
+		{get(multi.socket.fd, unix.IPPROTO_IP, unix.IP_MULTICAST_TTL), 7},
+		{get(uni.socket.fd, unix.SOL_SOCKET, unix.SO_SNDBUF), 2 * uni.socket.buffer},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("got %d, want %d", tt.got, tt.want)
+		}
+	}
+	if r, err := unix.GetsockoptInet4Addr(multi.socket.fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF); err != nil || r != [4]byte{} {
+		t.Errorf("multicast interface %v: %v", r, err) // an index is set, and reads as no address
+	}
+	sa, err := unix.Getsockname(uni.socket.fd)
+	if err != nil || int(udp.AddrPort(sa).Port())+1 != uni.socket.conn.LocalAddr().(*net.UDPAddr).Port {
+		t.Errorf("RTCP is not on the port after RTP: %v %v", udp.AddrPort(sa), err)
+	}
+}
+
+func TestIPv6(t *testing.T) {
+	c, err := net.ListenUDP("udp6", &net.UDPAddr{IP: net.IPv6loopback})
+	if err != nil {
+		t.Skip("no IPv6 here: ", err)
+	}
+	defer func() { _ = c.Close() }()
+	for c.LocalAddr().(*net.UDPAddr).Port%2 != 0 {
+		_ = c.Close()
+		if c, err = net.ListenUDP("udp6", &net.UDPAddr{IP: net.IPv6loopback}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := rtptest.Format(t, pipeline.UYVY, 64, 48, 100)
+	s := testSink(t, Config{Destinations: []string{c.LocalAddr().String()}, DSCP: 10, TTL: 3}, f)
+	want := packets(t, s, rtptest.Frame(f, 0))
+	s.sender.Send(s.trains[0])
+	if got := read(t, c); len(got) != len(want) || !bytes.Equal(got[7], want[7]) {
+		t.Errorf("%d packets", len(got))
+	}
+}
+
+// TestSmallBufferWarns asks for more than any sensible limit.
+func TestSmallBufferWarns(t *testing.T) {
+	_, addr := listener(t)
+	var log bytes.Buffer
+	f := rtptest.Format(t, pipeline.UYVY, 8192, 8192, 1)
+	s, err := New(Config{Destinations: []string{addr}, Pacing: PaceBurst, Logger: slog.New(slog.NewTextHandler(&log, nil))}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if want := "sysctl -w net.core.wmem_max=134217728"; !strings.Contains(log.String(), want) {
+		t.Errorf("log %q lacks %q", log.String(), want)
+	}
+}
+
+func TestLinkWarning(t *testing.T) {
+	dir := t.TempDir()
+	for name, speed := range map[string]string{"eth0": "1000\n", "veth0": "-1\n", "odd0": "fast\n"} {
+		if err := os.MkdirAll(filepath.Join(dir, "class/net", name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "class/net", name, "speed"), []byte(speed), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		bits float64
+		warn bool
+	}{{"eth0", 0.99e9, false}, {"eth0", 1.06e9, true}, {"veth0", 9e9, false}, {"odd0", 9e9, false}, {"lo", 9e9, false}, {"", 9e9, false}} {
+		if got := checkLink(dir, tt.name, tt.bits); (got != "") != tt.warn {
+			t.Errorf("%s at %v: %q", tt.name, tt.bits, got)
+		}
+	}
+}
+
+// TestPacerDoesNotDrift plays frames of 200 bursts to a thread that always wakes late, and one that was held up.
+func TestPacerDoesNotDrift(t *testing.T) {
+	const us, bursts = time.Microsecond, 200
+	for name, tt := range map[string]struct{ late, heldUp, end time.Duration }{
+		"in time":      {0, 0, 0},
+		"always late":  {140 * us, 0, 140 * us},
+		"held up":      {50 * us, 5 * time.Millisecond, 50 * us},
+		"for too long": {0, time.Second, time.Second}, // the frame is over: at twice the rate it cannot be made up
+	} {
+		p := pacer{start: time.Hour, interval: 148 * us}
+		now, row, longest := p.start, 0, 0
+		for k := range bursts {
+			if k == 20 {
+				now, row = now+tt.heldUp, 0
+			}
+			if p.schedule(k, now); p.due-now > earlyEnough {
+				now, row = p.due+tt.late, 0
+			}
+			row++
+			longest = max(longest, row)
+		}
+		lateness := now - (p.start + (bursts-1)*p.interval)
+		if lateness < -earlyEnough || lateness > tt.end || longest > maxBehind+1 {
+			t.Errorf("%s: %v late at the end, %d bursts in a row", name, lateness, longest)
+		}
+	}
+	now := monotonic()
+	if sleepUntil(now + 2*time.Millisecond); monotonic() < now+2*time.Millisecond {
+		t.Error("woke too early")
+	}
+	sleepUntil(now) // in the past: returns
+	c := newClock()
+	if before, at := monotonic(), c.now(); at < before-time.Millisecond || at > monotonic()+time.Millisecond {
+		t.Errorf("the clock says %v, the kernel's %v", at, before)
+	}
+}
+
+func TestSendAllocatesNothing(t *testing.T) {
+	c, addr := listener(t)
+	go func() { // drain, so that nothing is refused
+		b := make([]byte, 2000)
+		for {
+			if _, err := c.Read(b); err != nil {
+				return
+			}
+		}
+	}()
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 1000)
+	s := testSink(t, Config{Stream: rtp.Stream{Checksum: true}, Destinations: []string{addr}}, f)
+	frame := rtptest.Frame(f, 0)
+	if n := testing.AllocsPerRun(20, func() { send(t, s, frame) }); n != 0 {
+		t.Fatalf("%v allocations a frame", n)
+	}
+}

@@ -1,0 +1,127 @@
+package send
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// departure is how the kernel is told when a packet is to leave (SO_TXTIME, tc-etf(8)): the queueing discipline fq
+// takes the monotonic clock, etf takes TAI.
+type departure struct {
+	clock  int32
+	name   string
+	lead   time.Duration // by which all packets leave later than planned: etf drops what comes after its time
+	offset time.Duration // of the clock to the monotonic one
+}
+
+var departures = []departure{
+	{clock: unix.CLOCK_MONOTONIC, name: "fq"},
+	{clock: unix.CLOCK_TAI, name: "etf", lead: 5 * time.Millisecond},
+}
+
+// findDeparture looks for a discipline that keeps packets until their time on the interface of that name, and then tries,
+// on a socket of its own, whether the path to a destination goes through it. What it sends is b, an RTCP compound, to
+// the destination's RTP port, where receivers know it for RTCP (RFC 5761 §4): to another port it might take another path.
+func findDeparture(name string, dest netip.AddrPort, c Config, b []byte) (departure, error) {
+	kinds, err := disciplines(name)
+	if err != nil {
+		return departure{}, err
+	}
+	errs := []error{fmt.Errorf("%s has %v", name, kinds)}
+	for _, d := range departures {
+		if !slices.Contains(kinds, d.name) {
+			continue
+		}
+		err := d.probe(dest, c, b)
+		if err != nil { // the first packet may have waited for the neighbour's address
+			err = d.probe(dest, c, b)
+		}
+		if err == nil {
+			return d.tuned(), nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", d.name, err))
+	}
+	return departure{}, errors.Join(errs...)
+}
+
+const (
+	probeDelay = 20 * time.Millisecond // until the probe may leave
+	probeLook  = 5 * time.Millisecond  // after which it must be there still: no card takes so long
+)
+
+var errLeft = errors.New("packets leave at once")
+
+// probe asks whether a packet that is to leave later stays in the queue.
+func (d departure) probe(dest netip.AddrPort, c Config, b []byte) error {
+	fd, _, err := dial(dest, c, 1<<16)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := d.set(fd); err != nil {
+		return err
+	}
+	var control [24]byte
+	putControl(control[:], unix.SOL_SOCKET, unix.SCM_TXTIME, 8)
+	ne.PutUint64(control[16:], uint64(d.tuned().at(monotonic()+probeDelay)))
+	if _, err := unix.SendmsgN(fd, b, control[:], nil, unix.MSG_DONTWAIT); err != nil {
+		return os.NewSyscallError("sendmsg", err)
+	}
+	sleepUntil(monotonic() + probeLook)
+	if queued(fd) == 0 {
+		return errLeft
+	}
+	for range 10 {
+		sleepUntil(monotonic() + probeDelay/2)
+		if queued(fd) == 0 {
+			return nil
+		}
+	}
+	return errors.New("packets never leave")
+}
+
+// set makes fd take departure times.
+func (d departure) set(fd int) error {
+	option := struct{ clock, flags int32 }{d.clock, 0} // struct sock_txtime
+	_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_TXTIME,
+		uintptr(unsafe.Pointer(&option)), unsafe.Sizeof(option), 0)
+	if errno != 0 {
+		return os.NewSyscallError("setsockopt SO_TXTIME", errno)
+	}
+	return nil
+}
+
+// tuned is d with the offset of its clock now. It changes by the slewing of the clocks only.
+func (d departure) tuned() departure {
+	var t unix.Timespec
+	if d.clock != unix.CLOCK_MONOTONIC && unix.ClockGettime(d.clock, &t) == nil {
+		d.offset = time.Duration(t.Nano()) - monotonic()
+	}
+	return d
+}
+
+// at is a moment of the monotonic clock by d's.
+func (d departure) at(t time.Duration) time.Duration { return t + d.lead + d.offset }
+
+// queued is how many bytes wait below the socket.
+func queued(fd int) int {
+	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// putControl writes the head of a control message with n bytes of data (cmsg(3)).
+func putControl(b []byte, level, kind uint32, n int) {
+	ne.PutUint64(b, uint64(unix.SizeofCmsghdr+n))
+	ne.PutUint32(b[8:], level)
+	ne.PutUint32(b[12:], kind)
+}

@@ -1,0 +1,49 @@
+package rtp
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+func TestRefusedFormats(t *testing.T) {
+	raw, i420 := rtptest.Format(t, pipeline.UYVY, 320, 240, 30), rtptest.Format(t, pipeline.I420, 320, 240, 10)
+	with := func(f pipeline.Format, change func(*pipeline.Format)) pipeline.Format { change(&f); return f }
+	for name, tt := range map[string]struct {
+		s Stream
+		f pipeline.Format
+	}{
+		"raw of I420":       {Stream{}, i420},
+		"JPEG of UYVY":      {Stream{Payload: JPEG}, raw},
+		"odd width":         {Stream{}, with(raw, func(f *pipeline.Format) { f.Width = 321 })},
+		"JPEG beyond 2040":  {Stream{Payload: JPEG}, rtptest.Format(t, pipeline.I420, 2048, 16, 10)},
+		"no colours":        {Stream{}, with(raw, func(f *pipeline.Format) { f.Color = pipeline.ColorNone })},
+		"wrong colours":     {Stream{Payload: JPEG}, with(i420, func(f *pipeline.Format) { f.Color = pipeline.BT709Limited })},
+		"write-combined":    {Stream{}, with(raw, func(f *pipeline.Format) { f.Memory = pipeline.MemoryWriteCombined })},
+		"packet-ready":      {Stream{}, with(raw, func(f *pipeline.Format) { f.PacketPitch, f.HeaderGap = 1300, 20 })},
+		"stride below line": {Stream{}, with(raw, func(f *pipeline.Format) { f.Stride = 100 })},
+	} {
+		if _, err := NewPacketizer(tt.s, tt.f); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestRefusedStreams(t *testing.T) {
+	for name, s := range map[string]Stream{
+		"mtu":     {MTU: 100},
+		"jumbo":   {MTU: 65000},
+		"quality": {Quality: 101},
+		"payload": {Payload: 3},
+		"clock":   {Clock: "ntp=pool"},
+	} {
+		if err := s.Validate(); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := (Stream{}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
