@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/warthog618/gpiod"
 	"golang.org/x/sys/unix"
@@ -123,15 +122,6 @@ func (o *Output) Set(value int) error {
 		return fmt.Errorf("gpio: %s: %w", o.asked, err)
 	}
 	return nil
-}
-
-// Pulse drives 1 for at least d, and then 0: a trigger, or the reset of an FPGA, whose data sheet has the least time.
-func (o *Output) Pulse(d time.Duration) error {
-	if err := o.Set(1); err != nil {
-		return err
-	}
-	time.Sleep(d)
-	return o.Set(0)
 }
 
 // Close puts the line back as it was, and releases it. A second Close does nothing.

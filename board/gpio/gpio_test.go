@@ -94,10 +94,6 @@ func TestOutput(t *testing.T) {
 		t.Error(err)
 	}
 	level("lo")
-	begin := time.Now()
-	if err := o.Pulse(20 * time.Millisecond); err != nil || time.Since(begin) < 20*time.Millisecond {
-		t.Errorf("pulse: %v, %v", err, time.Since(begin))
-	}
 	if _, err := OpenOutput(Line{Chip: "gpiochip0", Offset: 5}, "other", 0); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "tegracast-led") {
 		t.Errorf("a second one: %v", err)
 	}
