@@ -1,6 +1,3 @@
-// Package board is what the machine is: a Jetson by its device tree, its temperatures, power rails and power mode, whether it is
-// throttled. It reads /proc, /sys and /etc by an fs.FS, so that a copy of another board's files serves as well, and it writes
-// nothing.
 package board
 
 import (

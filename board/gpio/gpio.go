@@ -1,8 +1,3 @@
-// Package gpio drives a camera's lines: trigger out, strobe, the FPGA's reset, a status LED, and takes the times of edges of
-// trigger in and PPS. It needs Linux 5.10 (the second version of the GPIO character device's interface).
-//
-// A line that was opened belongs to this process: others find it busy. Close puts it back into the direction, and an output to
-// the value, that it had. When the process dies instead, the kernel releases the line and leaves it as it is.
 package gpio
 
 import (

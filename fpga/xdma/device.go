@@ -1,10 +1,3 @@
-// Package xdma drives AMD's DMA/Bridge Subsystem for PCI Express in DMA mode (XDMA, PG195) from user space:
-// memory-mapped transfers both ways, a ring of frames on a C2H stream and one on an H2C stream.
-//
-// Descriptor lists are made once, in memory that the device reads; per transfer or frame a few registers are written.
-//
-// No wake-up is trusted: an interrupt, a poll-mode write-back and the tick of Config.Watchdog are all only hints to
-// look at the registers. So a lost interrupt costs latency and nothing else, and a stale write-back costs a look.
 package xdma
 
 import (
