@@ -86,7 +86,8 @@ func Open(cfg Config) (*Device, error) {
 		}
 		return d, nil
 	}
-	return nil, fmt.Errorf("%w: looked for %#x and %#x at offsets 0x2000 and 0x3000 of %d BARs; is the FPGA's design loaded, and has it AMD's XDMA with a DMA BAR?",
+	return nil, fmt.Errorf("%w: looked for %#x and %#x at offsets 0x2000 and 0x3000 of %d BARs; "+
+		"is the FPGA's design loaded, and has it AMD's XDMA with a DMA BAR?",
 		ErrNotFound, identifierIRQ, identifierConf, len(cfg.BARs))
 }
 
