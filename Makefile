@@ -22,6 +22,8 @@ FUZZTIME ?= 30s
 # The tests that make test-long runs, in LONG_IN: they count in thousands, repeat, or last a minute.
 LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames
 LONG_IN := ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast
+# Packages in which go-errorlint still finds something.
+NO_ERRORLINT := -e /cmd/tegracast$$ -e /pipeline/rtp
 SOAK ?= 1h
 SOAK_GUEST ?= 20m
 HAS_GPU = [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/nvgpu ]
@@ -32,7 +34,7 @@ help: ## this list
 
 setup: ## install the Debian packages and Go modules that are missing (as root)
 	@$(call install,$(PACKAGES))
-	@go mod download
+	@go mod download && go -C tools mod download
 
 build: ## build bin/tegracast
 	@mkdir -p bin
@@ -53,12 +55,17 @@ test: setup lint ## everything: lint, tests with the race detector, the long run
 	go test -count=1 -timeout 25m ./cmd/...
 	go test -timeout 15m -run 'TestFaults' ./capture
 
-lint: ## gofumpt, vet, staticcheck, tidy modules
+lint: ## gofumpt, vet, staticcheck, errors, spelling, code that nothing reaches, tidy modules
 	@bad=$$(go tool gofumpt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofumpt would change:" $$bad; exit 1; fi
 	go vet ./...
 	go tool staticcheck ./...
+	$$(go -C tools tool -n go-errorlint) $$(go list ./... | grep -v $(NO_ERRORLINT))
+	@$$(go -C tools tool -n misspell) -error $$(git ls-files | grep -v /testdata/)
 	go -C systemd/deb vet .
+	go -C tools vet .
+	go -C tools test -count=1 .
 	go mod tidy -diff
+	go -C tools mod tidy -diff
 
 test-long: setup ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 1,000 frames
 	TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 180m -v -run '^($(LONG))$$' $(LONG_IN)

@@ -1,6 +1,3 @@
-// Package board is what the machine is: a Jetson by its device tree, its temperatures, power rails and power mode, whether it is
-// throttled. It reads /proc, /sys and /etc by an fs.FS, so that a copy of another board's files serves as well, and it writes
-// nothing.
 package board
 
 import (
@@ -38,7 +35,8 @@ func family(soc string) Family {
 }
 
 // boardNames finds the part numbers in a compatible entry such as nvidia,p3737-0000+p3701-0005: the carrier's and the module's.
-// An emulated module has -as- and the other one's number behind it, one in the fast modes of Jetson Linux 36.4 and later -super. Jetson AGX Xavier has one number for both.
+// An emulated module has -as- and the other one's number behind it, one in the fast modes of Jetson Linux 36.4 and
+// later -super. Jetson AGX Xavier has one number for both.
 var boardNames = regexp.MustCompile(`^nvidia,(?:(p[0-9]{4}-[0-9]{4})\+)?(p[0-9]{4}-[0-9]{4})(?:-as-.*|-super)?$`)
 
 // Identify reads who the machine is; root is the file system's root.

@@ -1,8 +1,3 @@
-// Package cudahost is where the memory of frames comes from: host memory that a GPU and a PCI Express device reach
-// as well as the CPU.
-//
-// On a machine with CUDA it is cudaHostAlloc memory, the only kind that GPUDirect RDMA on Tegra pins (GPUDirect RDMA
-// 12.9 §13.4.1); elsewhere it is locked anonymous memory with the same properties.
 package cudahost
 
 import (

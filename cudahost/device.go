@@ -39,9 +39,7 @@ type Device struct {
 	closed  error
 }
 
-// OpenDevice opens the first GPU. Errors wrap ErrNoCUDA and say what is missing.
-func OpenDevice() (*Device, error) { return openDevice(libcuda) }
-
+// openDevice opens the first GPU. Errors wrap ErrNoCUDA and say what is missing.
 func openDevice(library string) (*Device, error) {
 	d, err := openDriver(library)
 	if err != nil {

@@ -57,9 +57,6 @@ type Camera struct {
 	mu   sync.Mutex // register pairs that latch, and sequences of writes
 }
 
-// OpenCamera opens the first camera block of the user BAR.
-func OpenCamera(user Registers) (*Camera, error) { return OpenCameraBlock(user, 0) }
-
 // OpenCameraBlock checks that the user BAR has camera block n, of a version that this program knows. CameraInfo.Cameras
 // says how many there are.
 func OpenCameraBlock(user Registers, n int) (*Camera, error) {

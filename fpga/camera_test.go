@@ -26,8 +26,8 @@ func cameraBlock() fakeRegisters {
 	}
 }
 
-func TestOpenCamera(t *testing.T) {
-	c, err := OpenCamera(cameraBlock())
+func TestOpenCameraBlock(t *testing.T) {
+	c, err := OpenCameraBlock(cameraBlock(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestOpenCamera(t *testing.T) {
 	} {
 		regs := cameraBlock()
 		regs[x.off] = x.value
-		if _, err := OpenCamera(regs); !errors.Is(err, x.want) || !strings.Contains(err.Error(), x.says) {
+		if _, err := OpenCameraBlock(regs, 0); !errors.Is(err, x.want) || !strings.Contains(err.Error(), x.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestOpenCamera(t *testing.T) {
 
 func TestCameraRegistersWritten(t *testing.T) {
 	regs := cameraBlock()
-	c, err := OpenCamera(regs)
+	c, err := OpenCameraBlock(regs, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestCameraRegistersWritten(t *testing.T) {
 
 func TestCameraGone(t *testing.T) {
 	regs := cameraBlock()
-	c, err := OpenCamera(regs)
+	c, err := OpenCameraBlock(regs, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

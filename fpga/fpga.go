@@ -1,9 +1,3 @@
-// Package fpga describes DMA engines at register level: what a driver of such an engine is written on, and
-// what FPGA designs that talk to tegracast have in common (the camera's control registers and the frame trailer,
-// both documented in docs/fpga-interface.md).
-//
-// The drivers are in fpga/xdma (AMD's XDMA IP) and fpga/edu (QEMU's edu device); fpga/model is the FPGA in software, and
-// fpga/vfiouser shows it to a virtual machine.
 package fpga
 
 import "context"

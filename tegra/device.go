@@ -72,7 +72,8 @@ func (d *Device) open() error {
 		return fmt.Errorf("%w: the module of %s has version %d of its interface, this program has %d: install module and program of one release",
 			ErrVersion, d.path, d.what.APIVersion, uapi.APIVersion)
 	case d.what.PinAlign != PageSize:
-		return fmt.Errorf("%w: %s pins multiples of %d bytes, this program of %d: boot a kernel with 4 KiB pages", ErrVersion, d.path, d.what.PinAlign, PageSize)
+		return fmt.Errorf("%w: %s pins multiples of %d bytes, this program of %d: boot a kernel with 4 KiB pages",
+			ErrVersion, d.path, d.what.PinAlign, PageSize)
 	}
 	d.errors = d.what.Errors
 	if err := d.mapBARs(); err != nil {

@@ -117,6 +117,9 @@ func (m *fakeModule) pin(p *uapi.Pin, segments []uapi.Segment) error {
 	if err := probeMemory(p); err != nil {
 		return err
 	}
+	if len(m.pins) == MaxPins {
+		return &uapi.Error{Call: uapi.CallPin, Errno: unix.ENOSPC}
+	}
 	p.Handle = m.handle()
 	m.pins[p.Handle] = &fakePin{Pin: *p}
 	p.NSegs = uint32(fakeSegments(p.Handle, p.Size, 0, segments))
@@ -199,6 +202,9 @@ func (m *fakeModule) alloc(a *uapi.Alloc) error {
 	}
 	if m.what.State == uapi.StateFenced {
 		return &uapi.Error{Call: uapi.CallAlloc, Errno: unix.ESTALE}
+	}
+	if len(m.pins) == MaxPins {
+		return &uapi.Error{Call: uapi.CallAlloc, Errno: unix.ENOSPC}
 	}
 	a.Handle, a.MmapOffset = m.handle(), uint64(m.size)
 	a.IOVA = uint64(m.size) << 20

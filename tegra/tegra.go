@@ -1,9 +1,3 @@
-// Package tegra is GPUDirect RDMA on Tegra: CUDA-visible host memory is pinned and mapped for a PCI Express
-// function, and is taken back safely when it is freed under the function's feet.
-//
-// The rules are those of the Tegra variant of nv-p2p (GPUDirect RDMA 12.9 §13.4): base and length are multiples of
-// 4 KiB, the free callback runs on every unpin as well as on revocation, and after a revocation the memory must not
-// be touched by the device again.
 package tegra
 
 import (

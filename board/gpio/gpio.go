@@ -1,8 +1,3 @@
-// Package gpio drives a camera's lines: trigger out, strobe, the FPGA's reset, a status LED, and takes the times of edges of
-// trigger in and PPS. It needs Linux 5.10 (the second version of the GPIO character device's interface).
-//
-// A line that was opened belongs to this process: others find it busy. Close puts it back into the direction, and an output to
-// the value, that it had. When the process dies instead, the kernel releases the line and leaves it as it is.
 package gpio
 
 import (
@@ -11,7 +6,6 @@ import (
 	"io/fs"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/warthog618/gpiod"
 	"golang.org/x/sys/unix"
@@ -123,15 +117,6 @@ func (o *Output) Set(value int) error {
 		return fmt.Errorf("gpio: %s: %w", o.asked, err)
 	}
 	return nil
-}
-
-// Pulse drives 1 for at least d, and then 0: a trigger, or the reset of an FPGA, whose data sheet has the least time.
-func (o *Output) Pulse(d time.Duration) error {
-	if err := o.Set(1); err != nil {
-		return err
-	}
-	time.Sleep(d)
-	return o.Set(0)
 }
 
 // Close puts the line back as it was, and releases it. A second Close does nothing.

@@ -87,8 +87,5 @@ func (in *Input) Edges() <-chan Edge { return in.edges }
 // Lost counts edges that nobody got: the kernel's buffer, or the channel, was full.
 func (in *Input) Lost() uint64 { return in.lost.Load() }
 
-// Value is the line's value, 0 or 1.
-func (in *Input) Value() (int, error) { return in.line.Value() }
-
 // Close releases the line. No edge comes afterwards.
 func (in *Input) Close() error { return in.line.Close() }

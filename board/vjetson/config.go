@@ -1,8 +1,3 @@
-// Package vjetson is the virtual Jetson: an arm64 machine under QEMU with Debian's stock kernel, an SMMU and PCI
-// Express, driven from Go. It stands in for the board in tests and for trying tegracast out.
-//
-// Start boots a machine, Run and CopyIn work in it, every kernel fault that was not expected is an error of Close, and
-// Close leaves no process, socket or file. Tests use StartTest. docs/vjetson.md explains it.
 package vjetson
 
 import (

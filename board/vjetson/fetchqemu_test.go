@@ -72,10 +72,14 @@ func TestQEMUPlaced(t *testing.T) {
 		}
 		return err
 	})
-	if want := []string{"complete", "usr/bin/qemu-system-aarch64", "usr/bin/qemu-system-x86_64", linker, "usr/share/qemu/a.rom", "usr/share/seabios/bios.bin"}; !slices.Equal(left, want) {
+	want := []string{
+		"complete", "usr/bin/qemu-system-aarch64", "usr/bin/qemu-system-x86_64", linker,
+		"usr/share/qemu/a.rom", "usr/share/seabios/bios.bin",
+	}
+	if !slices.Equal(left, want) {
 		t.Errorf("kept %q, want %q", left, want)
 	}
-	want := strings.Fields("DIR/" + linker + " --library-path DIR/usr/lib/x86_64-linux-gnu DIR/usr/bin/qemu-system-aarch64 -L DIR/usr/share/qemu -L DIR/usr/share/seabios")
+	want = strings.Fields("DIR/" + linker + " --library-path DIR/usr/lib/x86_64-linux-gnu DIR/usr/bin/qemu-system-aarch64 -L DIR/usr/share/qemu -L DIR/usr/share/seabios")
 	for i := range want {
 		want[i] = strings.Replace(want[i], "DIR", q.Dir, 1)
 	}

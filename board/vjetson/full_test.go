@@ -56,7 +56,8 @@ func TestFull(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	shell(m, "echo written before the cut | systemd-cat -t seed && journalctl --sync && echo kept > /var/lib/kept && sync && journalctl -q -o cat -t seed", "written before the cut\n")
+	shell(m, "echo written before the cut | systemd-cat -t seed && journalctl --sync && "+
+		"echo kept > /var/lib/kept && sync && journalctl -q -o cat -t seed", "written before the cut\n")
 	if err := m.PowerCut(ctx); err != nil {
 		t.Fatal(err)
 	}

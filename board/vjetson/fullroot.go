@@ -137,7 +137,8 @@ func unpackFull(ctx context.Context, debs, root string, log *slog.Logger) error 
 	log.Info("unpacking", "packages", len(files))
 	line := `set -o pipefail; dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink --exclude './usr/share/doc/*' ` +
 		`--exclude './usr/share/man/*' --exclude './usr/share/locale/*' -C "$2" && mkdir -p "$2/var/lib/dpkg/info" && ` +
-		`{ echo 'Status: install ok installed' && dpkg-deb --field "$1" Package Version Architecture Depends Provides Maintainer Description && echo; } >> "$2/var/lib/dpkg/status"`
+		`{ echo 'Status: install ok installed' && ` +
+		`dpkg-deb --field "$1" Package Version Architecture Depends Provides Maintainer Description && echo; } >> "$2/var/lib/dpkg/status"`
 	for _, deb := range files {
 		if err := command(ctx, "bash", "-c", line, "unpack", deb, root); err != nil {
 			return err

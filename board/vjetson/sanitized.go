@@ -109,7 +109,8 @@ func fetchSource(ctx context.Context, k Kernel, root string, log *slog.Logger, f
 		return "", err
 	}
 	log.Info("unpacking the kernel's source")
-	line := `set -eo pipefail; cd "$1"; dpkg-deb --fsys-tarfile linux-source-*.deb | tar -xO --wildcards './usr/src/linux-source-*.tar.xz' | tar -xJ "${@:2}"; rm linux-source-*.deb`
+	line := `set -eo pipefail; cd "$1"; ` +
+		`dpkg-deb --fsys-tarfile linux-source-*.deb | tar -xO --wildcards './usr/src/linux-source-*.tar.xz' | tar -xJ "${@:2}"; rm linux-source-*.deb`
 	argv := []string{"bash", "-c", line, "unpack", root}
 	for _, f := range folders {
 		argv = append(argv, name+"/"+f)

@@ -1,4 +1,3 @@
-// Package cudatest is for the tests of CUDA's callers, on a GPU and where there is none.
 package cudatest
 
 import (

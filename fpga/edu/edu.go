@@ -1,5 +1,3 @@
-// Package edu drives QEMU's edu device (1234:11e8; QEMU docs/specs/edu): a DMA engine with a buffer of 4 KiB, one
-// command at a time, and one MSI. It stands in for an FPGA where a real IOMMU and a real kernel are to be seen at work.
 package edu
 
 import (

@@ -42,7 +42,7 @@ func newCameraHost(t testing.TB, s *Sensor, clock Clock, nslots, most int, chang
 		return cfg
 	})
 	var err error
-	if c.cam, err = fpga.OpenCamera(c.d.BARs()[0].Registers); err != nil {
+	if c.cam, err = fpga.OpenCameraBlock(c.d.BARs()[0].Registers, 0); err != nil {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(uint64(nslots), uint64(most)))

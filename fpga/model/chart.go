@@ -12,12 +12,11 @@ const (
 	TestChartHeight = 1080
 )
 
+// testChart is a real sensor's capture of a test chart: RGGB, 10 bits in little-endian 16-bit words,
+// TestChartWidth × TestChartHeight samples (testdata/README.md says where it is from).
+//
 //go:embed testdata/testchart-1920x1080-rggb10le.raw
 var testChart []byte
-
-// TestChart returns a real sensor's capture of a test chart: RGGB, 10 bits in little-endian 16-bit words,
-// TestChartWidth × TestChartHeight samples (testdata/README.md says where it is from). It must not be written to.
-func TestChart() []byte { return testChart }
 
 // TestChartSensor replays the test chart.
 func TestChartSensor() SensorConfig {

@@ -1,6 +1,3 @@
-// Package model is the FPGA in software: AMD's XDMA IP as its registers are seen from the host (PG195), and behind
-// it block RAM, cameras and sinks for frames. It is written from the register tables and docs/fpga-interface.md alone and shares no
-// code with the driver, so that each can show the other's mistakes.
 package model
 
 import (

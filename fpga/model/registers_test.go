@@ -392,7 +392,7 @@ func TestUserBARWithoutCamera(t *testing.T) {
 	h := newHost(t, Loopback)
 	user := h.d.BARs()[0].Registers
 	user.Write32(fpga.CamControl, 1)
-	if _, err := fpga.OpenCamera(user); !errors.Is(err, fpga.ErrNoCamera) {
+	if _, err := fpga.OpenCameraBlock(user, 0); !errors.Is(err, fpga.ErrNoCamera) {
 		t.Errorf("%v", err)
 	}
 }

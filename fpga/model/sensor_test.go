@@ -29,7 +29,7 @@ func smallSensor(t testing.TB, width, height int) *Sensor {
 }
 
 func TestTestChart(t *testing.T) {
-	sum := md5.Sum(TestChart())
+	sum := md5.Sum(testChart)
 	if got := hex.EncodeToString(sum[:]); got != "d7aa4f2fd2556c0bf15fe0d06381a007" {
 		t.Errorf("MD5 %s", got)
 	}
@@ -126,7 +126,7 @@ func TestCrop(t *testing.T) {
 		t.Fatalf("%dx%d, %d bytes", c.Width, c.Height, len(c.Frames[0]))
 	}
 	for _, at := range []struct{ x, y int }{{0, 0}, {319, 0}, {0, 239}, {319, 239}, {160, 77}} {
-		got, want := c.Frames[0][2*(at.y*320+at.x):][:2], TestChart()[2*(at.y*TestChartWidth+at.x):][:2]
+		got, want := c.Frames[0][2*(at.y*320+at.x):][:2], testChart[2*(at.y*TestChartWidth+at.x):][:2]
 		if !bytes.Equal(got, want) {
 			t.Errorf("sample %d,%d is %x, want %x", at.x, at.y, got, want)
 		}

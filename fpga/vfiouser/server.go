@@ -1,12 +1,3 @@
-// Package vfiouser shows a PCI function to a virtual machine by the vfio-user protocol (QEMU, docs/interop/vfio-user.rst).
-// The client is QEMU 10.1 or newer with -device vfio-user-pci.
-//
-// The machine sees a PCI Express endpoint: its configuration space, its BARs, interrupts by MSI-X, MSI or its line, and
-// resets. The function's DMA is Memory: it reaches what the machine has mapped for it and nothing else, so an IOMMU of the
-// machine holds for it as it does for a card. An access to anything else is refused and counted, and the machine's IOMMU
-// is shown it, so that it reports it as any device's.
-//
-// Package endpoint puts the FPGA model behind it.
 package vfiouser
 
 import (

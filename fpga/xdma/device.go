@@ -1,10 +1,3 @@
-// Package xdma drives AMD's DMA/Bridge Subsystem for PCI Express in DMA mode (XDMA, PG195) from user space:
-// memory-mapped transfers both ways, a ring of frames on a C2H stream and one on an H2C stream.
-//
-// Descriptor lists are made once, in memory that the device reads; per transfer or frame a few registers are written.
-//
-// No wake-up is trusted: an interrupt, a poll-mode write-back and the tick of Config.Watchdog are all only hints to
-// look at the registers. So a lost interrupt costs latency and nothing else, and a stale write-back costs a look.
 package xdma
 
 import (
@@ -93,7 +86,8 @@ func Open(cfg Config) (*Device, error) {
 		}
 		return d, nil
 	}
-	return nil, fmt.Errorf("%w: looked for %#x and %#x at offsets 0x2000 and 0x3000 of %d BARs; is the FPGA's design loaded, and has it AMD's XDMA with a DMA BAR?",
+	return nil, fmt.Errorf("%w: looked for %#x and %#x at offsets 0x2000 and 0x3000 of %d BARs; "+
+		"is the FPGA's design loaded, and has it AMD's XDMA with a DMA BAR?",
 		ErrNotFound, identifierIRQ, identifierConf, len(cfg.BARs))
 }
 

@@ -51,8 +51,8 @@ func TestStatusErrorNamesEveryBit(t *testing.T) {
 				t.Errorf("%+v, want %+v", bits[0], want)
 			}
 			for _, kind := range []error{ErrAlign, ErrMagic, ErrLength, ErrRead, ErrWrite, ErrDescriptor, ErrGone} {
-				if errors.Is(err, kind) != (kind == c.kind) {
-					t.Errorf("%s bit %d: errors.Is(%v) = %t", c.dir, bit, kind, kind != c.kind)
+				if want := errors.Is(c.kind, kind); errors.Is(err, kind) != want {
+					t.Errorf("%s bit %d: errors.Is(%v) = %t", c.dir, bit, kind, !want)
 				}
 			}
 			if s := err.Error(); !strings.Contains(s, name) || !strings.Contains(s, meaning) || !strings.Contains(s, c.dir.String()+" channel 2") {

@@ -157,7 +157,7 @@ func newCamera(t testing.TB, width, height, slots, segment int, period time.Dura
 	if c.ring, err = c.device.NewRing(RingConfig{Slots: c.slots, Trailer: fpga.TrailerSize}); err != nil {
 		t.Fatal(err)
 	}
-	if c.Camera, err = fpga.OpenCamera(c.model.BARs()[0].Registers); err != nil {
+	if c.Camera, err = fpga.OpenCameraBlock(c.model.BARs()[0].Registers, 0); err != nil {
 		t.Fatal(err)
 	}
 	c.config = fpga.CameraConfig{Width: width, Height: height, Format: format, Period: period}

@@ -21,7 +21,8 @@ func TestKernelTwinsOnARM64(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if out, err := exec.Command(qemu, binary, "-test.run", "^(TestKernelTwins|TestColumnsTwins|TestShortWayAgainstReference|TestRealCapture|TestBands)$").CombinedOutput(); err != nil {
+	tests := "^(TestKernelTwins|TestColumnsTwins|TestShortWayAgainstReference|TestRealCapture|TestBands)$"
+	if out, err := exec.Command(qemu, binary, "-test.run", tests).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 }

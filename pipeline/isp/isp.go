@@ -1,11 +1,3 @@
-// Package isp makes pictures out of a sensor's frames: black level, defects, lens shading, white balance, demosaic,
-// colour matrix, tone curve, sharpening and Y'CbCr in one pass over the frame, in integer arithmetic that docs/isp.md
-// writes down bit by bit.
-//
-// A pass cuts the frame into horizontal bands, which persistent workers take one after the other; the result does not
-// depend on how many there are. Within a band every line of every step is made when a later step asks for it, and kept
-// in a ring of lines as long as somebody may ask again (band.go). What is done to a line is a kernel: a plain Go
-// function in kernels.go, which is the definition, and on amd64 and arm64 its twin in vector instructions.
 package isp
 
 import (

@@ -44,7 +44,10 @@ func newPlan(c Config, t *tone, gains uint64, in pipeline.Format, want []pipelin
 	if err := c.CheckInput(in); err != nil {
 		return nil, err
 	}
-	p := &plan{in: in, line: in.Pixel.LineBytes(in.Width), step: 2, method: c.Demosaic, sharpen: int32(c.Sharpen*64 + 0.5), observe: c.Observe != nil || c.Results != ""}
+	p := &plan{
+		in: in, line: in.Pixel.LineBytes(in.Width), step: 2,
+		method: c.Demosaic, sharpen: int32(c.Sharpen*64 + 0.5), observe: c.Observe != nil || c.Results != "",
+	}
 	p.samples, _ = in.Pixel.Samples()
 	for i, f := range want {
 		o, err := newOutput(in, f)

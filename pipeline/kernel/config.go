@@ -1,6 +1,3 @@
-// Package kernel is a stage that is a user's own CUDA kernel: a file that is compiled for the machine's GPU, and compiled
-// again when it changes. docs/kernels/README.md says what a kernel gets, what it may do, and what becomes of one that
-// breaks the GPU.
 package kernel
 
 import (

@@ -198,7 +198,10 @@ func (m *motionReference) frame(in *pipeline.Frame, difference, share, speed flo
 				pixels += tiles[row*columns+i]
 			} else if from >= 0 {
 				width := min(i*tileW, w) - from*tileW
-				r.Regions = append(r.Regions, pipeline.Region{X: from * tileW, Y: row * tileH, Width: width, Height: height, Label: "motion", Score: float64(float32(pixels) / float32(width*height))})
+				r.Regions = append(r.Regions, pipeline.Region{
+					X: from * tileW, Y: row * tileH, Width: width, Height: height,
+					Label: "motion", Score: float64(float32(pixels) / float32(width*height)),
+				})
 				from = -1
 			}
 		}

@@ -132,7 +132,8 @@ var found = []pipeline.Result{{
 }}
 
 // The text is what docs/results-output.md shows.
-const want = `{"frame":1,"captured":"2023-11-14T22:13:20.000000001Z","results":[{"stage":"motion","regions":[{"x":1,"y":2,"width":3,"height":4,"label":"car","score":0.5}],"numbers":{"n":7}}]}` + "\n"
+const want = `{"frame":1,"captured":"2023-11-14T22:13:20.000000001Z",` +
+	`"results":[{"stage":"motion","regions":[{"x":1,"y":2,"width":3,"height":4,"label":"car","score":0.5}],"numbers":{"n":7}}]}` + "\n"
 
 func TestEverybodyGetsTheLine(t *testing.T) {
 	a, b := listen(t), listen(t)

@@ -1,5 +1,3 @@
-// Package results sends what stages have found in frames, as lines of JSON over UDP and TCP (docs/results-output.md). As
-// an RTP stream they leave through package rtp.
 package results
 
 import (

@@ -1,4 +1,3 @@
-// Package web is what the appliance tells over HTTP: metrics for Prometheus, health and readiness.
 package web
 
 import (

@@ -33,7 +33,10 @@ func stats() pipeline.Stats {
 	}()
 	return pipeline.Stats{
 		Sources: []pipeline.SourceStats{{Name: "camera", Captured: 10, Lost: 2, Report: map[string]uint64{"crc": 1}}},
-		Stages:  []pipeline.StageStats{{Counts: pipeline.Counts{Name: "isp", Offered: 10, Delivered: 9, Dropped: map[string]uint64{"stage": 1}}, WorkTimes: times, Latencies: times}},
+		Stages: []pipeline.StageStats{{
+			Counts:    pipeline.Counts{Name: "isp", Offered: 10, Delivered: 9, Dropped: map[string]uint64{"stage": 1}},
+			WorkTimes: times, Latencies: times,
+		}},
 		Outputs: []pipeline.OutputStats{
 			{Name: "raw", Captured: 10, Delivered: 4, Dropped: map[string]uint64{"isp/stage": 1, "raw/queue": 3}, Waiting: 2, Latencies: times},
 			{Name: "jpeg", Error: "gone"},

@@ -167,7 +167,8 @@ func (p *packer) pack(name, arch string) error {
 	}
 	// The description's and the paths' variables are nfpm's own business; the contents' are not.
 	for _, c := range config.Contents {
-		c.Source, c.Destination = os.Expand(c.Source, func(k string) string { return values[k] }), os.Expand(c.Destination, func(k string) string { return values[k] })
+		value := func(key string) string { return values[key] }
+		c.Source, c.Destination = os.Expand(c.Source, value), os.Expand(c.Destination, value)
 		c.FileInfo.MTime, c.FileInfo.Owner, c.FileInfo.Group = p.made, "root", "root"
 	}
 	config.MTime = p.made

@@ -1,6 +1,3 @@
-// Package tegrasim is the contract of package tegra in the process: pins of ordinary memory, scattered bus addresses,
-// an SMMU that refuses what is not mapped, and revocation. It stands in for kernel module, SMMU and PCI Express, so
-// that driver and FPGA model run on any machine.
 package tegrasim
 
 import (

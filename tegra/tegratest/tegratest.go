@@ -1,5 +1,3 @@
-// Package tegratest checks that a back end of package tegra keeps the contract of tegra.Pinner and tegra.Fencer: the
-// same table for the kernel module and for what stands in for it.
 package tegratest
 
 import (

@@ -1,8 +1,3 @@
-// Package uapi is the ioctl interface of the kernel module tegra_p2p, exactly: tegra/kmod/tegra_p2p.h in Go, and one
-// function for each call. docs/kernel-abi.md describes the calls; package tegra is the pleasant way to them.
-//
-// Structures have the same layout on every architecture and no hidden padding. Argsz and Flags begin each of them; the
-// functions fill Argsz in when it is 0. Addresses of user memory are uint64, as in the header.
 package uapi
 
 // APIVersion is the version of the interface that this package speaks: Info.APIVersion must be the same.

@@ -1,6 +1,3 @@
-// Command agent runs inside the virtual Jetson and does what the harness asks over a virtio-serial port: commands,
-// files in and out. As PID 1 of the small root it also mounts what a Linux system has, loads the modules of /modules
-// in their order.
 package main
 
 import (

@@ -1,9 +1,3 @@
-// Package channel is what the virtual Jetson's harness and the agent inside the machine say to each other over a
-// virtio-serial port: frames of many jobs on one byte stream, a few kinds only.
-//
-// A job begins with a Request from the harness. For OpWrite the harness sends the file in Data frames and then Eof. The
-// agent sends Stdout (also a read file's bytes) and Stderr frames and ends every job with one Exit. Kill ends a
-// running command. The agent's first frame is a Hello.
 package channel
 
 import (

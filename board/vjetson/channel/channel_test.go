@@ -27,7 +27,7 @@ func TestFramesGoThrough(t *testing.T) {
 			t.Fatalf("got %v %d, %d bytes, %v", got.Kind, got.ID, len(got.Payload), err)
 		}
 	}
-	if _, err := c.Receive(); err != io.EOF {
+	if _, err := c.Receive(); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v, want io.EOF", err)
 	}
 	if err := c.Send(Data, 1, make([]byte, MaxPayload+1)); err == nil {

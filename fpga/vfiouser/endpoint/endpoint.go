@@ -1,5 +1,3 @@
-// Package endpoint is the FPGA model as a PCI Express card in a virtual machine: fpga/model behind fpga/vfiouser. Its DMA
-// goes through the machine's IOMMU, its registers are BARs, its interrupts are MSI-X, MSI or the line.
 package endpoint
 
 import (

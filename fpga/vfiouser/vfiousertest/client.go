@@ -1,5 +1,3 @@
-// Package vfiousertest is a vfio-user client for tests. It is written from the text of the specification (QEMU,
-// docs/interop/vfio-user.rst) byte by byte and shares nothing with the server, so that each can show the other's mistakes.
 package vfiousertest
 
 import (

@@ -1,5 +1,3 @@
-// Package auto decides exposure and white balance from the isp's statistics. It is arithmetic alone: who owns the
-// sensor gives it statistics and writes what it answers into registers.
 package auto
 
 import (

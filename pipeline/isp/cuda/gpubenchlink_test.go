@@ -67,7 +67,8 @@ func (b *gpuBench) link(w, h int) string {
 	inPlace("tegracast in place, Malvar, from write-combined memory", isp.Malvar, combined)
 	b.measure(list, 12)
 	var t strings.Builder
-	fmt.Fprintf(&t, "### The link to host memory, %dx%d: 2 bytes a pixel in, 3 out\n\n| transfer | µs a frame | spread | GB/s in | GB/s out | of the copy engines' speed | of the copying kernel's |\n|---|---|---|---|---|---|---|\n", w, h)
+	fmt.Fprintf(&t, "### The link to host memory, %dx%d: 2 bytes a pixel in, 3 out\n\n"+
+		"| transfer | µs a frame | spread | GB/s in | GB/s out | of the copy engines' speed | of the copying kernel's |\n|---|---|---|---|---|---|---|\n", w, h)
 	for _, c := range list {
 		rate := func(bytes int) string { return fmt.Sprintf("%.1f", float64(bytes*w*h)/middle(c.figures)/1e3) }
 		switch c {
@@ -105,7 +106,8 @@ func (b *gpuBench) overlap(w, h int) string {
 		}
 	}
 	var t strings.Builder
-	fmt.Fprintf(&t, "### Staged, %dx%d: frames in work at a time, copied in, processed (Malvar) and copied out\n\n| frames in work | µs a frame | spread | times as fast as one |\n|---|---|---|---|\n", w, h)
+	fmt.Fprintf(&t, "### Staged, %dx%d: frames in work at a time, copied in, processed (Malvar) and copied out\n\n"+
+		"| frames in work | µs a frame | spread | times as fast as one |\n|---|---|---|---|\n", w, h)
 	for _, c := range list {
 		fmt.Fprintf(&t, "%s %.2f |\n", c.cells(), c.times(list[0]))
 	}

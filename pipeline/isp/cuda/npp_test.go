@@ -35,7 +35,10 @@ type npp struct {
 }
 
 // nppFolders are where the toolkit lies; "" is the linker's choice.
-var nppFolders = []string{"", "/usr/local/cuda/lib64/", "/usr/local/cuda/targets/x86_64-linux/lib/", "/usr/local/cuda/targets/sbsa-linux/lib/", "/usr/local/cuda/targets/aarch64-linux/lib/"}
+var nppFolders = []string{
+	"", "/usr/local/cuda/lib64/", "/usr/local/cuda/targets/x86_64-linux/lib/",
+	"/usr/local/cuda/targets/sbsa-linux/lib/", "/usr/local/cuda/targets/aarch64-linux/lib/",
+}
 
 // openNPP is nil without the library.
 func openNPP(t testing.TB, d *bareDriver, s *cudahost.Stream) *npp {

@@ -13,7 +13,10 @@ func TestAttack(t *testing.T) {
 	for name, w := range b.ways() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := b.start(t, w, vjetson.Config{Edu: true, Memory: 640, Append: "secretmem.enable=1 rodata=full", Modules: []string{"fuse", "zram"}, Devices: []string{secondPort, whole}})
+			m := b.start(t, w, vjetson.Config{
+				Edu: true, Memory: 640, Append: "secretmem.enable=1 rodata=full",
+				Modules: []string{"fuse", "zram"}, Devices: []string{secondPort, whole},
+			})
 			m.guest(t, "^Test(ReadOnlyDescriptor|Forked|Duplicated|Passed|Userfaultfd|Untouched|Quiet|Pressure|Taken|Dummy|ManyPins)$")
 			m.guest(t, "^Test(ReadOnlyFile|Sealed|ZeroPage|VDSO)$")
 			m.guestOn(t, m.take("0000:02:00.0"), "^TestHaltMSIX$")

@@ -84,7 +84,11 @@ var declarations = []struct {
 }{
 	{"nothing", nil, arm64, "its own declarations", own, ""},
 	{"x86-64", []string{agx + name, r35 + "kernel-5.10/" + name}, "", "none", "", ""},
-	{"Jetson Linux 36", []string{agx + name, agx + "Module.symvers", r35 + "kernel-5.10/" + name}, arm64, jetsons, agx + "include/linux", agx + "include/linux/../../Module.symvers"},
+	{
+		"Jetson Linux 36",
+		[]string{agx + name, agx + "Module.symvers", r35 + "kernel-5.10/" + name},
+		arm64, jetsons, agx + "include/linux", agx + "include/linux/../../Module.symvers",
+	},
 	{"without versions", []string{agx + name}, arm64, jetsons, agx + "include/linux", ""},
 	{"IGX", []string{igx + name, igx + "Module.symvers"}, arm64, jetsons, igx + "include/linux", igx + "include/linux/../../Module.symvers"},
 	{"IGX, a folder deeper", []string{igx + "nvidia-oot/" + name}, arm64, jetsons, igx + "nvidia-oot/include/linux", ""},

@@ -1,5 +1,3 @@
-// Package kmodtest tests tegra_p2p.ko in the virtual Jetson: on the edu device behind the SMMU, with both of its ways to
-// pin, under slub's debugging. The tests proper are in package guest and run inside.
 package kmodtest_test
 
 import (

@@ -1,4 +1,3 @@
-// Package errnos has the errors that docs/kernel-abi.md gives each call of tegra_p2p, for the tests that let calls fail.
 package errnos
 
 import (

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -130,7 +131,7 @@ func spin(turns int64) {
 }
 
 func errnoIn(err error) unix.Errno {
-	if e, ok := err.(*uapi.Error); ok {
+	if e, ok := errors.AsType[*uapi.Error](err); ok {
 		return e.Errno
 	}
 	return unix.EINVAL

@@ -1,9 +1,3 @@
-// Kfuzz attacks tegra_p2p.ko at random. Processes of several threads, of root and of nobody, call the module, map what it
-// gives, and change, share and lose the memory that it has pinned; they are killed now and then. Meanwhile their parent
-// has the kernel compact, merge and drop memory, and takes the function from its driver.
-//
-// It runs in the virtual Jetson, as root. Package kmodtest builds it, guest's TestKfuzz runs it. It exits with 1 when the
-// module gave an answer that docs/kernel-abi.md does not have. Faults are the kernel's to report.
 package main
 
 import (

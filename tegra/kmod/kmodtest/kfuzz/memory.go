@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"sync/atomic"
 	"unsafe"
 
@@ -282,6 +283,6 @@ func (t *thread) vmRead() unix.Errno {
 }
 
 func errnoOf(err error) unix.Errno {
-	e, _ := err.(unix.Errno)
+	e, _ := errors.AsType[unix.Errno](err)
 	return e
 }

@@ -1,0 +1,7 @@
+// Package channel is the protocol between the virtual Jetson's harness and the agent inside the machine. It carries frames
+// of many jobs, of a few kinds, on the byte stream of one virtio-serial port.
+//
+// A job starts with a Request from the harness. For OpWrite the harness sends the file in Data frames and then Eof. The
+// agent sends Stdout frames (also for the bytes of a file that is read) and Stderr frames, and ends every job with one
+// Exit. Kill ends a running command. The agent's first frame is a Hello.
+package channel

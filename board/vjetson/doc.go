@@ -1,0 +1,6 @@
+// Package vjetson runs the virtual Jetson: an arm64 or amd64 machine under QEMU with Debian's stock kernel, an IOMMU and
+// PCI Express, driven from Go. It stands in for the board in tests, and lets users try tegracast.
+//
+// Start boots a machine. Run and CopyIn work in it. Close returns every kernel fault that was not expected as an error,
+// and leaves no process, socket or file. Tests use StartTest. docs/vjetson.md explains the machine.
+package vjetson

@@ -1,0 +1,8 @@
+// Package xdma drives AMD's DMA/Bridge Subsystem for PCI Express in DMA mode (XDMA, PG195) from user space. It has
+// memory-mapped transfers in both directions, a ring of frames on a C2H stream, and one on an H2C stream.
+//
+// Descriptor lists are written once, in memory that the device reads. A transfer or a frame then writes a few registers.
+//
+// The driver trusts no wake-up: interrupts, poll-mode write-backs and the tick of Config.Watchdog are hints to read the
+// registers. So a lost interrupt costs latency and nothing else, and a stale write-back costs one read.
+package xdma

@@ -1,0 +1,2 @@
+// Package web serves the state of the appliance over HTTP: metrics for Prometheus, health and readiness.
+package web

@@ -1,0 +1,3 @@
+// Package kmodtest tests tegra_p2p.ko in the virtual Jetson, on the edu device behind the SMMU, with both ways of pinning
+// and under the debugging of slub. The tests themselves are in package guest and run inside the machine.
+package kmodtest

@@ -1,0 +1,145 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// allowed are functions that no program reaches: a function, a method, or all that stands in a file. Each entry says
+// who needs it: a later part of the plan (4 slices, 5 recording, 6 UCX, 7 web, WebRTC and RTSP, 8 product, 9 frames
+// shared with other programs, 10 FPGA design), or the tests of other packages.
+var allowed = map[string]string{
+	"tegra/cache.go":        "part 6 and part 9: buffers of others come and go, and are pinned once",
+	"tegra/registration.go": "part 6 and part 9, as tegra/cache.go",
+	"cudahost.Buffer.ID":    "part 6 and part 9: by the ID the cache of pins sees that an address has other memory now",
+
+	"tegra/uapi.DoExport": "part 9: a dma-buf of a pin for other drivers",
+	"tegra/uapi.DoImport": "part 9: pins of other drivers' dma-bufs",
+
+	"capture.Clock.TAI":          "part 7: the wall clock of frames in RTCP and WebRTC",
+	"pipeline/rtp.Sink.Add":      "part 7: RTSP adds destinations while a stream runs",
+	"pipeline/rtp.Sink.Remove":   "part 7: RTSP removes destinations while a stream runs",
+	"capture.FPGACamera.Trigger": "part 7: the control API takes a frame",
+	"fpga/model.FaultID.Name":    "part 7: the status page names faults",
+
+	"tegra.Device.Fence":          "tests: a fence without a revocation",
+	"cudahost.Device.FreeMemory":  "tests: no device memory leaks",
+	"cudahost.Device.Synchronize": "benchmarks on a GPU",
+	"cudahost.Stream.Handle":      "benchmarks on a GPU: NVIDIA's libraries work on the stream",
+
+	"fpga/model.Device.Counters":    "tests: what the FPGA counted",
+	"fpga/model.Device.FaultCounts": "tests: the faults that happened",
+	"fpga/model.Device.FaultLog":    "tests: the faults that happened",
+	"fpga/model.Device.Inject":      "tests: a fault at this moment",
+	"fpga/model.Device.SetClockPPM": "tests: an oscillator that is off",
+	"fpga/model.Device.SetSink":     "tests: how the FPGA takes an H2C stream",
+	"fpga/model.Device.StepClock":   "tests: a clock that steps",
+	"fpga/model.FaultIDs":           "tests: each fault",
+	"fpga/model.FaultPlan.Schedule": "tests: a fault at a known frame",
+	"fpga/model.ReadStamp":          "tests: the number that the sensor writes into each frame",
+	"fpga/model.Sensor.SetLight":    "tests: a scene that changes",
+
+	"fpga/vfiouser/endpoint.Endpoint.Books":  "tests: what the card did on the bus",
+	"fpga/vfiouser/endpoint.Endpoint.Card":   "tests: faults of a card in the virtual Jetson",
+	"fpga/vfiouser/endpoint.Endpoint.Remove": "tests: a card that is pulled out",
+
+	"fpga/xdma.Ring.Counters":     "tests: the engine's performance counters",
+	"fpga/xdma.SendRing.Counters": "tests: the engine's performance counters",
+	"fpga/xdma.SendRing.Stats":    "tests: what an H2C stream sent",
+
+	"capture.Replay.Emitted":      "tests: the books of a source",
+	"capture.Replay.Frames":       "tests: the books of a source",
+	"capture.Replay.Skipped":      "tests: the books of a source",
+	"pipeline.Queue.Len":          "tests: frames that wait",
+	"pipeline/results.Sink.Addr":  "tests: the port that the kernel chose",
+	"pipeline/results.Sink.Stats": "tests: what was sent",
+	"pipeline/rtp.Train.Len":      "tests: the packets of a frame",
+	"pipeline/rtp.Train.Packet":   "tests: the packets of a frame",
+}
+
+// TestEveryFunctionIsReached fails on a function of the library that no program reaches, and on an exception that is
+// none any more. Programs are all packages main. There are two searches. By deadcode's a
+// function is reached if a call may lead to it; but an exported method is reached already when its type becomes an
+// interface value. The other one finds those: an exported function or method is reached if a package that is not for
+// tests names it, or if it implements an interface.
+func TestEveryFunctionIsReached(t *testing.T) {
+	unreached := unreachedIn(t)
+	used := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(unreached)) {
+		file, _, _ := strings.Cut(unreached[name], ":")
+		switch {
+		case allowed[name] != "":
+			used[name] = true
+		case allowed[file] != "":
+			used[file] = true
+		default:
+			t.Errorf("%s: no program reaches %s: delete it with its tests, or say in allowed who needs it", unreached[name], name)
+		}
+	}
+	for name := range allowed {
+		if !used[name] {
+			t.Errorf("%s is reached, or has gone: delete it from allowed", name)
+		}
+	}
+}
+
+// unreachedIn returns the functions that are unreached on each architecture that has them, with the place of each.
+func unreachedIn(t *testing.T) map[string]string {
+	t.Helper()
+	other := map[string]string{"amd64": "arm64", "arm64": "amd64"}
+	files, found := map[string]map[string]bool{}, map[string]map[string]string{}
+	for arch := range other {
+		all := load(t, arch)
+		files[arch], found[arch] = filesOf(t, all), unnamed(t, all)
+		maps.Copy(found[arch], uncalled(t, arch))
+	}
+	both := map[string]string{}
+	for arch, functions := range found {
+		for name, at := range functions {
+			file, _, _ := strings.Cut(at, ":")
+			if _, there := found[other[arch]][name]; there || !files[other[arch]][file] {
+				both[name] = at
+			}
+		}
+	}
+	return both
+}
+
+// uncalled asks deadcode for the functions that no call from a program leads to, with the place of each.
+func uncalled(t *testing.T, arch string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	var report []struct {
+		Path  string
+		Funcs []struct {
+			Name     string
+			Position struct {
+				File string
+				Line int
+			}
+		}
+	}
+	if err := json.Unmarshal(output(t, target(arch), deadcode(t), "-json", "./..."), &report); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range report {
+		if forTests(p.Path) {
+			continue
+		}
+		for _, f := range p.Funcs {
+			found[strings.TrimPrefix(p.Path, module)+"."+f.Name] = fmt.Sprintf("%s:%d", f.Position.File, f.Position.Line)
+		}
+	}
+	return found
+}
+
+// deadcode returns the path of the tool, which the go command builds and keeps.
+func deadcode(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(string(output(t, os.Environ(), "go", "-C", "tools", "tool", "-n", "deadcode")))
+}
