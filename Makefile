@@ -22,8 +22,6 @@ FUZZTIME ?= 30s
 # The tests that make test-long runs, in LONG_IN: they count in thousands, repeat, or last a minute.
 LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames
 LONG_IN := ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast
-# Packages in which go-errorlint still finds something.
-NO_ERRORLINT := -e /cmd/tegracast$$ -e /pipeline/rtp
 SOAK ?= 1h
 SOAK_GUEST ?= 20m
 HAS_GPU = [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/nvgpu ]
@@ -59,7 +57,7 @@ lint: ## gofumpt, vet, staticcheck, errors, spelling, code that nothing reaches,
 	@bad=$$(go tool gofumpt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofumpt would change:" $$bad; exit 1; fi
 	go vet ./...
 	go tool staticcheck ./...
-	$$(go -C tools tool -n go-errorlint) $$(go list ./... | grep -v $(NO_ERRORLINT))
+	$$(go -C tools tool -n go-errorlint) ./...
 	@$$(go -C tools tool -n misspell) -error $$(git ls-files | grep -v /testdata/)
 	go -C systemd/deb vet .
 	go -C tools vet .

@@ -101,7 +101,8 @@ func (c *FPGACamera) open() error {
 	}
 	if c.cfg.Flags&cudahost.WriteCombined != 0 {
 		if !c.cfg.Bare {
-			return fmt.Errorf("%w: the CPU reads every frame of %s to check the FPGA's CRC: use ordinary memory, or a bare stream", pipeline.ErrMemory, c.cfg.Name)
+			return fmt.Errorf("%w: the CPU reads every frame of %s to check the FPGA's CRC: use ordinary memory, or a bare stream",
+				pipeline.ErrMemory, c.cfg.Name)
 		}
 		c.format.Memory = pipeline.MemoryWriteCombined
 	}

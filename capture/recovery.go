@@ -24,7 +24,9 @@ type recovery struct {
 // wraps ErrGivenUp, else it is the last one of attempt, which need not be a fault. attempt says whether something was
 // good. After a fault letGo gives back what the next attempt must open again; it returns true when that one shall follow
 // without a pause.
-func (r *recovery) run(ctx context.Context, attempt func(context.Context) (progress bool, err error), letGo func(ctx context.Context, fault error) (atOnce bool)) error {
+func (r *recovery) run(
+	ctx context.Context, attempt func(context.Context) (progress bool, err error), letGo func(ctx context.Context, fault error) (atOnce bool),
+) error {
 	r.attempts = 0
 	for {
 		progress, err := attempt(ctx)

@@ -30,7 +30,7 @@ func TestRecoveryBacksOffAndGivesUp(t *testing.T) {
 			return calls == good, errFault
 		}, func(_ context.Context, fault error) bool {
 			last = time.Now()
-			return fault != errFault
+			return !errors.Is(fault, errFault)
 		})
 		if !errors.Is(err, ErrGivenUp) || !errors.Is(err, errFault) {
 			t.Errorf("%v", err)

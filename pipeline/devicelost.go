@@ -8,12 +8,13 @@ type DeviceError interface {
 	Sticky() bool
 }
 
-// DeviceLost says whether err is, wraps or joins a DeviceError whose device is lost.
+// DeviceLost says whether err is, wraps or joins a DeviceError whose device is lost. errors.As would stop at the first
+// DeviceError, and another one that err joins may be the lost device's.
 func DeviceLost(err error) bool {
-	if e, ok := err.(DeviceError); ok && e.Sticky() {
+	if e, ok := any(err).(DeviceError); ok && e.Sticky() {
 		return true
 	}
-	switch e := err.(type) {
+	switch e := any(err).(type) {
 	case interface{ Unwrap() error }:
 		return DeviceLost(e.Unwrap())
 	case interface{ Unwrap() []error }:

@@ -100,9 +100,6 @@ func (m *fakeModule) pin(p *uapi.Pin, segments []uapi.Segment) error {
 	if err := m.enter("pin"); err != nil {
 		return err
 	}
-	if len(m.pins) == MaxPins {
-		return &uapi.Error{Call: uapi.CallPin, Errno: unix.ENOSPC}
-	}
 	if m.what.State == uapi.StateFenced {
 		return &uapi.Error{Call: uapi.CallPin, Errno: unix.ESTALE}
 	}
@@ -196,9 +193,6 @@ func (m *fakeModule) alloc(a *uapi.Alloc) error {
 	defer m.mu.Unlock()
 	if err := m.enter("alloc"); err != nil {
 		return err
-	}
-	if len(m.pins) == MaxPins {
-		return &uapi.Error{Call: uapi.CallAlloc, Errno: unix.ENOSPC}
 	}
 	if m.what.State == uapi.StateFenced {
 		return &uapi.Error{Call: uapi.CallAlloc, Errno: unix.ESTALE}

@@ -16,9 +16,9 @@ const (
 
 // long are the folders that have longer lines, with the number of these lines, which may only fall.
 var long = map[string]int{
-	"capture":       1,
-	"cmd/tegracast": 102,
-	"pipeline":      7,
+	"capture":       0,
+	"cmd/tegracast": 97,
+	"pipeline":      6,
 }
 
 // TestLinesAreShort fails on long lines of Go. Tags of structs count as short, since they cannot be broken.

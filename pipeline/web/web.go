@@ -107,6 +107,3 @@ func (s *Server) Run(ctx context.Context) error {
 	<-ended // http.ErrServerClosed
 	return nil
 }
-
-// Close gives back the address of a server that was never run.
-func (s *Server) Close() error { return s.listener.Close() }

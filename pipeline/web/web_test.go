@@ -159,7 +159,7 @@ func TestProfile(t *testing.T) {
 func TestAddressInUse(t *testing.T) {
 	base := serve(t, &state{}, false)
 	if s, err := New(Config{Listen: strings.TrimPrefix(base, "http://"), Stats: stats, Health: (&state{}).health, Logger: slog.New(slog.DiscardHandler)}); err == nil {
-		_ = s.Close()
+		_ = s.listener.Close()
 		t.Error("two servers have one address")
 	}
 }

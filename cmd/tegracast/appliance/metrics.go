@@ -66,8 +66,10 @@ func (m *hardwareMetrics) Collect(ch chan<- prometheus.Metric) {
 			emit("kernel_quarantined", "1 while the kernel is in quarantine and left out.", "stage", k.name, prometheus.GaugeValue, out)
 		}
 		if c, ok := f.source.(*watchedCamera); ok {
-			emit("source_clock_drift_ratio", "Rate error of the FPGA's clock against this machine's; positive when it is fast.", "source", f.name, prometheus.GaugeValue, c.Clock().Drift()/1e6)
-			emit("source_clock_steps_total", "Steps of either clock, after which the FPGA's time was mapped again.", "source", f.name, prometheus.CounterValue, float64(c.Clock().Steps()))
+			emit("source_clock_drift_ratio", "Rate error of the FPGA's clock against this machine's; positive when it is fast.",
+				"source", f.name, prometheus.GaugeValue, c.Clock().Drift()/1e6)
+			emit("source_clock_steps_total", "Steps of either clock, after which the FPGA's time was mapped again.",
+				"source", f.name, prometheus.CounterValue, float64(c.Clock().Steps()))
 		}
 	}
 }

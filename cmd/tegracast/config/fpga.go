@@ -78,7 +78,8 @@ func (r *resolver) checkShared(at section, c *FPGA, s *Source) error {
 		switch {
 		case !ok || other.Card.Name != s.Card.Name:
 		case o.Poll != c.Poll:
-			return at.key("poll").errorf("%t, and source %q of the same device has %t: the device is polled for all of them or for none", c.Poll, other.Name, o.Poll)
+			return at.key("poll").errorf("%t, and source %q of the same device has %t: the device is polled for all of them or for none",
+				c.Poll, other.Name, o.Poll)
 		case o.origin() == c.origin():
 			return at.errorf("%s of %s is source %q already: let its outputs name that one", c.origin(), s.Card.Name, other.Name)
 		}

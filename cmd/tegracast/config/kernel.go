@@ -97,7 +97,8 @@ func (c *Kernel) checkCode(at section) error {
 // checkDeviceOnly implements StageKind.
 func (c *Kernel) checkDeviceOnly(at section, source string) error {
 	if !c.results() {
-		return at.key("from").errorf("the frames of %q are in write-combined memory, and the CPU hands them on while the kernel is in quarantine: write output: results, or read from an isp", source)
+		return at.key("from").errorf("the frames of %q are in write-combined memory, and the CPU hands them on while the kernel is in quarantine: "+
+			"write output: results, or read from an isp", source)
 	}
 	return nil
 }

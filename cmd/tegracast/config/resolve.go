@@ -209,7 +209,8 @@ func (r *resolver) slots(root section) error {
 		}
 		if s.Slots < need {
 			return root.key("sources").element(i).key("slots").errorf(
-				"%d are too few: what reads from %q may hold so many frames that it needs %d; give it more, or the outputs shorter queues", s.Slots, s.Name, need)
+				"%d are too few: what reads from %q may hold so many frames that it needs %d; give it more, or the outputs shorter queues",
+				s.Slots, s.Name, need)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -75,7 +76,8 @@ func (d *document) checkTypes() error {
 	}
 	if len(docs) > 1 {
 		at := docs[1].Start.Position
-		return Place{file: d.path, line: at.Line, column: at.Column}.Errorf("a second document begins here: one file is one configuration: leave out --- and what follows")
+		second := Place{file: d.path, line: at.Line, column: at.Column}
+		return second.Errorf("a second document begins here: one file is one configuration: leave out --- and what follows")
 	}
 	return d.walk(docs[0].Body, "$", field{key: "configuration", kind: reflect.TypeFor[File]()})
 }
@@ -138,7 +140,8 @@ func (d *document) walkWord(node ast.Node, path string, f field, w yaml.NodeUnma
 	}
 	if err := w.UnmarshalYAML(node); err != nil {
 		message := err.Error()
-		if y, ok := err.(yaml.Error); ok {
+		var y yaml.Error
+		if errors.As(err, &y) {
 			message = y.GetMessage()
 		}
 		return d.refuse(node, path, "%s", strings.TrimPrefix(message, f.key+" "))

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -48,7 +49,7 @@ func main() {
 	f.StringSliceVar(&o.paths, "paths", []string{"S", "U", "S1", "U1", "D", "60", "pace"}, "S: cut in software; U: cut by the (model of a) card; S1, U1: each sender on one processor; D: to a receiver on this machine; 60: D at 60 frames a second; pace: what each pacing profile does in a minute of that")
 	f.StringVar(&o.out, "out", "", "put the tables into this file, between its lines for them")
 	if err := f.Parse(os.Args[1:]); err != nil {
-		if err == pflag.ErrHelp {
+		if errors.Is(err, pflag.ErrHelp) {
 			return
 		}
 		exit(err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -100,7 +101,7 @@ func (p peer) play(t *testing.T, c Config, src *rtptest.Source) []byte {
 	rtptest.Run(t, ctx, src, s)
 	<-ctx.Done()
 	b, rerr := os.ReadFile(out)
-	if rerr != nil || context.Cause(ctx) != context.Canceled {
+	if rerr != nil || !errors.Is(context.Cause(ctx), context.Canceled) {
 		t.Fatalf("%s: %v, %v, %v\n%s", cmd, context.Cause(ctx), err, rerr, &log)
 	}
 	for _, want := range p.heard {

@@ -160,7 +160,10 @@ func (s *Sink) SDP() ([]byte, error) {
 
 // Stats reads the counters.
 func (s *Sink) Stats() Stats {
-	st := Stats{Frames: s.frames.Load(), Failed: s.failed.Load(), Bucket: s.sender.bucket.occupancy(), Gap: s.sender.bucket.gaps.Percentiles(), First: s.sender.first.Percentiles(), Last: s.sender.last.Percentiles(), Destinations: s.sender.Stats()}
+	st := Stats{
+		Frames: s.frames.Load(), Failed: s.failed.Load(), Bucket: s.sender.bucket.occupancy(), Gap: s.sender.bucket.gaps.Percentiles(),
+		First: s.sender.first.Percentiles(), Last: s.sender.last.Percentiles(), Destinations: s.sender.Stats(),
+	}
 	for _, d := range st.Destinations {
 		st.Packets += d.Packets
 		st.Bytes += d.Bytes

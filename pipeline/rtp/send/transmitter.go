@@ -57,7 +57,10 @@ const unpacedPatience = 100 * time.Millisecond
 
 // newTransmitter makes a transmitter of trains like t, for frames of format f.
 func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
-	x := &transmitter{config: c, control: rtp.NewCompounds(*c.Start), patience: unpacedPatience, buffer: f.Size(), ready: t.Contiguous(), pacer: pacer{clock: newClock()}}
+	x := &transmitter{
+		config: c, control: rtp.NewCompounds(*c.Start), patience: unpacedPatience, buffer: f.Size(), ready: t.Contiguous(),
+		pacer: pacer{clock: newClock()},
+	}
 	if c.Payload == rtp.Results {
 		x.buffer = rtp.MaxResults
 	}
