@@ -43,7 +43,7 @@ func (c *FPGA) resolve(r *resolver, at section, s *Source) error {
 	s.Card = Card{Name: filepath.Clean(c.Device), Poll: c.Poll}
 	s.Triggered = c.Triggered
 	s.streamed(c.Stream == bareStream)
-	return r.checkShared(at, c, s)
+	return c.checkShared(at, s, r.out.Sources)
 }
 
 // checkStream refuses what only the other kind of stream has.
@@ -71,9 +71,9 @@ func (c *FPGA) origin() string {
 }
 
 // checkShared refuses two sources of one camera, and a card that some sources poll and others do not.
-func (r *resolver) checkShared(at section, c *FPGA, s *Source) error {
-	for i := range r.out.Sources {
-		other := &r.out.Sources[i]
+func (c *FPGA) checkShared(at section, s *Source, others []Source) error {
+	for i := range others {
+		other := &others[i]
 		o, ok := other.Kind.(*FPGA)
 		switch {
 		case !ok || other.Card.Name != s.Card.Name:

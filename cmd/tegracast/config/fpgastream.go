@@ -21,7 +21,7 @@ func (c *FPGAStream) resolve(r *resolver, at section, o *Output) error {
 		return at.key("card").errorf("%q is no source with an FPGA", c.Card)
 	}
 	o.Card, o.OpenAt = source.Card.Name, at.key("channel").place()
-	if first, taken := r.take(fmt.Sprintf("fpga %s %d", o.Card, c.Channel), at); taken {
+	if first, taken := r.taken.take(fmt.Sprintf("fpga %s %d", o.Card, c.Channel), at); taken {
 		return at.errorf("channel %d of %q is used by %s already", c.Channel, c.Card, first)
 	}
 	return nil

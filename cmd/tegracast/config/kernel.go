@@ -51,7 +51,7 @@ func (c *Kernel) resolve(r *resolver, at section, s *Stage) error {
 	if c.Entry == "" {
 		c.Entry = kernel.EntryOf(c.File)
 	}
-	in, ok := r.pictures(c.From)
+	in, ok := r.out.pictures(c.From)
 	switch {
 	case r.out.Memory == "host":
 		return at.errorf("a kernel works on the GPU: it needs memory: cuda or auto")

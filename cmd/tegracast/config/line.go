@@ -71,9 +71,9 @@ func (r *resolver) lines(root section) error {
 }
 
 // watch settles the source that a line looks at: a camera, whose frames say when they were exposed.
-func (r *resolver) watch(at section, name *string, l *Line) (*Source, error) {
-	*name = cmp.Or(*name, r.out.Sources[0].Name)
-	source := r.out.Source(*name)
+func (l *Line) watch(at section, name *string, a *Appliance) (*Source, error) {
+	*name = cmp.Or(*name, a.Sources[0].Name)
+	source := a.Source(*name)
 	switch {
 	case source == nil:
 		return nil, at.errorf("there is no source %q", *name)
@@ -118,7 +118,7 @@ func (s *Strobe) resolve(r *resolver, at section, l *Line) error {
 		l.Follows = true
 		return nil
 	}
-	source, err := r.watch(at.key("source"), &s.Source, l)
+	source, err := l.watch(at.key("source"), &s.Source, r.out)
 	if err == nil && source.Triggered {
 		return at.errorf("when source %q will expose is known to who triggers it: configure gpio.trigger, or take the strobe of the camera", s.Source)
 	}
@@ -148,7 +148,7 @@ func (c *Reset) resolve(r *resolver, at section, _ *Line) error {
 func (c *LED) resolve(*resolver, section, *Line) error { return nil }
 
 func (e *TriggerIn) resolve(r *resolver, at section, l *Line) error {
-	if _, err := r.watch(at.key("source"), &e.Source, l); err != nil {
+	if _, err := l.watch(at.key("source"), &e.Source, r.out); err != nil {
 		return err
 	}
 	e.Tolerance.V = cmp.Or(e.Tolerance.V, min(time.Millisecond, l.Period/4))
@@ -162,6 +162,6 @@ func (e *TriggerIn) resolve(r *resolver, at section, l *Line) error {
 }
 
 func (p *PPS) resolve(r *resolver, at section, l *Line) error {
-	_, err := r.watch(at.key("source"), &p.Source, l)
+	_, err := l.watch(at.key("source"), &p.Source, r.out)
 	return err
 }

@@ -76,7 +76,7 @@ func Parse(path string, text []byte) (a *Appliance, err error) {
 	if err := yaml.NodeToValue(d.tree.Docs[0].Body, f, yaml.Strict()); err != nil {
 		return nil, d.located(err)
 	}
-	r := &resolver{doc: d, file: f, out: &Appliance{file: f}, names: map[string]section{}, taken: map[string]section{}}
+	r := &resolver{doc: d, file: f, out: &Appliance{file: f}, names: register{}, taken: register{}}
 	if err := r.resolve(); err != nil {
 		return nil, err
 	}

@@ -66,11 +66,11 @@ func (r *resolver) output(at section, c *OutputSection) (Output, error) {
 			c.From = r.file.ISP[i].Name
 		}
 	}
-	in, ok := r.pictures(c.From)
+	in, ok := r.out.pictures(c.From)
 	if !ok {
 		return o, at.key("from").errorf("there is no source, isp or kernel %q", c.From)
 	}
-	o.From, o.Source, o.Kind, o.pixels = c.From, r.origin(c.From), kind, pipeline.UYVY
+	o.From, o.Source, o.Kind, o.pixels = c.From, r.out.origin(c.From), kind, pipeline.UYVY
 	o.formatAt = kindAt.place()
 	if err := kind.resolve(r, kindAt, &o); err != nil {
 		return o, err
@@ -79,13 +79,12 @@ func (r *resolver) output(at section, c *OutputSection) (Output, error) {
 	if o.results && c.Scale != "" {
 		return o, at.key("scale").errorf("results have no size: leave scale out")
 	}
-	return o, r.fits(at, &o, in)
+	return o, o.fits(at, r.out, in)
 }
 
 // fits refuses an output that cannot send what it would get.
-func (r *resolver) fits(at section, o *Output, in Pictures) error {
-	source := r.out.Source(o.Source)
-	stage := r.out.Stage(o.From)
+func (o *Output) fits(at section, a *Appliance, in Pictures) error {
+	source, stage := a.Source(o.Source), a.Stage(o.From)
 	what := fmt.Sprintf("source %q", o.From)
 	if stage != nil {
 		what = fmt.Sprintf("%s %q", stage.what, o.From)
@@ -109,14 +108,14 @@ func (r *resolver) fits(at section, o *Output, in Pictures) error {
 }
 
 // packetReady says whether the isp can lay an output's pictures out as its packets: when nobody else reads them.
-func (r *resolver) packetReady(o *Output) bool {
-	stage := r.out.Stage(o.From)
+func (a *Appliance) packetReady(o *Output) bool {
+	stage := a.Stage(o.From)
 	if stage == nil || !stage.Pictures.Any {
 		return false
 	}
-	return !slices.ContainsFunc(r.out.Stages, func(s Stage) bool {
+	return !slices.ContainsFunc(a.Stages, func(s Stage) bool {
 		return s.From == o.From && s.wants == o.pixels && o.shrink == 1
-	}) && !slices.ContainsFunc(r.out.Outputs, func(x Output) bool {
+	}) && !slices.ContainsFunc(a.Outputs, func(x Output) bool {
 		return x.Name != o.Name && x.From == o.From && x.shrink == o.shrink && x.pixels == o.pixels
 	})
 }

@@ -57,8 +57,20 @@ type resolver struct {
 	doc   *document
 	file  *File
 	out   *Appliance
-	names map[string]section // of sources, stages and outputs so far
-	taken map[string]section // addresses and channels that outputs use so far
+	names register // of sources, stages and outputs
+	taken register // addresses and channels that outputs use
+}
+
+// A register says which section was the first to use a name, an address or a channel.
+type register map[string]section
+
+// take notes a use. It returns the section that has taken the key before, if one has.
+func (r register) take(key string, at section) (first string, taken bool) {
+	if other, taken := r[key]; taken {
+		return other.name(), true
+	}
+	r[key] = at
+	return "", false
 }
 
 func (r *resolver) resolve() error {
@@ -81,24 +93,14 @@ func (r *resolver) resolve() error {
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // claim notes the name of a part, which no other may have.
-func (r *resolver) claim(at section, name string) error {
+func (r register) claim(at section, name string) error {
 	if !nameRule.MatchString(name) {
 		return at.key("name").errorf("%q: must be 1 to 64 of the letters A to Z and a to z, digits, _ and -", name)
 	}
-	if first, taken := r.names[name]; taken {
-		return at.key("name").errorf("%q is the name of %s already", name, first.name())
+	if first, taken := r.take(name, at); taken {
+		return at.key("name").errorf("%q is the name of %s already", name, first)
 	}
-	r.names[name] = at
 	return nil
-}
-
-// take notes an address or a channel that only one output may use. It returns the section of another one that has it.
-func (r *resolver) take(key string, at section) (first string, taken bool) {
-	if other, taken := r.taken[key]; taken {
-		return other.name(), true
-	}
-	r.taken[key] = at
-	return "", false
 }
 
 // one returns the only kind that a section has.
@@ -114,7 +116,7 @@ func one[K any](at section, table any) (K, section, error) {
 func (r *resolver) sources(root section) error {
 	for i := range r.file.Sources {
 		c, at := &r.file.Sources[i], root.key("sources").element(i)
-		if err := r.claim(at, c.Name); err != nil {
+		if err := r.names.claim(at, c.Name); err != nil {
 			return err
 		}
 		s, err := r.source(at, c)
@@ -132,7 +134,7 @@ func (r *resolver) stages(root section) error {
 	for _, l := range lists {
 		for i, kind := range l.kinds {
 			name, _ := kind.head()
-			if err := r.claim(root.key(l.key).element(i), *name); err != nil {
+			if err := r.names.claim(root.key(l.key).element(i), *name); err != nil {
 				return err
 			}
 		}
@@ -152,7 +154,7 @@ func (r *resolver) stages(root section) error {
 func (r *resolver) outputs(root section) error {
 	for i := range r.file.Outputs {
 		c, at := &r.file.Outputs[i], root.key("outputs").element(i)
-		if err := r.claim(at, c.Name); err != nil {
+		if err := r.names.claim(at, c.Name); err != nil {
 			return err
 		}
 		o, err := r.output(at, c)
@@ -163,7 +165,7 @@ func (r *resolver) outputs(root section) error {
 	}
 	for i := range r.out.Outputs {
 		o := &r.out.Outputs[i]
-		o.packed = r.packetReady(o)
+		o.packed = r.out.packetReady(o)
 	}
 	return nil
 }

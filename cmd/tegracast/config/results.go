@@ -21,7 +21,7 @@ func (c *Results) resolve(r *resolver, at section, o *Output) error {
 		if err := results.CheckAddress(dest); err != nil {
 			return at.errorf("%w", err)
 		}
-		if first, taken := r.take(dest, at); taken {
+		if first, taken := r.taken.take(dest, at); taken {
 			return at.errorf("%s is the destination of %s already: give it another port", dest, first)
 		}
 	}
@@ -32,7 +32,7 @@ func (c *Results) resolve(r *resolver, at section, o *Output) error {
 	if err := results.CheckAddress(c.TCP); err != nil {
 		return at.errorf("%w", err)
 	}
-	if first, taken := r.take("tcp "+c.TCP, at); taken {
+	if first, taken := r.taken.take("tcp "+c.TCP, at); taken {
 		return at.errorf("%s listens at %s already: give it another port", first, c.TCP)
 	}
 	return nil

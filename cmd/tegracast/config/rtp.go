@@ -96,7 +96,7 @@ func (c *RTP) checkDestinations(r *resolver, at section) error {
 				key += "%" + c.Interface
 			}
 		}
-		if first, taken := r.take(key, at); taken {
+		if first, taken := r.taken.take(key, at); taken {
 			return at.errorf("%s is the destination of %s already: give it another port", dest, first)
 		}
 	}

@@ -77,24 +77,24 @@ func (r *resolver) stage(at section, what string, kind StageKind) (Stage, error)
 		return s, err
 	}
 	name, from := kind.head()
-	s.Name, s.From, s.Source = *name, *from, r.origin(*from)
+	s.Name, s.From, s.Source = *name, *from, r.out.origin(*from)
 	return s, nil
 }
 
 // origin names the source whose frames come from the source or stage called name.
-func (r *resolver) origin(name string) string {
-	if s := r.out.Stage(name); s != nil {
+func (a *Appliance) origin(name string) string {
+	if s := a.Stage(name); s != nil {
 		return s.Source
 	}
 	return name
 }
 
 // pictures is what the source or the stage called name hands on; false when there is none so far.
-func (r *resolver) pictures(name string) (Pictures, bool) {
-	if s := r.out.Stage(name); s != nil {
+func (a *Appliance) pictures(name string) (Pictures, bool) {
+	if s := a.Stage(name); s != nil {
 		return s.Pictures, true
 	}
-	if s := r.out.Source(name); s != nil {
+	if s := a.Source(name); s != nil {
 		return Pictures{Pixel: s.Format.Pixel, Known: s.FormatKnown}, true
 	}
 	return Pictures{}, false
