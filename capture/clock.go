@@ -4,13 +4,12 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 )
 
 // A Clock maps the FPGA's timestamp counter to this machine's time. It keeps paired readings of both clocks: the newest
 // is the anchor, the slope over all of them the counter's rate. Time on this machine is Go's: wall clock and
 // monotonic reading together, so differences of mapped times survive steps of the wall clock, and the wall clock
-// itself is followed at the next reading. TAI is UTC plus the offset that the kernel knows (TAIOffset).
+// itself is followed at the next reading.
 type Clock struct {
 	mu    sync.Mutex
 	pairs [clockPairs]pair // the oldest first
@@ -126,25 +125,4 @@ func (c *Clock) Steps() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.steps
-}
-
-// TAIOffset is TAI minus UTC as the kernel knows it from NTP or PTP (37 s since 2017); ok is false when nobody has told
-// it.
-func TAIOffset() (offset time.Duration, ok bool) {
-	var t unix.Timex
-	if _, err := unix.Adjtimex(&t); err != nil || t.Tai == 0 {
-		return 0, false
-	}
-	return time.Duration(t.Tai) * time.Second, true
-}
-
-// TAI is At on the scale of International Atomic Time, as PTP has it: the wall clock of the returned time reads TAI. ok is
-// false before the first Update, and while the kernel does not know the offset.
-func (c *Clock) TAI(ticks uint64) (t time.Time, uncertainty time.Duration, ok bool) {
-	offset, known := TAIOffset()
-	t, uncertainty = c.At(ticks)
-	if !known || t.IsZero() {
-		return time.Time{}, 0, false
-	}
-	return t.Add(offset), uncertainty, true
 }

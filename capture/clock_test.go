@@ -89,18 +89,3 @@ func TestClockSurvivesSteps(t *testing.T) {
 		}
 	})
 }
-
-// Without an offset from NTP or PTP there is no TAI; with one it is that far from UTC.
-func TestTAI(t *testing.T) {
-	var c Clock
-	if _, _, ok := c.TAI(1); ok {
-		t.Error("TAI before the first reading")
-	}
-	c.Update(func() uint64 { return 1000 })
-	utc, _ := c.At(1000)
-	offset, known := TAIOffset()
-	tai, _, ok := c.TAI(1000)
-	if ok != known || ok && tai.Sub(utc) != offset {
-		t.Errorf("TAI %v, %t; UTC %v, offset %v, %t", tai, ok, utc, offset, known)
-	}
-}

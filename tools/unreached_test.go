@@ -21,7 +21,6 @@ var allowed = map[string]string{
 	"tegra/uapi.DoExport": "part 9: a dma-buf of a pin for other drivers",
 	"tegra/uapi.DoImport": "part 9: pins of other drivers' dma-bufs",
 
-	"capture.Clock.TAI":             "part 7: the wall clock of frames in RTCP and WebRTC",
 	"pipeline/rtp/send.Sink.Add":    "part 7: RTSP adds destinations while a stream runs",
 	"pipeline/rtp/send.Sink.Remove": "part 7: RTSP removes destinations while a stream runs",
 	"capture.FPGACamera.Trigger":    "part 7: the control API takes a frame",
