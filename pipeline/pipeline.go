@@ -2,7 +2,8 @@
 // on pool slots, bounded queues with a drop policy, exact accounting and latency by stage.
 //
 // It imports no hardware. A source leases a slot and emits it; the graph hands it to stages and outputs; when the
-// last of them has released it the slot is free again. Nothing is copied, and nothing is allocated per frame.
+// last of them has released it the slot is free again. The graph copies no pixels and allocates nothing per frame; a stage
+// or a sink may (docs/architecture.md, "Path of a frame").
 package pipeline
 
 import "context"
