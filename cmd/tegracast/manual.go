@@ -151,7 +151,7 @@ success; for serve an end by SIGTERM or SIGINT
 failure; losses, damage and mismatches that a check has found
 .TP
 2
-usage or configuration: starting again does not mend it
+usage or configuration: a restart does not help
 .TP
 3
 serve, loopback: the GPU is lost to this process after a fault of a kernel, of its
