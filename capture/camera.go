@@ -52,7 +52,7 @@ var (
 )
 
 // An FPGACamera is the Source of frames that an FPGA writes by DMA into pinned slots. Its slots and the numbering of its
-// frames outlive faults; what lies between (pins, descriptors, engine) is a session that its supervisor makes anew.
+// frames outlive faults; what lies between (pins, descriptors, engine) is a session, which its supervisor replaces.
 type FPGACamera struct {
 	cfg     FPGAConfig
 	format  pipeline.Format

@@ -38,7 +38,7 @@ const (
 )
 
 // Update takes a new pair of readings of counter, in ns. It says whether the counter or the machine's clock has made a
-// step, after which the rate is measured anew.
+// step, after which the measurement of the rate restarts.
 func (c *Clock) Update(counter func() uint64) (stepped bool) {
 	best := pair{half: 1<<63 - 1}
 	for range pairTries {
@@ -81,7 +81,7 @@ func (c *Clock) due(now time.Time) bool {
 	return c.n == 0 || now.Sub(c.pairs[c.n-1].host) >= pairEvery
 }
 
-// forget begins anew: the counter has been reset.
+// forget restarts the measurement: the counter has been reset.
 func (c *Clock) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

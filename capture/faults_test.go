@@ -124,7 +124,7 @@ func streamFrom(t *testing.T, b *bench, d time.Duration) (*witness, outcome) {
 	return w, out
 }
 
-// expected says whether Close may report this after a fault that nothing could mend.
+// expected says whether Close may report this after a fault that nothing could recover.
 func expected(err error) bool {
 	for _, e := range goodbyes {
 		if errors.Is(err, e) {

@@ -251,7 +251,7 @@ func (o *FPGAOutput) good() uint64 {
 	return o.sentOK
 }
 
-// stuckAfter is how long the device may take for a frame before the engine is started anew. A card that takes nothing for
+// stuckAfter is how long the device may take for a frame before the engine is restarted. A card that takes nothing for
 // as long looks the same from here.
 const stuckAfter = time.Second
 

@@ -191,7 +191,7 @@ func (s *session) take(done xdma.Completion, emit func(*pipeline.Frame)) error {
 			xdma.ErrStream, trailer.Sequence, trailer.Width, trailer.Height, trailer.Format, trailer.Stride, c.format, s.next)
 	}
 	if c.clock.due(now) && c.clock.Update(s.camera.Timestamp) {
-		c.cfg.Logger.Warn("clock step: the FPGA's time was mapped anew", "source", c.cfg.Name)
+		c.cfg.Logger.Warn("clock step: the FPGA's time was mapped again", "source", c.cfg.Name)
 	}
 	f, err := c.pool.Lease(done.Slot)
 	if err != nil {

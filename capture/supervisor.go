@@ -21,7 +21,7 @@ const (
 	Streaming               // frames come
 	Idle                    // nothing to say: an untriggered camera, or outputs that hold all slots
 	Restarting              // the engine is stopped and started again
-	Reopening               // everything is let go and made anew, after a pause
+	Reopening               // everything is closed and opened again, after a pause
 	Resetting               // the same, and the function was reset or the FPGA's reset line pulsed
 	Ended                   // stopped, or given up
 	numStates
@@ -152,8 +152,8 @@ func onlyBusy(err error) error {
 	return nil
 }
 
-// restartable says whether stopping and starting the engine can mend what err names. Everything else, and what a
-// restart has not mended, needs a new session.
+// restartable says whether stopping and starting the engine can fix what err names. Everything else, and what a
+// restart has not fixed, needs a new session.
 func restartable(err error) bool {
 	for _, needsSession := range []error{xdma.ErrBusy, xdma.ErrGone, xdma.ErrReset, fpga.ErrCameraGone, tegra.ErrRevoked} {
 		if errors.Is(err, needsSession) {

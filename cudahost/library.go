@@ -183,7 +183,7 @@ func (e *Error) Error() string {
 }
 
 // Sticky says whether the process cannot go on with CUDA: after a fault of a kernel every further call fails, and not
-// even a new context heals it. The process must end, and its service manager start it anew.
+// even a new context recovers. The process must end, and its service manager must restart it.
 func (e *Error) Sticky() bool {
 	return slices.Contains(sticky, e.Code)
 }

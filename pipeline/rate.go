@@ -37,7 +37,7 @@ func (l *limiter) due(f *Frame) bool {
 	if at.IsZero() {
 		at = f.Times.Captured
 	}
-	if at.Add(l.slack).Before(l.next) && l.next.Sub(at) <= 2*l.every { // a clock that was set back starts anew
+	if at.Add(l.slack).Before(l.next) && l.next.Sub(at) <= 2*l.every { // a clock that was set back restarts it
 		return false
 	}
 	l.next = l.next.Add(l.every)

@@ -122,7 +122,7 @@ func TestCacheKeepsWhatWasReleased(t *testing.T) {
 	a := w.use(t, 0, 8)
 	for _, c := range []struct{ first, pages int }{{0, 8}, {3, 2}, {7, 1}} {
 		if r := w.use(t, c.first, c.pages); r != a {
-			t.Errorf("pages %+v are registered anew", c)
+			t.Errorf("pages %+v are registered again", c)
 		}
 	}
 	// Any bytes: whole pages are pinned.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPowerCut: what was synced is there after the power was taken away, and the file system mends itself.
+// TestPowerCut: what was synced is there after the power was taken away, and the file system recovers.
 func TestPowerCut(t *testing.T) {
 	if err := needTools(map[string]string{"/sbin/mkfs.ext4": "e2fsprogs"}); err != nil {
 		t.Fatal(err)

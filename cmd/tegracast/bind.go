@@ -15,13 +15,13 @@ import (
 
 const bindUsage = `Usage: tegracast bind [--yes] ADDRESS
 
-Gives a function on PCI Express, such as 0005:01:00.0, to the kernel module
-tegra_p2p (as root). When another driver has it, such as AMD's xdma, this is said
-and nothing is changed; with --yes the function is taken from that driver, and
-whatever uses the function loses it.
+Binds a PCI Express function, such as 0005:01:00.0, to the kernel module tegra_p2p.
+Run it as root. If another driver, such as AMD's xdma, has the function, bind names
+that driver and changes nothing. With --yes it takes the function from that driver,
+and whatever uses the function loses it.
 
-It holds until the machine starts again or the function leaves the bus;
-driverctl set-override ADDRESS tegra_p2p holds for ever.
+The binding lasts until the machine reboots or the function leaves the bus.
+For a permanent binding use driverctl set-override ADDRESS tegra_p2p.
 `
 
 // ourDriver is the kernel module's name on the bus.
@@ -34,7 +34,7 @@ func bindCommand(_ context.Context, e env, args []string) error {
 		return parseError(f, err)
 	}
 	if f.NArg() != 1 {
-		return command.UsageError{Err: errors.New("name one function by its PCI address, which lspci -D shows: try tegracast bind --help")}
+		return command.UsageError{Err: errors.New("give the PCI address of one function, as lspci -D shows it: try tegracast bind --help")}
 	}
 	address, err := pciAddress(f.Arg(0))
 	if err != nil {

@@ -152,9 +152,9 @@ func TestBindOverrideStays(t *testing.T) {
 
 func TestBindUsage(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                      "name one function by its PCI address",
+		"":                      "give the PCI address of one function",
 		"1:00.0":                `"1:00.0" is no PCI address such as 0005:01:00.0`,
-		"0005:01:00.0 /dev/sda": "name one function",
+		"0005:01:00.0 /dev/sda": "give the PCI address of one function",
 		"../../../etc":          "is no PCI address",
 	} {
 		if status, _, errw := runs(t, append([]string{"bind"}, strings.Fields(args)...)...); status != exitUsage || !strings.Contains(errw, want) {

@@ -10,9 +10,10 @@ import (
 
 const configUsage = `Usage: tegracast config default | check FILE | schema
 
-  default      prints the default configuration, with comments
-  check FILE   validates a configuration: file, line and column of the first mistake, status 2
-  schema       prints the JSON Schema of the configuration, for editors
+  default      print the default configuration, with comments
+  check FILE   validate a configuration; after a mistake print its file, line and
+               column, and exit with status 2
+  schema       print the JSON Schema of the configuration, for editors
 `
 
 func configCommand(_ context.Context, e env, args []string) error {
@@ -34,5 +35,5 @@ func configCommand(_ context.Context, e env, args []string) error {
 	case len(a) == 1 && a[0] == "schema":
 		return config.WriteSchema(e.Out)
 	}
-	return command.UsageError{Err: fmt.Errorf("say default, check FILE or schema: try tegracast config --help")}
+	return command.UsageError{Err: fmt.Errorf("use default, check FILE or schema: try tegracast config --help")}
 }

@@ -51,7 +51,7 @@ func TestGPUKernels(t *testing.T) {
 }
 
 // TestGPUFaults: a kernel that breaks the GPU ends the program with the status of a lost device, soon; the next start leaves
-// it out and streams; once it has been mended it works again, without a restart.
+// it out and streams; once it has been fixed it works again, without a restart.
 func TestGPUFaults(t *testing.T) {
 	needGPU(t)
 	for name, c := range faulty {
@@ -80,8 +80,8 @@ func TestGPUFaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			mended := strings.Replace(string(good), "void focus(", "void bad(", 1)
-			if err := os.WriteFile(file, []byte(mended), 0o600); err != nil {
+			fixed := strings.Replace(string(good), "void focus(", "void bad(", 1)
+			if err := os.WriteFile(file, []byte(fixed), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			s.reports(t, 100) // five seconds

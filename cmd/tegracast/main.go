@@ -31,17 +31,16 @@ const usage = `tegracast streams an FPGA camera on PCI Express as RTP.
 
 Usage: tegracast COMMAND [OPTIONS]
 
-  serve      run the appliance; without a configuration: a model of the FPGA
-             camera that replays a real sensor's test chart
-  loopback   validation run: copy memory through the FPGA and compare every byte
-  probe      receive a stream and check it: losses, jitter, pixels, latency
-  doctor     say what this machine is, and what is missing for a real FPGA
-  bind       give a function on PCI Express to the kernel module, also from
-             another driver
-  config     print the default configuration, check one, print its JSON Schema
-  version    print version, commit and Go release
-  completion print completions for bash, zsh or fish
-  man        print the manual page
+  serve       run the appliance; without a configuration it streams a model of
+              the FPGA camera that replays a real sensor's test chart
+  loopback    copy memory through the FPGA and compare every byte
+  probe       receive a stream and check it: losses, jitter, pixels, latency
+  doctor      list what this machine lacks for a real FPGA, and how to fix it
+  bind        bind a PCI Express function to the kernel module
+  config      print the default configuration, check one, or print its JSON Schema
+  version     print version, commit and Go release
+  completion  print completions for bash, zsh or fish
+  man         print the manual page
 
 tegracast COMMAND --help explains the options of a command.
 `

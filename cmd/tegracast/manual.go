@@ -36,7 +36,7 @@ func pages(ctx context.Context) []page {
 
 const completionUsage = `Usage: tegracast completion bash | zsh | fish
 
-Prints what the shell needs to complete tegracast's commands and options:
+Prints a script that completes the commands and options of tegracast in a shell:
 
   bash   . <(tegracast completion bash)
   zsh    tegracast completion zsh > "${fpath[1]}/_tegracast"
@@ -50,7 +50,7 @@ func completion(ctx context.Context, e env, args []string) error {
 	}
 	shells := map[string]func(io.Writer, []page){"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}
 	if f.NArg() != 1 || shells[f.Arg(0)] == nil {
-		return command.UsageError{Err: errors.New("say bash, zsh or fish: try tegracast completion --help")}
+		return command.UsageError{Err: errors.New("use bash, zsh or fish: try tegracast completion --help")}
 	}
 	shells[f.Arg(0)](e.Out, pages(ctx))
 	return nil
@@ -120,7 +120,7 @@ func fishCompletion(w io.Writer, list []page) {
 var subcommands = map[string][]string{"config": {"default", "check", "schema"}, "completion": {"bash", "zsh", "fish"}}
 
 func manual(ctx context.Context, e env, args []string) error {
-	f := e.flags("man", "Usage: tegracast man\n\nPrints the manual page: tegracast man | man -l -\n")
+	f := e.flags("man", "Usage: tegracast man\n\nPrints the manual page. To read it: tegracast man | man -l -\n")
 	if err := parse(f, args); err != nil {
 		return err
 	}
@@ -145,17 +145,17 @@ func writeManual(w io.Writer, list []page) error {
 	b.WriteString(`.SH EXIT STATUS
 .TP
 0
-success; for serve an end by SIGTERM or SIGINT
+success; serve: stopped by SIGTERM or SIGINT
 .TP
 1
-failure; losses, damage and mismatches that a check has found
+failure; also losses, damage or mismatches that a check has found
 .TP
 2
-usage or configuration: starting again does not mend it
+mistake in usage or configuration; a restart does not help
 .TP
 3
-serve, loopback: the GPU is lost to this process after a fault of a kernel, of its
-memory or of its link (CUDA's sticky errors); a new process may have it again
+serve, loopback: this process has lost the GPU after a fault of a kernel, of its
+memory or of its link (a sticky CUDA error); restart it
 .SH FILES
 .TP
 /etc/tegracast/tegracast.yaml
@@ -165,7 +165,7 @@ configuration of the service
 SDP file of each stream of the service
 .TP
 /var/lib/tegracast
-state of the service: the number of starts that have failed in a row
+state of the service, such as the number of consecutive failed starts
 .SH SEE ALSO
 systemctl(1), journalctl(1)
 `)

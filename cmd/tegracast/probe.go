@@ -17,24 +17,25 @@ import (
 const probeUsage = `Usage: tegracast probe --sdp FILE [--duration D] [--json] [--save FILE]
 
 Receives a stream and checks it: packets, losses, reordering, jitter, complete
-frames, the pixels' CRC against the sender's (checksum: true), and the latency
-from capture to complete frame, which needs synchronised clocks when the sender
-is another machine. Status 0 when clean, 1 after loss, damage, silence, or when
-no pixels could be verified although the sender promises checksums.
+frames, the CRC of the pixels against the sender's (checksum: true), and the
+latency from capture to complete frame. If the sender is another machine, the
+latency is right only when both clocks are synchronised. Status 0 when the stream
+is clean; 1 after loss, damage or silence, or when the sender promises checksums
+and no pixels could be verified.
 `
 
 func probe(ctx context.Context, e env, args []string) error {
 	f := e.flags("probe", probeUsage)
-	sdp := f.String("sdp", "", "session description `FILE` of the stream")
-	duration := f.Duration("duration", 10*time.Second, "how long to receive, such as 30s")
+	sdp := f.String("sdp", "", "read the stream's session description from `FILE`")
+	duration := f.Duration("duration", 10*time.Second, "receive for the duration `D`, such as 30s")
 	asJSON := f.Bool("json", false, "print the result as JSON")
-	save := f.String("save", "", "write the pictures received, one after the other, to `FILE` (raw: UYVY, JPEG: JFIF)")
-	nic := f.String("interface", "", "network `NAME` on which multicast is received")
+	save := f.String("save", "", "write the received pictures, one after the other, to `FILE` (raw: UYVY, JPEG: JFIF)")
+	nic := f.String("interface", "", "receive multicast on the network interface `NAME`")
 	if err := parse(f, args); err != nil {
 		return err
 	}
 	if *duration <= 0 {
-		return command.UsageError{Err: fmt.Errorf("--duration %v: must be more than nothing", *duration)}
+		return command.UsageError{Err: fmt.Errorf("--duration %v: must be more than 0", *duration)}
 	}
 	media, err := readSDP(*sdp)
 	if err != nil {
@@ -65,7 +66,7 @@ func probe(ctx context.Context, e env, args []string) error {
 // readSDP returns the first stream that the file describes.
 func readSDP(path string) (rtp.Media, error) {
 	if path == "" {
-		return rtp.Media{}, errors.New("name the stream's description with --sdp FILE: tegracast serve writes one for each output")
+		return rtp.Media{}, errors.New("give the stream's description with --sdp FILE: tegracast serve writes one for each output")
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {

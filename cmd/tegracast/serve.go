@@ -18,23 +18,24 @@ const serveUsage = `Usage: tegracast serve [--config FILE] [--sdp-dir DIR] [--fa
 Runs the appliance until SIGINT or SIGTERM. Without a configuration a model of
 the FPGA camera replays a real sensor's test chart at 1920x1080, 30 frames a
 second: raw RTP (UYVY) to 127.0.0.1:5004, JPEG RTP (half size, 10 frames a
-second) to 127.0.0.1:5006. An SDP file for each stream, NAME.sdp, is written for
-receivers. SIGHUP reloads FILE and restarts only what changed. Metrics and
-health are on http://127.0.0.1:8080 (web: in the configuration). A source with
-"fpga: {device: /dev/tegra_p2p0, width: ..., height: ...}" in the configuration
-is a camera of a real FPGA. "gpio: ..." has the board's lines: trigger, strobe,
-the FPGA's reset, a status LED, trigger in, PPS (docs/operations.md).
+second) to 127.0.0.1:5006. For receivers, serve writes one SDP file per stream,
+NAME.sdp. SIGHUP reloads FILE and restarts only what changed. Metrics and health
+are at http://127.0.0.1:8080 (web: in the configuration). For a camera of a real
+FPGA, configure a source with "fpga: {device: /dev/tegra_p2p0, width: ...,
+height: ...}". "gpio: ..." configures the board's lines: trigger, strobe, the
+FPGA's reset, a status LED, trigger input, PPS (docs/operations.md).
 
 Status 0 after SIGINT or SIGTERM; 1 when a source cannot be opened or does not
-recover; 2 for usage or configuration; 3 when the GPU is lost to the process
-(CUDA's sticky errors, a kernel of yours that hangs), which takes a new process.
+recover; 2 after a mistake in usage or configuration; 3 when this process has
+lost the GPU (a sticky CUDA error, or a hanging kernel of yours) and must be
+restarted.
 `
 
 func serve(ctx context.Context, e env, args []string) error {
 	f := e.flags("serve", serveUsage)
-	path := f.String("config", "", "configuration `FILE` (see tegracast config default)")
-	dir := f.String("sdp-dir", sdpDir(), "where SDP files are written, `DIR`")
-	faults := f.StringArray("fault", nil, "make the model fail: `ID:RATE` such as F3:0.01, once in a hundred frames (docs/faults.md); repeatable")
+	path := f.String("config", "", "read the configuration from `FILE` (tegracast config default prints one)")
+	dir := f.String("sdp-dir", sdpDir(), "write the SDP files to `DIR`")
+	faults := f.StringArray("fault", nil, "inject a fault into the model as `ID:RATE`: F3:0.01 is once in a hundred frames (docs/faults.md); repeatable")
 	if err := parse(f, args); err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func addFaults(c *config.Appliance, faults []string) error {
 			}
 		}
 		if !found {
-			return command.UsageError{Err: fmt.Errorf("--fault %s: the configuration has no model source that could fail", text)}
+			return command.UsageError{Err: fmt.Errorf("--fault %s: the configuration has no source with model: use one, or leave --fault out", text)}
 		}
 	}
 	return nil

@@ -59,7 +59,7 @@ func TestService(t *testing.T) {
 	a := &installed{vjetson.StartTest(t, cfg), exe, filepath.Join(t.TempDir(), "raw.sdp")}
 	a.install(t)
 	a.shipshape(t)
-	a.mends(t)
+	a.recovers(t)
 	a.lines(t)
 	a.opensGPU(t)
 	a.losesGPU(t)
@@ -126,8 +126,8 @@ func (a *installed) shipshape(t *testing.T) {
 	a.is(t, "journalctl -q _SYSTEMD_UNIT=tegracast.service SOURCE=camera PRIORITY=4 -o json | grep '\"FRAME\":\"[0-9]' | head -n 1 | grep -c .", "1\n")
 }
 
-// mends takes the service down in every way, and has it stream again.
-func (a *installed) mends(t *testing.T) {
+// recovers takes the service down in every way, and has it stream again.
+func (a *installed) recovers(t *testing.T) {
 	if _, err := a.Expect("[Oo]ut of memory|oom-kill|invoked oom-killer"); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ var commit string
 var releaseVersion = "0.1.0"
 
 func version(_ context.Context, e env, args []string) error {
-	f := e.flags("version", "Usage: tegracast version\n\nPrints the version, the commit it was built from, the Go release, the platform, and the\nversion of the kernel module's interface.\n")
+	f := e.flags("version", "Usage: tegracast version\n\nPrints the version, the commit it was built from, the Go release, the platform, and\nthe version of the kernel module's interface.\n")
 	if err := parse(f, args); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func commitName() string {
 // buildInfo says in metrics which program this is.
 func buildInfo() prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "tegracast_build_info", Help: "1; the labels say which program this is.",
+		Name: "tegracast_build_info", Help: "Always 1; the labels have the version, the commit and the Go release of this program.",
 		ConstLabels: prometheus.Labels{"version": releaseVersion, "commit": commitName(), "goversion": runtime.Version()},
 	})
 	g.Set(1)

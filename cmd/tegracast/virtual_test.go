@@ -276,7 +276,7 @@ func killed(t *testing.T, m *vjetson.Machine) {
 	guestLoopback(t, m, 256<<10, 64<<10)
 }
 
-// recovers disturbs the stream, and waits until its source has begun anew.
+// recovers disturbs the stream, and waits until its source has restarted.
 func recovers(t *testing.T, m *vjetson.Machine, disturb func() error) {
 	t.Helper()
 	const begun = "grep -c 'source streaming' /run/serve.log"

@@ -158,7 +158,7 @@ func (c *camera) take() {
 	d.mu.Lock()
 	now, setting := d.clock.Now(), c.setting
 	if !c.exposing || now.Before(c.begin.Add(setting.time)) {
-		d.mu.Unlock() // stopped, or started anew, since it was looked at
+		d.mu.Unlock() // stopped, or restarted, since it was looked at
 		return
 	}
 	seq, run, flush, n := c.sequence, c.runs, c.flushes, c.frames
@@ -187,7 +187,7 @@ func (c *camera) take() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case run != c.runs: // started anew: not one of its frames
+	case run != c.runs: // restarted: not one of its frames
 		b.used = false
 	case flush != c.flushes:
 		b.used = false

@@ -262,7 +262,7 @@ func TestCameraRestartInsideFrame(t *testing.T) {
 	}
 }
 
-// The camera is started anew while a packet is open: the packet is finished, the counters begin at zero.
+// The camera is restarted while a packet is open: the packet is finished, the counters begin at zero.
 func TestCameraRestartWithOpenPacket(t *testing.T) {
 	c := newCameraHost(t, smallSensor(t, 128, 16), virtual(), 2, 512)
 	c.start(logAll)

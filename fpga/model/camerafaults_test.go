@@ -239,7 +239,7 @@ func TestF11Camera(t *testing.T) {
 	}
 }
 
-// A frame while it moves: F12 leaves a camera that begins anew, and the numbers of opportunities go on.
+// A frame while it moves: F12 leaves a camera that restarts, and the numbers of opportunities go on.
 func TestF12Camera(t *testing.T) {
 	c := faultyCamera(t, F12, 0, 4)
 	other := newCameraHost(t, smallSensor(t, 128, 16), virtual(), 4, 700)

@@ -164,7 +164,7 @@ func (s *frameSink) bad(why string) { s.stats.Bad, s.stats.LastBad = s.stats.Bad
 
 func (s *frameSink) clear() { s.begun, s.length, s.crc, s.ntail = false, 0, 0, 0 }
 
-// detach implements streamSink: what was begun is lost, and sequence numbers may begin anew.
+// detach implements streamSink: what was begun is lost, and sequence numbers may restart.
 func (s *frameSink) detach() {
 	if s.length > 0 {
 		s.stats.Aborted++

@@ -89,7 +89,7 @@ func TestFrameSink(t *testing.T) {
 	s := newSinkHost(t, SinkConfig{})
 	s.begin(s.packet(5, nil), s.packet(6, nil))
 	s.want(ReceivedStats{Good: 2, Sequence: 6})
-	s.begin(s.packet(1, nil), s.packet(4, nil), s.packet(4, nil)) // a new run: order begins anew
+	s.begin(s.packet(1, nil), s.packet(4, nil), s.packet(4, nil)) // a new run: the order restarts
 	s.want(ReceivedStats{Good: 4, Missing: 2, OutOfOrder: 1, Sequence: 4})
 	flip := s.packet(5, nil)
 	flip[300] ^= 1

@@ -52,7 +52,7 @@ func TestMemoryMappedLoopback(t *testing.T) {
 			t.Error("a stopped engine still has Run set")
 		}
 		h.w(c.channel+0xc, 1)
-		h.w(c.channel+4, logAll|1) // again: count and status begin anew
+		h.w(c.channel+4, logAll|1) // again: count and status restart
 		h.idle(c.channel)
 		if got := h.r(c.channel + 0x48); got != n {
 			t.Errorf("second run: %d descriptors completed, want %d", got, n)

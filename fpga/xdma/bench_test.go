@@ -85,7 +85,7 @@ type way struct {
 }
 
 // BenchmarkFrame compares, in one run and in turns, what a 1080p frame of 64 segments costs in CPU time: by the ring, by
-// a prepared transfer, and by one call per copy that makes its descriptors anew, as NVIDIA's demonstration has it.
+// a prepared transfer, and by one call per copy that makes its descriptors each time, as NVIDIA's demonstration has it.
 func BenchmarkFrame(b *testing.B) {
 	const size, segments, batch = 1920 * 1080 * 2, 64, 50
 	host := void{newBus()}

@@ -119,7 +119,7 @@ func TestLostInterrupts(t *testing.T) {
 	})
 }
 
-// Registers that let interrupts through are lost while the ring runs: the first tick that finds a frame mends them.
+// Registers that let interrupts through are lost while the ring runs: the first tick that finds a frame writes them again.
 func TestInterruptsThatWereSwitchedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cam := newCamera(t, 64, 48, 4, 1008, 3*time.Millisecond)

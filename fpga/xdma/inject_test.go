@@ -14,7 +14,7 @@ import (
 )
 
 // Every fault of the model, several times in each of its variants, on a stream of frames: what the ring delivers is the
-// frame that its trailer names, or Next says what is wrong within a bound, and a stop and a start mend it. F10 and F11
+// frame that its trailer names, or Next says what is wrong within a bound, and a stop and a start recover. F10 and F11
 // are not for the driver to see: the trailer's CRC and the pin show them.
 func TestInjectedFaults(t *testing.T) {
 	for _, c := range []struct {

@@ -296,7 +296,7 @@ func TestStopAndStartAgain(t *testing.T) {
 	for range 5 {
 		cam.start(t)
 		for range 3 {
-			cam.next(t) // never freed: Start arms all slots anew
+			cam.next(t) // never freed: Start arms all slots again
 		}
 		if err := errors.Join(cam.Stop(), cam.ring.Stop()); err != nil {
 			t.Fatal(err)

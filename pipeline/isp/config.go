@@ -58,7 +58,7 @@ type Config struct {
 	Workers    int        // bands in work at the same time; 0 is one for each CPU that Go uses
 
 	// Results is the name under which the statistics of each frame travel with the outputs, as a pipeline.Result; empty:
-	// they do not. They are allocated anew for each frame.
+	// they do not. They are allocated for each frame.
 	Results string
 
 	// Observe gets the statistics of every frame before Process returns, or, where a stage works asynchronously,

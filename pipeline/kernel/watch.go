@@ -10,7 +10,7 @@ import (
 // poll is how often the file is looked at.
 const poll = time.Second
 
-// A watch has the kernel compiled anew when its file changes.
+// A watch recompiles the kernel when its file changes.
 type watch struct {
 	stage *Stage
 	info  os.FileInfo // of the file when it was read last
