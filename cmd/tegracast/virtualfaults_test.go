@@ -154,7 +154,11 @@ func lostInFlight(t *testing.T, m *vjetson.Machine, how string) {
 
 // kexecInFlight starts another kernel while the card streams: the card writes nothing from then on. It ends the machine.
 func kexecInFlight(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint) {
-	serving(t, m, "/etc/tegracast.yaml")
+	// The machine's network is left out: virtio_net of Linux 6.1 may spin for ever when a program sends while devices are shut down.
+	if _, err := m.Shell(t.Context(), "sed s/192.168.77.1/127.0.0.1/ /etc/tegracast.yaml >/run/kexec.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	serving(t, m, "/run/kexec.yaml")
 	before := card.Books().Written
 	for began := time.Now(); card.Books().Written == before; time.Sleep(10 * time.Millisecond) {
 		if time.Since(began) > time.Minute {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/tegracast/tegracast/capture"
@@ -32,6 +33,8 @@ type copier struct {
 	engine   engine
 	lanes    [2]lane // by fpga.Direction
 	compares bool    // the bytes go both ways
+
+	reason atomic.Value // tegra.Reason: why the kernel has taken the memory back
 }
 
 // newCopier opens the engine and pins the surfaces.
@@ -54,6 +57,13 @@ func newCopier(ctx context.Context, hw capture.Hardware, open opener, o Options,
 	}
 	if c.dst, err = capture.NewSurface(hw.Memory, hw.Pinner, size, flags, tegra.FromDevice); err != nil {
 		return c, err
+	}
+	for _, s := range []*capture.Surface{c.src, c.dst} {
+		s.Pin.OnFree(func(r tegra.Reason) {
+			if r != tegra.ReasonUnpin {
+				c.reason.Store(r)
+			}
+		})
 	}
 	if c.hand, err = newHand(hw.Memory, c.src, c.dst); err != nil {
 		return c, err
@@ -79,11 +89,31 @@ func (c *copier) copy(ctx context.Context, limit time.Duration) error {
 				continue
 			}
 			if err := l.transfer(ctx, c.engine, fpga.Direction(dir), l.memory.Slice(off, n)); err != nil {
-				return fmt.Errorf("%d bytes from byte %d on: %w", n, off, err)
+				return fmt.Errorf("%d bytes from byte %d on: %w", n, off, c.explained(err))
 			}
 		}
 	}
 	return nil
+}
+
+// revocationTime is how long after the engine the program may hear that the kernel has taken memory back.
+const revocationTime = 200 * time.Millisecond
+
+// explained is err, with the reason when the kernel has taken the surfaces back: the engine may notice that first, as an error
+// of its own.
+func (c *copier) explained(err error) error {
+	late := time.NewTimer(revocationTime)
+	defer late.Stop()
+	select {
+	case <-c.src.Pin.Revoked():
+	case <-c.dst.Pin.Revoked():
+	case <-late.C:
+		return err
+	}
+	if reason, ok := c.reason.Load().(tegra.Reason); ok {
+		return fmt.Errorf("%w: the kernel has taken the memory back: %v", err, reason)
+	}
+	return err
 }
 
 // transfer moves one window. Its descriptors live as long as it does: of a large surface they would be thousands.

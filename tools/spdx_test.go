@@ -1,0 +1,40 @@
+package tools
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// code are the endings and the names of files that say under which licence they are.
+var code = []string{
+	".go", ".s", ".c", ".h", ".cu", ".cuh", ".cpp", ".sh", ".service", ".rules", ".prerm", ".postrm", ".postinst",
+	"Makefile", "Kbuild", "run", "gpu-test",
+}
+
+// TestEveryFileHasItsLicence: one of the first two lines is SPDX's (SPDX specification 2.3, annex E): GPL-2.0 for what is linked
+// into the kernel, or built for it, Apache-2.0 for the rest.
+func TestEveryFileHasItsLicence(t *testing.T) {
+	n := 0
+	for file := range strings.FieldsSeq(string(output(t, nil, "git", "ls-files"))) {
+		if !slices.ContainsFunc(code, func(end string) bool { return strings.HasSuffix(file, end) }) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root(t), file))
+		if err != nil {
+			continue // deleted, and not committed yet
+		}
+		n++
+		lines := strings.SplitN(string(text), "\n", 3)
+		_, licence, found := strings.Cut(strings.Join(lines[:min(2, len(lines))], "\n"), "SPDX-License-Identifier: ")
+		licence, _, _ = strings.Cut(licence, "\n")
+		if licence = strings.TrimSuffix(licence, " */"); !found || licence != "Apache-2.0" && !strings.HasPrefix(licence, "GPL-2.0") {
+			t.Errorf("%s: its first two lines have no SPDX-License-Identifier: Apache-2.0, or GPL-2.0 for the kernel: %q", file, licence)
+		}
+	}
+	if n < 500 {
+		t.Errorf("only %d files were looked at", n)
+	}
+}
