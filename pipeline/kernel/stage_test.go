@@ -281,7 +281,7 @@ func TestRefused(t *testing.T) {
 			"out of the same":    b.Plan(f, []pipeline.Format{other}),
 			"gaps for packets":   b.Plan(ready, []pipeline.Format{ready}),
 			"planned were":       b.Process(t.Context(), &pipeline.Frame{Format: f}, nil),
-			"hands on no pictur": (&Config{Results: true}).accepts(f, []pipeline.Format{{Pixel: pipeline.UYVY}}),
+			"outputs results, not pictures": (&Config{Results: true}).accepts(f, []pipeline.Format{{Pixel: pipeline.UYVY}}),
 		} {
 			if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %q", err, want)
