@@ -115,7 +115,8 @@ func (b pciBus) take(address string, yes bool) (said string, err error) {
 	case before == ourDriver:
 		return name + " is driven by tegra_p2p already", nil
 	case before != "" && !yes:
-		return "", fmt.Errorf("%s is driven by %s, and nothing was changed: to take it from there, with whatever uses it, say tegracast bind --yes %s", name, before, address)
+		return "", fmt.Errorf("%s is driven by %s, and nothing was changed: to take it from there, with whatever uses it, run tegracast bind --yes %s",
+			name, before, address)
 	}
 	if _, err := os.Stat(filepath.Join(b.root, "drivers", ourDriver)); err != nil {
 		return "", fmt.Errorf("the kernel module is not loaded, and nothing was changed: modprobe tegra_p2p: %w", err)
@@ -136,7 +137,7 @@ func (b pciBus) move(address, before string) error {
 		old = ""
 	}
 	if err := b.write(b.device(address, "driver_override"), ourDriver+"\n"); errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w: run it as root, such as by sudo", err)
+		return fmt.Errorf("%w: run it as root, for example with sudo", err)
 	} else if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func TestHungKernel(t *testing.T) {
 		}
 
 		b = newBench(t, dir, "add 1\nhang", false)
-		b.said(t, "left out: change its file, or remove the entry")
+		b.said(t, "skipped: change its file, or remove the entry")
 		if e := b.Quarantined(); e == nil || e.Frame != 42 || e.Kernel != "k" || e.File != b.file ||
 			!strings.Contains(e.What, "not done after 1s") || !e.When.Equal(begin.Add(limit)) {
 			t.Errorf("%+v", e)
@@ -281,7 +281,7 @@ func TestRefused(t *testing.T) {
 			"out of the same":    b.Plan(f, []pipeline.Format{other}),
 			"gaps for packets":   b.Plan(ready, []pipeline.Format{ready}),
 			"planned were":       b.Process(t.Context(), &pipeline.Frame{Format: f}, nil),
-			"hands on no pictur": (&Config{Results: true}).accepts(f, []pipeline.Format{{Pixel: pipeline.UYVY}}),
+			"outputs results, not pictures": (&Config{Results: true}).accepts(f, []pipeline.Format{{Pixel: pipeline.UYVY}}),
 		} {
 			if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %q", err, want)

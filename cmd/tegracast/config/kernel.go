@@ -12,7 +12,7 @@ type Kernel struct {
 	File       string             `yaml:"file" jsonschema:"minLength=1" jsonschema_description:"CUDA C++ (docs/kernels/README.md). It is compiled when the program starts and whenever the file changes."`
 	Entry      string             `yaml:"entry,omitempty" jsonschema_description:"Name of the function (default: the name of the file without its extension)."`
 	Pixels     string             `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24,enum=grey,enum=i420,enum=nv12" jsonschema_description:"Pixel format that the kernel wants of an isp (default uyvy)."`
-	Output     string             `yaml:"output,omitempty" jsonschema:"enum=frame,enum=results" jsonschema_description:"What the kernel makes: frame (default) is frames like those that it gets, results is results."`
+	Output     string             `yaml:"output,omitempty" jsonschema:"enum=frame,enum=results" jsonschema_description:"What the kernel makes: frame (default) for frames of the same format, results for results."`
 	Parameters map[string]float64 `yaml:"parameters,omitempty" jsonschema_description:"Fields of struct parameters."`
 	Numbers    []string           `yaml:"numbers,omitempty" jsonschema:"maxItems=64" jsonschema_description:"For results: fields of struct numbers."`
 	Labels     []string           `yaml:"labels,omitempty" jsonschema:"maxItems=64" jsonschema_description:"For results: names of the labels 0, 1 and so on of the regions."`
@@ -58,9 +58,9 @@ func (c *Kernel) resolve(r *resolver, at section, s *Stage) error {
 	case !ok:
 		return at.key("from").errorf("there is no source, isp or kernel above this one called %q", c.From)
 	case in.None:
-		return at.key("from").errorf("kernel %q finds results and hands on no pictures: read from what it reads", c.From)
+		return at.key("from").errorf("kernel %q outputs results, not pictures: give this kernel the same from as that one", c.From)
 	case c.Pixels != "" && !in.Any:
-		return at.key("pixels").errorf("%q hands on its frames as they are: leave pixels out", c.From)
+		return at.key("pixels").errorf("%q passes its frames on unchanged: leave pixels out", c.From)
 	case in.Any:
 		in = Pictures{Pixel: kernelPixels[c.Pixels], Known: true}
 		c.pixel = in.Pixel
@@ -97,7 +97,7 @@ func (c *Kernel) checkCode(at section) error {
 // checkDeviceOnly implements StageKind.
 func (c *Kernel) checkDeviceOnly(at section, source string) error {
 	if !c.results() {
-		return at.key("from").errorf("the frames of %q are in write-combined memory, and the CPU hands them on while the kernel is in quarantine: "+
+		return at.key("from").errorf("the frames of %q are in write-combined memory, and the CPU copies them while the kernel is in quarantine: "+
 			"write output: results, or read from an isp", source)
 	}
 	return nil

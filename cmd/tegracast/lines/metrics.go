@@ -38,7 +38,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		if name == config.TriggerInLine {
 			count("unmatched_frames_total", "Frames that matched no edge of the trigger line.", b.Match.AloneFrames)
 		} else {
-			emit("pps_offset_seconds", "Offset of this machine's clock at the last pulse per second; positive when the clock is ahead.", prometheus.GaugeValue, b.PPS.Seconds())
+			emit("pps_offset_seconds", "Offset of this machine's clock at the last pulse per second; positive when the clock is ahead.",
+				prometheus.GaugeValue, b.PPS.Seconds())
 		}
 		emit("frame_offset_seconds", "Time from an edge to the exposure of the last frame that matched one.", prometheus.GaugeValue, b.Match.Offset.Seconds())
 		emit("frame_offset_uncertainty_seconds", "Uncertainty of tegracast_gpio_frame_offset_seconds.", prometheus.GaugeValue, b.Match.Uncertainty.Seconds())
