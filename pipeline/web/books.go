@@ -27,8 +27,8 @@ func (b *books) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
 	}
 	ready, stalled := b.health()
-	emit(desc("ready", "1 when every output is armed."), prometheus.GaugeValue, number(ready))
-	emit(desc("stalled", "1 while a part of the pipeline stands still that should not."), prometheus.GaugeValue, number(stalled != nil))
+	emit(desc("ready", "1 when every output is armed, else 0."), prometheus.GaugeValue, number(ready))
+	emit(desc("stalled", "1 while a part of the pipeline that should make progress makes none, else 0."), prometheus.GaugeValue, number(stalled != nil))
 	st := b.stats()
 	sources(st.Sources, emit)
 	stages(st.Stages, ch, emit)
@@ -38,10 +38,10 @@ func (b *books) Collect(ch chan<- prometheus.Metric) {
 type emitter func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string)
 
 func sources(list []pipeline.SourceStats, emit emitter) {
-	captured := desc("source_frames_total", "Frames that a source has emitted.", "source")
-	lost := desc("source_lost_frames_total", "Frames that the sensor has counted and the source has not emitted.", "source")
-	idle := desc("source_idle", "1 while a source has nothing to emit, and that is no fault.", "source")
-	events := desc("source_events_total", "What a source reports: frames refused for their CRC, changes of its state.", "source", "event")
+	captured := desc("source_frames_total", "Frames that a source emitted.", "source")
+	lost := desc("source_lost_frames_total", "Frames that the sensor counted and the source did not emit.", "source")
+	idle := desc("source_idle", "1 while a source has nothing to emit and that is not a fault, as without a trigger; else 0.", "source")
+	events := desc("source_events_total", "Events that a source reported, such as frames refused for their CRC, and changes of its state.", "source", "event")
 	for _, s := range list {
 		emit(captured, prometheus.CounterValue, float64(s.Captured), s.Name)
 		emit(lost, prometheus.CounterValue, float64(s.Lost), s.Name)
@@ -54,10 +54,10 @@ func sources(list []pipeline.SourceStats, emit emitter) {
 
 func stages(list []pipeline.StageStats, ch chan<- prometheus.Metric, emit emitter) {
 	offered := desc("stage_offered_frames_total", "Frames that were offered to a stage.", "stage")
-	processed := desc("stage_frames_total", "Frames that a stage is done with.", "stage")
-	dropped := desc("stage_dropped_frames_total", "Frames that a stage has lost.", "stage", "reason")
-	work := desc("stage_work_seconds", "Time that a stage works on a frame; on a GPU, that it takes to enqueue the work.", "stage")
-	latency := desc("stage_latency_seconds", "Time from a frame's last byte in memory to the stage's outputs being ready.", "stage")
+	processed := desc("stage_frames_total", "Frames that a stage processed.", "stage")
+	dropped := desc("stage_dropped_frames_total", "Frames that a stage dropped, by reason.", "stage", "reason")
+	work := desc("stage_work_seconds", "Time that a stage takes to process a frame; for a stage on the GPU, to enqueue the work.", "stage")
+	latency := desc("stage_latency_seconds", "Time from a frame's last byte in memory until the outputs of a stage are ready.", "stage")
 	for _, s := range list {
 		emit(offered, prometheus.CounterValue, float64(s.Offered), s.Name)
 		emit(processed, prometheus.CounterValue, float64(s.Delivered), s.Name)
@@ -70,12 +70,12 @@ func stages(list []pipeline.StageStats, ch chan<- prometheus.Metric, emit emitte
 }
 
 func outputs(list []pipeline.OutputStats, ch chan<- prometheus.Metric, emit emitter) {
-	captured := desc("output_offered_frames_total", "Frames since an output was attached.", "output")
-	delivered := desc("output_frames_total", "Frames that an output is done with.", "output")
-	dropped := desc("output_dropped_frames_total", "Frames that an output has not got, by where and why.", "output", "place", "reason")
-	waiting := desc("output_waiting_frames", "Frames in an output's queue, or in its hands.", "output")
-	failed := desc("output_failed", "1 when an output has ended with an error.", "output")
-	latency := desc("output_latency_seconds", "Time from a frame's last byte in memory to the output's end with it.", "output")
+	captured := desc("output_offered_frames_total", "Frames offered to an output since it was attached.", "output")
+	delivered := desc("output_frames_total", "Frames that an output delivered.", "output")
+	dropped := desc("output_dropped_frames_total", "Frames dropped on the way to an output, by place and reason.", "output", "place", "reason")
+	waiting := desc("output_waiting_frames", "Frames in the queue of an output or being delivered by it.", "output")
+	failed := desc("output_failed", "1 when an output has ended with an error, else 0.", "output")
+	latency := desc("output_latency_seconds", "Time from a frame's last byte in memory until an output has delivered the frame.", "output")
 	for _, o := range list {
 		emit(captured, prometheus.CounterValue, float64(o.Captured), o.Name)
 		emit(delivered, prometheus.CounterValue, float64(o.Delivered), o.Name)

@@ -26,9 +26,9 @@ func (m *boardMetrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, values...)
 	}
 	id := board.Identify(m.root)
-	gauge("info", "1; the labels say which board this is.", 1, []string{"model", "module", "l4t", "power_mode"}, id.Model, id.Module, id.L4T, board.PowerMode(m.root))
+	gauge("info", "Always 1; the labels identify the board.", 1, []string{"model", "module", "l4t", "power_mode"}, id.Model, id.Module, id.L4T, board.PowerMode(m.root))
 	for _, c := range board.Clocks(m.root) {
-		gauge("clock_hertz", "Frequency of a clock that follows load or temperature.", c.Hertz, []string{"clock"}, c.Name)
+		gauge("clock_hertz", "Clock frequency of a CPU, or of another device such as the GPU.", c.Hertz, []string{"clock"}, c.Name)
 	}
 	seen := map[string]bool{}
 	fresh := func(kind, name string) bool { // two of a name would spoil the whole answer
@@ -49,7 +49,7 @@ func (m *boardMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, x := range board.Throttles(m.root) {
 		if fresh("throttle", x.Name) {
-			gauge("throttle_state", "What holds the board back: the state of a cooling device, or over-current events so far.", float64(x.State), []string{"name"}, x.Name)
+			gauge("throttle_state", "Throttling of the board: the state of a cooling device, or the number of over-current events.", float64(x.State), []string{"name"}, x.Name)
 		}
 	}
 }

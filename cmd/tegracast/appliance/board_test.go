@@ -40,10 +40,10 @@ func sensors(state, alarm string) fstest.MapFS {
 
 func TestBoardMetrics(t *testing.T) {
 	const want = `
-# HELP tegracast_board_clock_hertz Frequency of a clock that follows load or temperature.
+# HELP tegracast_board_clock_hertz Clock frequency of a CPU, or of another device such as the GPU.
 # TYPE tegracast_board_clock_hertz gauge
 tegracast_board_clock_hertz{clock="cpu0"} 2.2016e+09
-# HELP tegracast_board_info 1; the labels say which board this is.
+# HELP tegracast_board_info Always 1; the labels identify the board.
 # TYPE tegracast_board_info gauge
 tegracast_board_info{l4t="36.4.3",model="NVIDIA Jetson AGX Orin Developer Kit",module="p3701-0000",power_mode="MAXN"} 1
 # HELP tegracast_board_rail_amperes Current of a power rail.
@@ -55,7 +55,7 @@ tegracast_board_rail_volts{rail="VDD_GPU_SOC"} 19.984
 # HELP tegracast_board_temperature_celsius Temperature of a thermal zone.
 # TYPE tegracast_board_temperature_celsius gauge
 tegracast_board_temperature_celsius{zone="cpu-thermal"} 49.5
-# HELP tegracast_board_throttle_state What holds the board back: the state of a cooling device, or over-current events so far.
+# HELP tegracast_board_throttle_state Throttling of the board: the state of a cooling device, or the number of over-current events.
 # TYPE tegracast_board_throttle_state gauge
 tegracast_board_throttle_state{name="cpufreq-cpu0"} 2
 `

@@ -16,15 +16,15 @@ func (m *streamMetrics) Collect(ch chan<- prometheus.Metric) {
 		return prometheus.NewDesc("tegracast_rtp_"+name, help, []string{"output", "destination"}, nil)
 	}
 	counters := []*prometheus.Desc{
-		desc("packets_total", "Packets that the kernel has taken."),
-		desc("bytes_total", "Bytes of these packets, with RTP's header and without UDP's."),
-		desc("cut_frames_total", "Frames that were given up, wholly or in part."),
-		desc("dropped_packets_total", "Packets of these frames."),
-		desc("refused_total", "Answers that nobody listens."),
-		desc("errors_total", "Errors of the system's calls."),
+		desc("packets_total", "RTP packets sent."),
+		desc("bytes_total", "Bytes of the RTP packets sent, with the RTP header, without the UDP header."),
+		desc("cut_frames_total", "Frames of which all or some packets were not sent."),
+		desc("dropped_packets_total", "RTP packets not sent because their frame was given up."),
+		desc("refused_total", "ICMP answers that no receiver listens at the destination's port."),
+		desc("errors_total", "System calls that failed while RTP or RTCP packets were sent."),
 	}
-	lost := desc("receiver_lost_ratio", "Share of packets lost, by the receiver's last report.")
-	jitter := desc("receiver_jitter_seconds", "Jitter of the packets' arrival, by the receiver's last report.")
+	lost := desc("receiver_lost_ratio", "Share of RTP packets lost, from the receiver's last RTCP report, 0 to 1.")
+	jitter := desc("receiver_jitter_seconds", "Interarrival jitter of RTP packets, from the receiver's last RTCP report.")
 	for _, s := range m.a.streams() {
 		for _, d := range s.sink.Stats().Destinations {
 			for i, n := range []uint64{d.Packets, d.Bytes, d.Cut, d.Dropped, d.Refused, d.Errors} {
@@ -53,9 +53,9 @@ func (m *hardwareMetrics) Collect(ch chan<- prometheus.Metric) {
 	defer m.a.mu.Unlock()
 	for name, card := range m.a.cards {
 		n := card.Pins()
-		emit("fpga_pins", "Buffers of memory that are pinned for an FPGA.", "card", name, prometheus.GaugeValue, float64(n.Pins))
-		emit("fpga_pinned_bytes", "Memory that is pinned for an FPGA.", "card", name, prometheus.GaugeValue, float64(n.Bytes))
-		emit("fpga_revoked_pins_total", "Pins that were taken away.", "card", name, prometheus.CounterValue, float64(n.Revoked))
+		emit("fpga_pins", "Memory buffers that are pinned for an FPGA.", "card", name, prometheus.GaugeValue, float64(n.Pins))
+		emit("fpga_pinned_bytes", "Bytes of memory that are pinned for an FPGA.", "card", name, prometheus.GaugeValue, float64(n.Bytes))
+		emit("fpga_revoked_pins_total", "Memory pins for an FPGA that the kernel revoked.", "card", name, prometheus.CounterValue, float64(n.Revoked))
 	}
 	for _, f := range m.a.flows {
 		for _, k := range f.kernels {
@@ -63,12 +63,12 @@ func (m *hardwareMetrics) Collect(ch chan<- prometheus.Metric) {
 			if k.Quarantined() != nil {
 				out = 1
 			}
-			emit("kernel_quarantined", "1 while the kernel is in quarantine and left out.", "stage", k.name, prometheus.GaugeValue, out)
+			emit("kernel_quarantined", "1 while a kernel stage is in quarantine and skipped, else 0.", "stage", k.name, prometheus.GaugeValue, out)
 		}
 		if c, ok := f.source.(*watchedCamera); ok {
-			emit("source_clock_drift_ratio", "Rate error of the FPGA's clock against this machine's; positive when it is fast.",
+			emit("source_clock_drift_ratio", "Rate error of the FPGA's clock against this machine's clock; positive when the FPGA's is fast.",
 				"source", f.name, prometheus.GaugeValue, c.Clock().Drift()/1e6)
-			emit("source_clock_steps_total", "Steps of either clock, after which the FPGA's time was mapped again.",
+			emit("source_clock_steps_total", "Steps of the FPGA's or this machine's clock, after each of which the FPGA's time was mapped again.",
 				"source", f.name, prometheus.CounterValue, float64(c.Clock().Steps()))
 		}
 	}

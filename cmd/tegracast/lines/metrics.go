@@ -26,22 +26,23 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		count := func(metric, help string, n uint64) { emit(metric, help, prometheus.CounterValue, float64(n)) }
 		if b.Output {
-			count("pulses_total", "Pulses that were made on a line.", b.Pulses)
-			count("missed_pulses_total", "Pulses of the trigger that were left out because they would have come a period too late.", b.Missed)
-			count("errors_total", "Changes of a line that failed.", b.Errors)
+			count("pulses_total", "Pulses driven on a GPIO output line.", b.Pulses)
+			count("missed_pulses_total", "Pulses skipped on a GPIO output line because they would have been a period late.", b.Missed)
+			count("errors_total", "Changes of a GPIO output line that failed.", b.Errors)
 			continue
 		}
-		count("edges_total", "Edges whose times are known.", b.Match.Edges)
-		count("lost_edges_total", "Edges that the kernel or this program had no room for.", b.Lost)
-		count("matched_frames_total", "Frames that were matched with an edge.", b.Match.Matched)
-		count("unmatched_edges_total", "Edges without a frame.", b.Match.AloneEdges)
+		count("edges_total", "Edges received on a GPIO input line.", b.Match.Edges)
+		count("lost_edges_total", "Edges lost on a GPIO input line because a buffer of the kernel or of this program was full.", b.Lost)
+		count("matched_frames_total", "Frames matched with an edge of a GPIO input line.", b.Match.Matched)
+		count("unmatched_edges_total", "Edges of a GPIO input line that matched no frame.", b.Match.AloneEdges)
 		if name == config.TriggerInLine {
-			count("unmatched_frames_total", "Frames without an edge of the trigger.", b.Match.AloneFrames)
+			count("unmatched_frames_total", "Frames that matched no edge of the trigger line.", b.Match.AloneFrames)
 		} else {
-			emit("pps_offset_seconds", "By how much this machine's clock was ahead at the last pulse.", prometheus.GaugeValue, b.PPS.Seconds())
+			emit("pps_offset_seconds", "Offset of this machine's clock at the last pulse per second; positive when the clock is ahead.",
+				prometheus.GaugeValue, b.PPS.Seconds())
 		}
-		emit("frame_offset_seconds", "Time from the edge to the exposure of the last frame that was matched.", prometheus.GaugeValue, b.Match.Offset.Seconds())
-		emit("frame_offset_uncertainty_seconds", "Uncertainty of that time.", prometheus.GaugeValue, b.Match.Uncertainty.Seconds())
+		emit("frame_offset_seconds", "Time from an edge to the exposure of the last frame that matched one.", prometheus.GaugeValue, b.Match.Offset.Seconds())
+		emit("frame_offset_uncertainty_seconds", "Uncertainty of tegracast_gpio_frame_offset_seconds.", prometheus.GaugeValue, b.Match.Uncertainty.Seconds())
 	}
 }
 
