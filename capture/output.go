@@ -228,14 +228,14 @@ func (o *FPGAOutput) serve(ctx context.Context) error {
 	err := r.run(ctx, func(ctx context.Context) (progress bool, err error) {
 		if r.attempts > 0 {
 			if err := o.repin(ctx); err != nil {
-				o.cfg.Logger.Warn("output cannot go on yet", "output", o.cfg.Name, "fault", err)
+				o.cfg.Logger.Warn("output cannot continue yet", "output", o.cfg.Name, "fault", err)
 			}
 		}
 		before := o.good()
 		err = o.attempt(ctx)
 		return o.good() > before, err
 	}, func(_ context.Context, fault error) (atOnce bool) {
-		o.cfg.Logger.Warn("output starts its engine again", "output", o.cfg.Name, "fault", fault)
+		o.cfg.Logger.Warn("output restarts its engine", "output", o.cfg.Name, "fault", fault)
 		return false
 	})
 	if errors.Is(err, ErrGivenUp) {

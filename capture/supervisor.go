@@ -124,7 +124,7 @@ func (s *supervisor) resetFunction(since time.Time) {
 	case errors.Is(err, errors.ErrUnsupported):
 		c.cfg.Logger.Info("the FPGA's function has no function level reset", "source", c.cfg.Name)
 	default:
-		c.cfg.Logger.Error("the function level reset of the FPGA fails", "source", c.cfg.Name, "error", err)
+		c.cfg.Logger.Error("the function level reset of the FPGA failed", "source", c.cfg.Name, "error", err)
 	}
 }
 
@@ -137,7 +137,7 @@ func (s *supervisor) resetLine(ctx context.Context) {
 	done, err := c.cfg.Reset(ctx)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		c.cfg.Logger.Error("the FPGA's reset line fails", "source", c.cfg.Name, "error", err)
+		c.cfg.Logger.Error("the FPGA's reset line cannot be pulsed", "source", c.cfg.Name, "error", err)
 	case done:
 		s.to(Resetting, nil)
 		c.cfg.Logger.Warn("the FPGA's reset line was pulsed", "source", c.cfg.Name)
@@ -208,7 +208,7 @@ func both(a, b error) error {
 func (s *supervisor) letGo() {
 	c := s.camera
 	if err := c.closeSession(); err != nil {
-		c.cfg.Logger.Warn("source let go of the hardware with errors", "source", c.cfg.Name, "error", err)
+		c.cfg.Logger.Warn("source closed its hardware with errors", "source", c.cfg.Name, "error", err)
 	}
 }
 

@@ -250,8 +250,8 @@ func TestFunctionLevelResetComesBeforeTheLine(t *testing.T) {
 // Where the function has no reset, or where that fails, the FPGA's reset line is pulsed after half of the time, once.
 func TestResetLineIsTheLastResort(t *testing.T) {
 	for says, err := range map[string]error{
-		"has no function level reset":            fmt.Errorf("reset: %w", syscall.EOPNOTSUPP),
-		"function level reset of the FPGA fails": syscall.EIO,
+		"has no function level reset":             fmt.Errorf("reset: %w", syscall.EOPNOTSUPP),
+		"function level reset of the FPGA failed": syscall.EIO,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			const patience = 16 * time.Second

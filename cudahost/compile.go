@@ -114,7 +114,7 @@ func (c *Compiler) Compile(name, source string, options ...string) (code []byte,
 		return code, false, err
 	}
 	if err := c.keep(file, code); err != nil {
-		c.logger.Warn("compiled kernels are not kept: the next start compiles them again", "source", name, "error", err)
+		c.logger.Warn("compiled kernels cannot be cached: the next start compiles them again", "source", name, "error", err)
 	}
 	return code, false, nil
 }

@@ -64,7 +64,7 @@ func compiling(t *testing.T, open func(cache string, log *slog.Logger) *cudahost
 	}
 	log.Reset()
 	compile(open(file, slog.New(slog.NewTextHandler(&log, nil))), false)
-	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "not kept") {
+	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "cannot be cached") {
 		t.Errorf("a cache that is no folder:\n%s", &log)
 	}
 }

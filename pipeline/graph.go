@@ -40,7 +40,7 @@ type Graph struct {
 var (
 	ErrNegotiation = errors.New("no point of the graph has this format")
 	ErrName        = errors.New("name is taken or unknown")
-	ErrMemory      = errors.New("memory must not be read by the CPU")
+	ErrMemory      = errors.New("unsuitable memory")
 	ErrClosed      = errors.New("graph is closed")
 )
 
@@ -187,7 +187,7 @@ func readable(f Format, reader, from string, onDevice bool) error {
 	if f.Memory == MemoryHost || onDevice {
 		return nil
 	}
-	return fmt.Errorf("%w: %s reads with the CPU what %s keeps in %s memory: give %s ordinary host memory or process it on the device",
+	return fmt.Errorf("%w: %s reads frames with the CPU, but %s keeps them in %s memory: give %s ordinary host memory, or process its frames on the device",
 		ErrMemory, reader, from, f.Memory, from)
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // ErrStalled says that a part of the graph should be working and is not.
-var ErrStalled = errors.New("the pipeline stalls")
+var ErrStalled = errors.New("the pipeline is stalled")
 
 // Progress watches the books of a graph: every part must move, or have nothing to do.
 type Progress struct {
@@ -34,7 +34,7 @@ func (p *Progress) Check(st Stats, now time.Time, patience time.Duration) error 
 		}
 		p.parts[name] = w
 		if quiet := now.Sub(w.at); quiet > patience {
-			stalled = append(stalled, fmt.Errorf("%w: %s %s has not moved for %v", ErrStalled, kind, name, quiet.Round(time.Millisecond)))
+			stalled = append(stalled, fmt.Errorf("%w: %s %s has made no progress for %v", ErrStalled, kind, name, quiet.Round(time.Millisecond)))
 		}
 	}
 	for _, s := range st.Sources {

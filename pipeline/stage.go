@@ -129,7 +129,7 @@ func (n *stageNode) prune(p *point) {
 			formats = append(formats, x.format)
 		}
 		if err := n.stage.Plan(n.from.format, formats); err != nil {
-			n.graph.cfg.Logger.Error("stage keeps making a format that nobody wants", "stage", n.name, "format", p.format, "error", err)
+			n.graph.cfg.Logger.Error("stage keeps producing a format that no output uses", "stage", n.name, "format", p.format, "error", err)
 			return
 		}
 	}

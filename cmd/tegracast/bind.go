@@ -115,7 +115,8 @@ func (b pciBus) take(address string, yes bool) (said string, err error) {
 	case before == ourDriver:
 		return name + " is driven by tegra_p2p already", nil
 	case before != "" && !yes:
-		return "", fmt.Errorf("%s is driven by %s, and nothing was changed: to take it from there, with whatever uses it, say tegracast bind --yes %s", name, before, address)
+		return "", fmt.Errorf("%s is driven by %s, and nothing was changed: to take it from there, with whatever uses it, run tegracast bind --yes %s",
+			name, before, address)
 	}
 	if _, err := os.Stat(filepath.Join(b.root, "drivers", ourDriver)); err != nil {
 		return "", fmt.Errorf("the kernel module is not loaded, and nothing was changed: modprobe tegra_p2p: %w", err)

@@ -107,7 +107,7 @@ func TestBind(t *testing.T) {
 		wantsError bool
 	}{
 		{"free", "", false, nil, "tegra_p2p", "0005:01:00.0 (10ee:7024) is driven by tegra_p2p", []string{taken[0], taken[2]}, false},
-		{"AMD's", "xdma", false, nil, "xdma", "(10ee:7024) is driven by xdma, and nothing was changed: to take it from there, with whatever uses it, say tegracast bind --yes 0005:01:00.0", nil, true},
+		{"AMD's", "xdma", false, nil, "xdma", "(10ee:7024) is driven by xdma, and nothing was changed: to take it from there, with whatever uses it, run tegracast bind --yes 0005:01:00.0", nil, true},
 		{"AMD's on request", "xdma", true, nil, "tegra_p2p", "was taken from xdma and is driven by tegra_p2p", taken, false},
 		{"ours", "tegra_p2p", true, nil, "tegra_p2p", "is driven by tegra_p2p already", nil, false},
 		{"bridge", "", true, func(b *busOf) { b.put("class", "0x060400") }, "", "is a bridge", nil, true},

@@ -86,7 +86,7 @@ func TestGPUFaults(t *testing.T) {
 			}
 			s.reports(t, 100) // five seconds
 			s.streams(t)
-			if log := s.Err.String(); strings.Count(log, "left out") != 1 || strings.Count(log, "kernel was changed and works") != 1 {
+			if log := s.Err.String(); strings.Count(log, "in quarantine and skipped") != 1 || strings.Count(log, "kernel was changed and works") != 1 {
 				t.Errorf("the log:\n%s", log)
 			}
 		})

@@ -183,7 +183,7 @@ func TestKernels(t *testing.T) {
 		}
 	}
 	s.Stop(t)
-	if log := s.Err.String(); !strings.Contains(log, "kernel is in quarantine and left out") || !strings.Contains(log, "it had a bad day") || !strings.Contains(log, q.Path(kernel.Key(motion, "motion"))) {
+	if log := s.Err.String(); !strings.Contains(log, "kernel is in quarantine and skipped") || !strings.Contains(log, "it had a bad day") || !strings.Contains(log, q.Path(kernel.Key(motion, "motion"))) {
 		t.Errorf("the log does not say how to release it:\n%s", log)
 	}
 }

@@ -37,7 +37,7 @@ func (a *installed) lines(t *testing.T) {
 	if err != nil || !strings.Contains(before, "output") {
 		t.Fatalf("%v %s", err, before)
 	}
-	a.must(t, "cat >> "+file+" <<'END'\n"+gpioSection+"END\nsystemctl reload tegracast; "+journal("read again changed=.*gpio.led"))
+	a.must(t, "cat >> "+file+" <<'END'\n"+gpioSection+"END\nsystemctl reload tegracast; "+journal("configuration reloaded changed=.*gpio.led"))
 	a.is(t, inUse, ours)
 	a.is(t, "gpioget gpiochip0 5 2>&1 | grep -c busy", "1\n")
 	for range 3 {

@@ -20,7 +20,8 @@ var commit string
 var releaseVersion = "0.1.0"
 
 func version(_ context.Context, e env, args []string) error {
-	f := e.flags("version", "Usage: tegracast version\n\nPrints the version, the commit it was built from, the Go release, the platform, and\nthe version of the kernel module's interface.\n")
+	f := e.flags("version", "Usage: tegracast version\n\n"+
+		"Prints the version, the commit it was built from, the Go release, the platform, and\nthe version of the kernel module's interface.\n")
 	if err := parse(f, args); err != nil {
 		return err
 	}

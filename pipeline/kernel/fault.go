@@ -52,9 +52,9 @@ func (s *Stage) lose(key string, frame uint64, err error) error {
 	c := &s.config
 	e := Entry{Kernel: c.Name, File: c.File, Entry: c.Entry, Key: key, Frame: frame, What: err.Error(), When: time.Now().UTC()}
 	if err := s.quarantine.Put(e); err != nil {
-		s.log.Error("kernel has broken the GPU and cannot be put into quarantine: the next start meets it again", "kernel", c.Name, "error", err)
+		s.log.Error("kernel broke the GPU and cannot be put into quarantine: the next start will run it again", "kernel", c.Name, "error", err)
 	} else {
-		s.log.Error("kernel has broken the GPU: it is in quarantine until its file changes or the entry is removed",
+		s.log.Error("kernel broke the GPU: it is in quarantine until its file changes or the entry is removed",
 			"kernel", c.Name, "file", c.File, "frame", frame, "what", e.What, "entry", s.quarantine.Path(key))
 	}
 	return s.order.lose(s.faultError(frame, err))

@@ -336,7 +336,7 @@ func TestGPUReload(t *testing.T) {
 		}
 	}
 	write(strings.Replace(numbered("2"), "return;", "retrun;", 1))
-	awaitLog("is no good")
+	awaitLog("changed kernel rejected")
 	if !onCPU() && !strings.Contains(log.String(), "k.cu(4): error") {
 		t.Errorf("the line of the mistake is missing:\n%s", log)
 	}

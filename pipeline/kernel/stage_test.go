@@ -90,7 +90,7 @@ func TestHungKernel(t *testing.T) {
 		}
 
 		b = newBench(t, dir, "add 1\nhang", false)
-		b.said(t, "left out: change its file, or remove the entry")
+		b.said(t, "skipped: change its file, or remove the entry")
 		if e := b.Quarantined(); e == nil || e.Frame != 42 || e.Kernel != "k" || e.File != b.file ||
 			!strings.Contains(e.What, "not done after 1s") || !e.When.Equal(begin.Add(limit)) {
 			t.Errorf("%+v", e)

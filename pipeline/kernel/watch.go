@@ -64,7 +64,7 @@ func (s *Stage) leftOut(src *source) bool {
 	if e == nil {
 		return false
 	}
-	s.log.Warn("kernel is in quarantine and left out: change its file, or remove the entry to try it again",
+	s.log.Warn("kernel is in quarantine and skipped: change its file, or remove the entry, to try it again",
 		"kernel", s.config.Name, "file", s.config.File, "what", e.What, "when", e.When, "frame", e.Frame, "entry", s.quarantine.Path(src.key))
 	s.exiled.Store(e)
 	return true
@@ -99,7 +99,7 @@ func (w *watch) look() {
 	}
 	if err != nil {
 		if !w.blind {
-			s.log.Warn("kernel's file cannot be read: what was compiled before goes on", "kernel", s.config.Name, "error", err)
+			s.log.Warn("kernel's file cannot be read: the previous version keeps running", "kernel", s.config.Name, "error", err)
 		}
 		w.blind = true
 		return
@@ -110,7 +110,7 @@ func (w *watch) look() {
 	}
 	w.seen = src.key
 	if s.running() && s.quarantine.Find(src.key) != nil {
-		s.log.Error("kernel was changed to one that is in quarantine: what was compiled before goes on",
+		s.log.Error("kernel was changed to one that is in quarantine: the previous version keeps running",
 			"kernel", s.config.Name, "file", s.config.File, "entry", s.quarantine.Path(src.key))
 		return
 	}
@@ -130,7 +130,7 @@ func (w *watch) replace(src *source) {
 		err = s.exchange(p)
 	}
 	if err != nil {
-		s.log.Error("kernel was changed and is no good: what was before goes on", "kernel", s.config.Name, "file", s.config.File, "error", err)
+		s.log.Error("changed kernel rejected: the previous version keeps running", "kernel", s.config.Name, "file", s.config.File, "error", err)
 		return
 	}
 	s.log.Info("kernel was changed and works", "kernel", s.config.Name, "file", s.config.File)
@@ -159,7 +159,7 @@ func (s *Stage) exchange(p *loaded) error {
 		return nil
 	}
 	if err := old.close(); err != nil { // the new one works all the same
-		s.log.Warn("kernel from before was closed with errors", "kernel", s.config.Name, "error", err)
+		s.log.Warn("closing the previous kernel failed", "kernel", s.config.Name, "error", err)
 	}
 	return nil
 }

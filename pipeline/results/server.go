@@ -62,7 +62,7 @@ func (s *server) add(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.clients == nil || len(s.clients) == maxClients {
-		s.log.Warn("results: a client is turned away", "client", conn.RemoteAddr(), "most", maxClients)
+		s.log.Warn("results: client refused", "client", conn.RemoteAddr(), "most", maxClients)
 		_ = conn.Close()
 		return
 	}
@@ -100,7 +100,7 @@ func (s *server) giveUp(c *client) {
 	delete(s.clients, c)
 	close(c.lines)
 	if c.lost > 0 {
-		s.log.Warn("results: a client was too slow", "client", c.conn.RemoteAddr(), "lines_lost", c.lost)
+		s.log.Warn("results: a client was too slow and lost lines", "client", c.conn.RemoteAddr(), "lines_lost", c.lost)
 	}
 }
 

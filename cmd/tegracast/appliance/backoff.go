@@ -62,7 +62,7 @@ func (b backoff) begin(ctx context.Context, log *slog.Logger) bool {
 	if wait == 0 {
 		return true
 	}
-	log.Warn("starts failed: waiting before the next one", "failures", n, "wait", wait)
+	log.Warn("previous starts failed: waiting before this start", "failures", n, "wait", wait)
 	select {
 	case <-time.After(wait):
 		return true
@@ -79,7 +79,7 @@ func (b backoff) write(log *slog.Logger, n int) {
 		err = os.Rename(next, b.file)
 	}
 	if err != nil {
-		log.Warn("failed starts cannot be counted: the next one will not wait", "error", err)
+		log.Warn("failed starts cannot be counted: the next start will not wait", "error", err)
 	}
 }
 

@@ -26,7 +26,8 @@ func (m *boardMetrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, values...)
 	}
 	id := board.Identify(m.root)
-	gauge("info", "Always 1; the labels identify the board.", 1, []string{"model", "module", "l4t", "power_mode"}, id.Model, id.Module, id.L4T, board.PowerMode(m.root))
+	gauge("info", "Always 1; the labels identify the board.", 1, []string{"model", "module", "l4t", "power_mode"},
+		id.Model, id.Module, id.L4T, board.PowerMode(m.root))
 	for _, c := range board.Clocks(m.root) {
 		gauge("clock_hertz", "Clock frequency of a CPU, or of another device such as the GPU.", c.Hertz, []string{"clock"}, c.Name)
 	}
@@ -49,7 +50,8 @@ func (m *boardMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, x := range board.Throttles(m.root) {
 		if fresh("throttle", x.Name) {
-			gauge("throttle_state", "Throttling of the board: the state of a cooling device, or the number of over-current events.", float64(x.State), []string{"name"}, x.Name)
+			gauge("throttle_state", "Throttling of the board: the state of a cooling device, or the number of over-current events.",
+				float64(x.State), []string{"name"}, x.Name)
 		}
 	}
 }
@@ -72,9 +74,9 @@ func watchBoard(ctx context.Context, log *slog.Logger, root fs.FS) {
 		for _, name := range slices.Sorted(maps.Keys(now)) {
 			switch was := before[name]; {
 			case now[name] > was:
-				log.Warn("the board is held back", "fault", name, "state", now[name], "before", was)
+				log.Warn("the board is throttled", "fault", name, "state", now[name], "before", was)
 			case now[name] < was:
-				log.Info("the board is held back less", "fault", name, "state", now[name], "before", was)
+				log.Info("the board is throttled less", "fault", name, "state", now[name], "before", was)
 			}
 		}
 		before = now

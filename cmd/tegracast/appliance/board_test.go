@@ -88,10 +88,10 @@ func TestWatchBoard(t *testing.T) {
 		}()
 		steps := []struct{ state, alarm, says string }{
 			{"0", "0", ""},
-			{"2", "0", `level=WARN msg="the board is held back" fault=cpufreq-cpu0 state=2 before=0`},
-			{"2", "1", `level=WARN msg="the board is held back" fault="rail VDD_GPU_SOC" state=1 before=0`},
+			{"2", "0", `level=WARN msg="the board is throttled" fault=cpufreq-cpu0 state=2 before=0`},
+			{"2", "1", `level=WARN msg="the board is throttled" fault="rail VDD_GPU_SOC" state=1 before=0`},
 			{"2", "1", ""},
-			{"0", "1", `level=INFO msg="the board is held back less" fault=cpufreq-cpu0 state=0 before=2`},
+			{"0", "1", `level=INFO msg="the board is throttled less" fault=cpufreq-cpu0 state=0 before=2`},
 		}
 		synctest.Wait()
 		for _, s := range steps {

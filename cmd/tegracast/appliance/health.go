@@ -89,10 +89,10 @@ func (h *health) look(stalled error) bool {
 	h.set(true, stalled)
 	switch {
 	case stalled != nil && before == nil:
-		h.log.Error("the pipeline stalls", "fault", stalled)
+		h.log.Error("the pipeline is stalled", "fault", stalled)
 		h.tell("STATUS=" + stalled.Error())
 	case stalled == nil && before != nil:
-		h.log.Info("the pipeline moves again")
+		h.log.Info("the pipeline makes progress again")
 		h.tell("STATUS=streaming")
 	}
 	if stalled == nil && h.watchdog > 0 {
@@ -104,6 +104,6 @@ func (h *health) look(stalled error) bool {
 // tell sends the service manager a message; without one nothing happens.
 func (h *health) tell(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		h.log.Warn("the service manager cannot be told", "error", err)
+		h.log.Warn("the service manager cannot be notified", "error", err)
 	}
 }

@@ -48,12 +48,12 @@ func (a *Appliance) newISP(k *config.ISP, cfg isp.Config, fault func(error)) (is
 	}
 	s, err := cuda.New(gpu, cfg, cuda.Options{Cache: kernelCache(), Fault: fault})
 	if err == nil {
-		a.env.Log.Info("isp works on the GPU", "isp", k.Name, "device", gpu.Device.String())
+		a.env.Log.Info("isp runs on the GPU", "isp", k.Name, "device", gpu.Device.String())
 		return s, nil
 	}
 	if k.Device == "cuda" || !errors.Is(err, cudahost.ErrNoCUDA) {
 		return nil, err
 	}
-	a.env.Log.Warn("isp works on the CPU", "isp", k.Name, "reason", err)
+	a.env.Log.Warn("isp runs on the CPU", "isp", k.Name, "reason", err)
 	return isp.New(cfg)
 }

@@ -74,7 +74,7 @@ func (r *runner) allEnded() bool {
 // means that the appliance cannot go on.
 func (r *runner) reload(ctx context.Context) error {
 	if r.path == "" {
-		r.a.env.Log.Warn("SIGHUP: there is no configuration file to read again: start with --config FILE")
+		r.a.env.Log.Warn("SIGHUP ignored: there is no configuration file to reload: start with --config FILE, and without --fault")
 		return nil
 	}
 	next, err := config.Load(r.path)
@@ -91,13 +91,13 @@ func (r *runner) reload(ctx context.Context) error {
 	if err := r.apply(ctx, next, p); pipeline.DeviceLost(err) {
 		return err
 	} else if err != nil {
-		r.a.env.Log.Error("SIGHUP: the configuration cannot be opened: going back to the one before", "error", err)
+		r.a.env.Log.Error("SIGHUP: the new configuration cannot be opened: going back to the previous one", "error", err)
 		if err := r.apply(ctx, old, p); err != nil {
-			return fmt.Errorf("nor can the configuration from before: %w", err)
+			return fmt.Errorf("the previous configuration cannot be opened again: %w", err)
 		}
 		return nil
 	}
-	r.a.env.Log.Info("SIGHUP: the configuration was read again", "changed", list)
+	r.a.env.Log.Info("SIGHUP: configuration reloaded", "changed", list)
 	return nil
 }
 

@@ -127,7 +127,7 @@ func (a *Appliance) end(err error) error {
 	select {
 	case <-closed: // err says why
 	case <-time.After(lostTime):
-		a.env.Log.Warn("the GPU does not answer: the rest is left to the end of the process")
+		a.env.Log.Warn("the GPU does not answer: what is still open is freed when the process ends")
 	}
 	return lines
 }

@@ -118,7 +118,8 @@ func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d)/1e6) 
 // its work on; what became of it on the way to each receiver is told by destinations.
 func summary(w io.Writer, st pipeline.Stats) {
 	for _, s := range st.Sources {
-		fmt.Fprintf(w, "%s: captured %d, lost %d; it reports%s\n", s.Name, s.Captured, s.Lost, cmp.Or(reasons(s.Report), " nothing"))
+		events := strings.Trim(reasons(s.Report), " ()")
+		fmt.Fprintf(w, "%s: captured %d, lost %d; events: %s\n", s.Name, s.Captured, s.Lost, cmp.Or(events, "none"))
 	}
 	for _, s := range st.Stages {
 		fmt.Fprintf(w, "%s: %d of %d frames, work p50 %s p99 %s, DMA done to ready p50 %s p99 %s p99.9 %s\n", s.Name, s.Delivered, s.Offered,

@@ -35,7 +35,7 @@ func (w *webRunner) open(ctx context.Context, c config.Web) error {
 	go func(ended chan struct{}) {
 		defer close(ended)
 		if err := server.Run(ctx); err != nil {
-			w.cfg.Logger.Error("metrics have ended", "error", err)
+			w.cfg.Logger.Error("metrics and health server failed", "error", err)
 		}
 	}(w.ended)
 	return nil
@@ -60,11 +60,12 @@ func (w *webRunner) listen(c config.Web) (*web.Server, error) {
 	switch {
 	case err == nil:
 		if l, ok := server.Addr().(*net.TCPAddr); ok && !l.IP.IsLoopback() {
-			w.cfg.Logger.Warn("metrics and health can be read by whoever reaches this address", "listen", server.Addr())
+			w.cfg.Logger.Warn("metrics and health are readable by everyone who can reach this address", "listen", server.Addr())
 		}
 		return server, nil
 	case c.Listen == "" && errors.Is(err, syscall.EADDRINUSE):
-		w.cfg.Logger.Warn("no metrics: another program has the address; give web.listen another one, or none", "listen", config.DefaultListen)
+		w.cfg.Logger.Warn("no metrics: another program uses this address: set web.listen to another address, or to none",
+			"listen", config.DefaultListen)
 		return nil, nil
 	}
 	return nil, fmt.Errorf("web.listen: %w", err)

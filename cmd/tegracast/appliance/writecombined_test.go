@@ -31,7 +31,7 @@ func TestWriteCombinedIsTheGraphsToo(t *testing.T) {
 	}
 	c.Memory, c.Stages[0].Kind.(*config.ISP).Device = "host", "cpu" // of which the check knows nothing
 	_, err = Open(Env{Out: io.Discard, Log: slog.New(slog.DiscardHandler)}, c)
-	if !errors.Is(err, pipeline.ErrMemory) || !strings.Contains(err.Error(), "isp reads with the CPU what camera keeps in write-combined memory") {
+	if !errors.Is(err, pipeline.ErrMemory) || !strings.Contains(err.Error(), "isp reads frames with the CPU, but camera keeps them in write-combined memory") {
 		t.Errorf("%v", err)
 	}
 }

@@ -37,7 +37,7 @@ func OpenBoard(log *slog.Logger, path, backend string) (*Board, error) {
 	b.Name = fmt.Sprintf("%s (PCI id %04x:%04x)", path, device.Info().Vendor, device.Info().Device)
 	b.identify()
 	if b.Function.Info().Flags&uapi.InfoUnsafe != 0 {
-		log.Warn("no IOMMU stands between the device and memory: whoever may open it owns the machine", "device", path)
+		log.Warn("no IOMMU protects memory from the device: whoever can open it controls the machine", "device", path)
 	}
 	if w := pinWarning(memory, b.Function.Info()); w != "" {
 		log.Warn(w, "device", path)

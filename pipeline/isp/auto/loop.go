@@ -168,7 +168,7 @@ func (l *Loop) set(wanted Setting, next *State) {
 
 func (l *Loop) complain(what string, err error) {
 	if !l.failing {
-		l.config.Logger.Warn("auto: "+what+" cannot be set: correct the limits if this stays", "error", err)
+		l.config.Logger.Warn("auto: "+what+" cannot be set: if this persists, correct the limits", "error", err)
 	}
 	l.failing = true
 }

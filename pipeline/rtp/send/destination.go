@@ -117,7 +117,7 @@ func (d *destination) tell(why unix.Errno) {
 	}
 	d.logged = time.Now()
 	if why == 0 {
-		d.log.Info("rtp: destination takes whole frames again")
+		d.log.Info("rtp: destination gets whole frames again")
 	} else {
 		d.log.Warn("rtp: destination loses frames", "error", last)
 	}
@@ -129,11 +129,11 @@ func reason(why unix.Errno) string {
 	case 0:
 		return ""
 	case unix.ECONNREFUSED:
-		return "nobody listens: start the receiver"
+		return "no receiver listens on this port: start one"
 	case unix.EAGAIN:
 		return "the network takes packets too slowly: the rest of the frame was dropped"
 	case unix.EMSGSIZE:
-		return "packets are longer than the path takes: lower mtu"
+		return "packets are longer than the path allows: lower mtu"
 	}
 	return why.Error()
 }

@@ -176,7 +176,7 @@ func TestAKilledReceiverComesBack(t *testing.T) {
 		t.Errorf("the other destination got %d packets, want 1200", len(got))
 	}
 	st := s.Stats().Destinations[0]
-	if st.Refused < 5 || st.Cut != 5 || st.Packets > 5*2*defaultBurst || !strings.Contains(st.LastError, "nobody listens") {
+	if st.Refused < 5 || st.Cut != 5 || st.Packets > 5*2*defaultBurst || !strings.Contains(st.LastError, "no receiver listens") {
 		t.Errorf("%+v", st)
 	}
 	// A refusal that waits from long ago must not cost a frame.

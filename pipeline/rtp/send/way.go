@@ -50,12 +50,12 @@ func (w *way) choose(fd int, want Way, ready bool) {
 			want = ZeroCopy
 		}
 		if err := probeSegments(); errors.Is(err, errNoSegments) {
-			w.log.Info("rtp: this kernel does not cut datagrams into packets", "error", err)
+			w.log.Info("rtp: this kernel does not segment datagrams (UDP_SEGMENT)", "error", err)
 			want = Messages
 		}
 	}
 	w.use(fd, want)
-	w.log.Info("rtp: sends by " + w.kind.String())
+	w.log.Info("rtp: sending with " + w.kind.String())
 }
 
 // leaveOnTime lets the kernel pace, when a probe by b shows that it does.
@@ -89,7 +89,7 @@ func (w *way) use(fd int, kind Way) {
 	case ZeroCopy:
 		z, err := newZeroCopy(fd, w.burst)
 		if err != nil {
-			w.log.Info("rtp: no zero-copy", "error", err)
+			w.log.Info("rtp: zero-copy is not available", "error", err)
 			w.use(fd, Segments)
 			return
 		}
@@ -116,7 +116,7 @@ func (w *way) reap(fd int) {
 	w.zero.reap(fd)
 	if w.zero.copied && w.kind == ZeroCopy {
 		w.use(fd, Segments)
-		w.log.Info("rtp: sends by " + w.kind.String() + " from now on: the kernel copies on this path")
+		w.log.Info("rtp: sending with " + w.kind.String() + " from now on: the kernel copies on this path")
 	}
 }
 
@@ -136,7 +136,7 @@ func (w *way) fallBack(fd int, errno unix.Errno) bool {
 		w.now = &messages{}
 	case unix.EIO, unix.EINVAL, unix.EOPNOTSUPP, unix.EFAULT, unix.ENOSYS:
 		w.use(fd, w.kind+1)
-		w.log.Warn("rtp: sends by "+w.kind.String()+" from now on", "error", errno)
+		w.log.Warn("rtp: sending with "+w.kind.String()+" from now on", "error", errno)
 	default:
 		return false
 	}
