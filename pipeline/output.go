@@ -83,7 +83,7 @@ func (o *Output) join(p *point, stage *stageNode, needs SinkNeeds) error {
 		return err
 	}
 	if p.format.PacketPitch > 0 && len(*p.consumers.Load()) > 0 {
-		return fmt.Errorf("%w: packet-ready frames of %s have one reader, who writes headers into them: take plain ones", ErrNegotiation, p.node)
+		return fmt.Errorf("%w: packet-ready frames of %s have one reader, which writes headers into them: use plain frames", ErrNegotiation, p.node)
 	}
 	account := NewAccount(o.cfg.Name, o.graph.cfg.Recorder)
 	o.point, o.stage = p, stage

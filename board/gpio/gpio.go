@@ -48,7 +48,7 @@ func (l Line) find() (chip string, offset int, err error) {
 func explain(l Line, consumer string, err error) error {
 	switch {
 	case errors.Is(err, unix.EBUSY):
-		return fmt.Errorf("%w: %s by %q: gpioinfo lists who has what", ErrBusy, l, consumer)
+		return fmt.Errorf("%w: %s by %q: gpioinfo lists the users of all lines", ErrBusy, l, consumer)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: %s: be of the group that its device file has (usermod -a -G gpio USER): %w", ErrDenied, l, err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.EINVAL), errors.Is(err, gpiod.ErrInvalidOffset):

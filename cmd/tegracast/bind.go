@@ -137,7 +137,7 @@ func (b pciBus) move(address, before string) error {
 		old = ""
 	}
 	if err := b.write(b.device(address, "driver_override"), ourDriver+"\n"); errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w: run it as root, such as by sudo", err)
+		return fmt.Errorf("%w: run it as root, for example with sudo", err)
 	} else if err != nil {
 		return err
 	}

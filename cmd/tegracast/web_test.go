@@ -131,7 +131,7 @@ func TestWebAddress(t *testing.T) {
 	for web, want := range map[string]string{
 		"listen: \"" + l.Addr().String() + "\"":   "web.listen: listen tcp",
 		"listen: here":                            "config.yaml:1:15: web.listen: \"here\": write an address and a port",
-		"listen: \"0.0.0.0:8080\", profile: true": "web.profile: profiles tell what is in memory",
+		"listen: \"0.0.0.0:8080\", profile: true": "web.profile: profiles show what is in memory",
 	} {
 		status, _, errw := runs(t, "serve", "--sdp-dir", t.TempDir(), "--config", programtest.Write(t, "config.yaml", "web: {"+web+"}"+rest))
 		if status == exitOK || !strings.Contains(errw, want) {

@@ -35,7 +35,7 @@ func (c *Config) accepts(in pipeline.Format, want []pipeline.Format) error {
 	for _, w := range want {
 		switch {
 		case c.Results && (w.Pixel != pipeline.Grey || w.PacketPitch > 0):
-			return fmt.Errorf("%w: it finds results and hands on no pictures: %s is wanted", ErrFormat, w)
+			return fmt.Errorf("%w: it outputs results, not pictures: %s is wanted", ErrFormat, w)
 		case !c.Results && w != in:
 			return fmt.Errorf("%w: it makes %s out of the same: %s is wanted", ErrFormat, in, w)
 		}

@@ -56,7 +56,7 @@ func parseEntry(key string, text []byte) *Entry {
 // Put adds an entry.
 func (q *Quarantine) Put(e Entry) error {
 	if q.folder == "" {
-		return errors.New("quarantine: there is no folder for it: set HOME, or STATE_DIRECTORY")
+		return errors.New("quarantine: no folder for it: set HOME or STATE_DIRECTORY")
 	}
 	text, err := json.MarshalIndent(e, "", "  ")
 	if err != nil {

@@ -278,10 +278,10 @@ func TestRefused(t *testing.T) {
 		ready := f
 		ready.PacketPitch, ready.HeaderGap = 12, 4
 		for want, err := range map[string]error{
-			"out of the same":    b.Plan(f, []pipeline.Format{other}),
-			"gaps for packets":   b.Plan(ready, []pipeline.Format{ready}),
-			"planned were":       b.Process(t.Context(), &pipeline.Frame{Format: f}, nil),
-			"hands on no pictur": (&Config{Results: true}).accepts(f, []pipeline.Format{{Pixel: pipeline.UYVY}}),
+			"out of the same":               b.Plan(f, []pipeline.Format{other}),
+			"gaps for packets":              b.Plan(ready, []pipeline.Format{ready}),
+			"planned were":                  b.Process(t.Context(), &pipeline.Frame{Format: f}, nil),
+			"outputs results, not pictures": (&Config{Results: true}).accepts(f, []pipeline.Format{{Pixel: pipeline.UYVY}}),
 		} {
 			if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %q", err, want)

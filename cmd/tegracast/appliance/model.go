@@ -80,7 +80,7 @@ func modelSensor(m *config.Model) (*model.Sensor, error) {
 		}
 		size := pixel.LineBytes(m.Width) * m.Height
 		if len(b) == 0 || len(b)%size != 0 {
-			return nil, fmt.Errorf("%s has %d bytes, no multiple of the %d of one frame of %dx%d: check width and height, and sensor",
+			return nil, fmt.Errorf("%s has %d bytes: must be a multiple of %d, the size of a frame of %dx%d: check width and height, and sensor",
 				m.Replay, len(b), size, m.Width, m.Height)
 		}
 		cfg.Frames = nil

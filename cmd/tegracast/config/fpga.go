@@ -50,13 +50,13 @@ func (c *FPGA) resolve(r *resolver, at section, s *Source) error {
 func (c *FPGA) checkStream(at section) error {
 	if c.Stream != bareStream {
 		if c.Channel != 0 {
-			return at.key("channel").errorf("a camera says itself which channel it feeds: leave channel out, or write stream: bare")
+			return at.key("channel").errorf("the camera's registers name its channel: leave channel out, or write stream: bare")
 		}
 		return nil
 	}
 	for key, given := range map[string]bool{"camera": c.Camera != 0, "exposure": c.Exposure.V != 0, "gain": c.Gain != 0, "triggered": c.Triggered} {
 		if given {
-			return at.key(key).errorf("a bare stream has no camera block that would be told: leave %s out", key)
+			return at.key(key).errorf("a bare stream has no camera block to set it: leave %s out", key)
 		}
 	}
 	return nil
@@ -78,10 +78,10 @@ func (r *resolver) checkShared(at section, c *FPGA, s *Source) error {
 		switch {
 		case !ok || other.Card.Name != s.Card.Name:
 		case o.Poll != c.Poll:
-			return at.key("poll").errorf("%t, and source %q of the same device has %t: the device is polled for all of them or for none",
+			return at.key("poll").errorf("%t, but source %q of the same device has %t: give poll the same value in both",
 				c.Poll, other.Name, o.Poll)
 		case o.origin() == c.origin():
-			return at.errorf("%s of %s is source %q already: let its outputs name that one", c.origin(), s.Card.Name, other.Name)
+			return at.errorf("%s of %s is already source %q: name that one in from", c.origin(), s.Card.Name, other.Name)
 		}
 	}
 	return nil

@@ -18,7 +18,7 @@ func (c *FPGAStream) resolve(r *resolver, at section, o *Output) error {
 	c.Card = cmp.Or(c.Card, o.Source)
 	source := r.out.Source(c.Card)
 	if source == nil || source.Card.Name == "" {
-		return at.key("card").errorf("%q is no source with an FPGA", c.Card)
+		return at.key("card").errorf("%q is not a source with an FPGA", c.Card)
 	}
 	o.Card, o.OpenAt = source.Card.Name, at.key("channel").place()
 	if first, taken := r.take(fmt.Sprintf("fpga %s %d", o.Card, c.Channel), at); taken {

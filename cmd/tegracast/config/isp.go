@@ -81,7 +81,7 @@ func (c *ISP) resolve(r *resolver, at section, s *Stage) error {
 	case c.Curve != nil && c.Gamma != 0:
 		return at.key("gamma").errorf("curve is the tone curve: leave gamma out")
 	case c.Curve != nil && len(c.Curve) < 2:
-		return at.key("curve").errorf("must have at least two knots, black's and white's")
+		return at.key("curve").errorf("must have at least two knots, for black and for white")
 	}
 	c.config = c.values()
 	if err := c.addFiles(at); err != nil {

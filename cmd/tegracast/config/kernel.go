@@ -58,9 +58,9 @@ func (c *Kernel) resolve(r *resolver, at section, s *Stage) error {
 	case !ok:
 		return at.key("from").errorf("there is no source, isp or kernel above this one called %q", c.From)
 	case in.None:
-		return at.key("from").errorf("kernel %q finds results and hands on no pictures: read from what it reads", c.From)
+		return at.key("from").errorf("kernel %q outputs results, not pictures: give this kernel the same from as that one", c.From)
 	case c.Pixels != "" && !in.Any:
-		return at.key("pixels").errorf("%q hands on its frames as they are: leave pixels out", c.From)
+		return at.key("pixels").errorf("%q passes its frames on unchanged: leave pixels out", c.From)
 	case in.Any:
 		in = Pictures{Pixel: kernelPixels[c.Pixels], Known: true}
 		c.pixel = in.Pixel
@@ -97,7 +97,7 @@ func (c *Kernel) checkCode(at section) error {
 // checkDeviceOnly implements StageKind.
 func (c *Kernel) checkDeviceOnly(at section, source string) error {
 	if !c.results() {
-		return at.key("from").errorf("the frames of %q are in write-combined memory, and the CPU hands them on while the kernel is in quarantine: "+
+		return at.key("from").errorf("the frames of %q are in write-combined memory, and the CPU copies them while the kernel is in quarantine: "+
 			"write output: results, or read from an isp", source)
 	}
 	return nil

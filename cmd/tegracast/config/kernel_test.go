@@ -50,8 +50,8 @@ func TestBadKernels(t *testing.T) {
 		{"from: isp", "from: isp, sort: 1", `kernels[1]: unknown key "sort"`},
 		{"from: isp", "from: nobody", `c.yaml:5:25: kernels[1].from: there is no source, isp or kernel above this one called "nobody"`},
 		{"from: isp", "from: focus", `called "focus"`},
-		{"from: isp", "from: motion", `kernel "motion" finds results and hands on no pictures`},
-		{"from: isp", "from: camera, pixels: rgb24", `"camera" hands on its frames as they are`},
+		{"from: isp", "from: motion", `kernel "motion" outputs results, not pictures`},
+		{"from: isp", "from: camera, pixels: rgb24", `"camera" passes its frames on unchanged`},
 		{"name: focus", "name: isp", `"isp" is the name of isp[0] already`},
 		{"pixels: grey", "pixels: grau", `use uyvy, uyvp, rgb24, grey, i420 or nv12`},
 		{"output: results", "output: nothing", "use frame or results"},
@@ -64,9 +64,9 @@ func TestBadKernels(t *testing.T) {
 		{"50ms", "1ms", "time limit 1ms: must be from 10ms to 1m0s"},
 		{"50ms", "soon", "write a time such as 8ms"},
 		{"motion.cu", "none.cu", "kernels[0].file: open ../../../docs/kernels/none.cu: no such file"},
-		{"from: focus, rtp", "from: motion, rtp", `kernel "motion" finds results and hands on no pictures: read from "isp"`},
-		{"from: focus, rtp", "from: focus, scale: half, rtp", "are sent as they are: leave scale out"},
-		{"payload: raw", "payload: jpeg", `kernel "focus" makes UYVY and the output sends YU12`},
+		{"from: focus, rtp", "from: motion, rtp", `kernel "motion" outputs results, not pictures: read from "isp"`},
+		{"from: focus, rtp", "from: focus, scale: half, rtp", "cannot be scaled: leave scale out"},
+		{"payload: raw", "payload: jpeg", `kernel "focus" makes UYVY, but the output sends YU12`},
 	} {
 		if !strings.Contains(withKernels, c[0]) {
 			t.Fatalf("%q is not there", c[0])

@@ -59,7 +59,7 @@ func (r *resolver) lines(root section) error {
 		bare := l.Pin
 		bare.ActiveLow = false
 		if other, is := used[bare]; is {
-			return at.key(name).key("line").errorf("%s is gpio.%s's line already: give it another one", bare, other)
+			return at.key(name).key("line").errorf("%s is already the line of gpio.%s: give it another line", bare, other)
 		}
 		used[bare] = name
 		if err := l.Kind.resolve(r, at.key(name), &l); err != nil {
@@ -78,7 +78,7 @@ func (r *resolver) watch(at section, name *string, l *Line) (*Source, error) {
 	case source == nil:
 		return nil, at.errorf("there is no source %q", *name)
 	case source.NoExposure != "":
-		return nil, at.errorf("source %q %s, and nobody knows when its frames are exposed: name a camera", *name, source.NoExposure)
+		return nil, at.errorf("source %q %s, so it is not known when its frames are exposed: name a camera", *name, source.NoExposure)
 	}
 	l.Source, l.Period = *name, source.Format.Rate.Period()
 	return source, nil
@@ -113,14 +113,14 @@ func (s *Strobe) resolve(r *resolver, at section, l *Line) error {
 	case trigger != nil && s.Source != "":
 		return at.key("source").errorf("the strobe follows gpio.trigger: leave source out")
 	case trigger != nil && (s.Width.V == 0 || s.Width.V >= trigger.Rate.V.Period()):
-		return at.key("width").errorf("with gpio.trigger say how long it is on, less than %v from pulse to pulse", trigger.Rate.V.Period())
+		return at.key("width").errorf("with gpio.trigger, give the time that it is on: less than %v, the time from pulse to pulse", trigger.Rate.V.Period())
 	case trigger != nil:
 		l.Follows = true
 		return nil
 	}
 	source, err := r.watch(at.key("source"), &s.Source, l)
 	if err == nil && source.Triggered {
-		return at.errorf("when source %q will expose is known to who triggers it: configure gpio.trigger, or take the strobe of the camera", s.Source)
+		return at.errorf("only whoever triggers source %q knows when it exposes: configure gpio.trigger, or use the strobe of the camera", s.Source)
 	}
 	return err
 }
@@ -139,7 +139,7 @@ func (c *Reset) resolve(r *resolver, at section, _ *Line) error {
 		return s.Card.Name != "" && !s.Card.Own && (c.Device == "" || s.Card.Name == filepath.Clean(c.Device))
 	})
 	if i < 0 {
-		return at.key("device").errorf("there is no source with an FPGA that it would reset: %q", c.Device)
+		return at.key("device").errorf("there is no source with this FPGA to reset: %q", c.Device)
 	}
 	c.Device = r.out.Sources[i].Card.Name
 	return nil

@@ -59,7 +59,7 @@ func (m *Model) check(at section) error {
 	case m.Width == 0 || m.Height == 0:
 		return at.errorf("give both width and height")
 	case size%model.BeatBytes != 0:
-		return at.key("width").errorf("a frame of %dx%d has %d bytes, no multiple of the FPGA's %d", m.Width, m.Height, size, model.BeatBytes)
+		return at.key("width").errorf("a frame of %dx%d has %d bytes: must be a multiple of %d, the width of the FPGA's stream", m.Width, m.Height, size, model.BeatBytes)
 	case m.Replay == "" && pixel != pipeline.RGGB10:
 		return at.key("sensor").errorf("the test chart is RGGB of 10 bits: leave it out, or name a file to replay")
 	case m.Replay == "" && (m.Width > model.TestChartWidth || m.Height > model.TestChartHeight):
@@ -68,7 +68,7 @@ func (m *Model) check(at section) error {
 	case *m.Shift%2 != 0:
 		return at.key("shift").errorf("%d: must be even, so that the Bayer order stays", *m.Shift)
 	case m.Bare() && m.Exposure.V != 0:
-		return at.key("exposure").errorf("a bare stream has no camera block that would be told: leave exposure out")
+		return at.key("exposure").errorf("a bare stream has no camera block to set it: leave exposure out")
 	case m.Exposure.V < 0 || m.Exposure.V > m.Rate.V.Period():
 		return at.key("exposure").errorf("%v: must be from 0 to the frame period, %v", m.Exposure.V, m.Rate.V.Period())
 	}

@@ -93,11 +93,11 @@ func (r *resolver) fits(at section, o *Output, in Pictures) error {
 	switch {
 	case o.results:
 	case in.None:
-		return at.key("from").errorf("%s finds results and hands on no pictures: read from %q", what, stage.From)
+		return at.key("from").errorf("%s outputs results, not pictures: read from %q", what, stage.From)
 	case !in.Any && o.shrink > 1 && (stage != nil || !in.Known):
-		return at.key("scale").errorf("the pictures of %s are sent as they are: leave scale out", what)
+		return at.key("scale").errorf("the pictures of %s cannot be scaled: leave scale out", what)
 	case stage != nil && !in.Any && in.Known && in.Pixel != o.pixels:
-		return at.key("from").errorf("%s makes %s and the output sends %s: let it have such pixels", what, in.Pixel, o.pixels)
+		return at.key("from").errorf("%s makes %s, but the output sends %s: give both the same pixels", what, in.Pixel, o.pixels)
 	case stage == nil && source.FormatKnown:
 		return at.key("from").errorf("%s delivers Bayer frames, which need an isp: add one with from: %s, and name it here", what, o.From)
 	}

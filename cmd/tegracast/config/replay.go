@@ -24,11 +24,11 @@ func (f *Replay) resolve(_ *resolver, at section, s *Source) error {
 	s.cpuReads = "the CPU itself reads the file into that memory: leave write_combined out"
 	switch {
 	case f.Path == "":
-		return at.key("path").errorf("name the file")
+		return at.key("path").errorf("give the file to replay")
 	case f.describesItself() && (f.Width != 0 || f.Height != 0):
-		return at.errorf("a .y4m file has its width and height in itself: leave them out")
+		return at.errorf("a .y4m file contains its width and height: leave them out")
 	case f.describesItself() && f.Sensor != nil:
-		return at.key("sensor").errorf("a .y4m file holds pictures, no samples of a sensor: leave it out")
+		return at.key("sensor").errorf("a .y4m file holds pictures, not samples of a sensor: leave sensor out")
 	case !f.describesItself() && (f.Width == 0 || f.Height == 0):
 		return at.errorf("a headerless file needs its width and height")
 	}

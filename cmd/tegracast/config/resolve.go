@@ -180,7 +180,7 @@ func (r *resolver) writeCombined(root section) error {
 		case s.cpuReads != "":
 			return at.errorf("%s", s.cpuReads)
 		case r.out.Memory != "cuda":
-			return at.errorf("it is memory of cudaHostAlloc that only a GPU reads: write memory: cuda, or leave write_combined out")
+			return at.errorf("only a GPU can use write-combined memory: write memory: cuda, or leave write_combined out")
 		}
 		for j := range r.out.Stages {
 			if stage := &r.out.Stages[j]; stage.From == s.Name {

@@ -14,7 +14,7 @@ type Results struct {
 func (c *Results) resolve(r *resolver, at section, o *Output) error {
 	o.results = true
 	if len(c.UDP) == 0 && c.TCP == "" {
-		return at.errorf("say where the results go: udp, tcp or both")
+		return at.errorf("give the destination of the results: udp, tcp or both")
 	}
 	for i, dest := range c.UDP {
 		at := at.key("udp").element(i)

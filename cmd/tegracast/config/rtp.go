@@ -57,7 +57,7 @@ func (c *RTP) resolve(r *resolver, at section, o *Output) error {
 		return err
 	}
 	if c.Payload.V != rtp.Raw && c.Pixels != "" {
-		return at.key("pixels").errorf("pixels are of payload raw: leave them out")
+		return at.key("pixels").errorf("only payload raw has pixels: leave pixels out")
 	}
 	cfg := c.Config(o.Name)
 	if err := cfg.Validate(); err != nil {
@@ -73,11 +73,11 @@ func (c *RTP) checkSession(r *resolver, at section) error {
 	case c.Session == "":
 		return nil
 	case c.Payload.V != rtp.Results:
-		return at.key("session").errorf("session is of payload results: leave it out")
+		return at.key("session").errorf("only payload results has a session: leave session out")
 	}
 	i := slices.IndexFunc(r.file.Outputs, func(x OutputSection) bool { return x.Name == c.Session })
 	if i < 0 || r.file.Outputs[i].RTP == nil || r.file.Outputs[i].RTP.Payload.V == rtp.Results {
-		return at.key("session").errorf("%q is no output that sends pictures by RTP", c.Session)
+		return at.key("session").errorf("%q is not an output that sends pictures by RTP", c.Session)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (w Web) check(at section) error {
 	case err != nil:
 		return at.key("listen").errorf("%q: write an address and a port, such as %s, or %s", w.Listen, DefaultListen, NoListen)
 	case w.Profile && !address.Addr().IsLoopback():
-		return at.key("profile").errorf("profiles tell what is in memory: they need a loopback address such as %s", DefaultListen)
+		return at.key("profile").errorf("profiles show what is in memory: listen must be a loopback address such as %s", DefaultListen)
 	}
 	return nil
 }

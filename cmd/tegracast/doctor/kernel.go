@@ -115,7 +115,7 @@ func (p patient) dkms() finding {
 			return finding{what, isMissing, "tegra_p2p " + version + " is in /usr/src, and DKMS does not know it", "dkms install tegra_p2p/" + version}
 		}
 		if loaded {
-			return finding{what, isNote, "DKMS has not got tegra_p2p: whoever updates the kernel compiles the module, too", ""}
+			return finding{what, isNote, "DKMS does not manage tegra_p2p: after an update of the kernel compile the module by hand", ""}
 		}
 		return finding{what, isNote, "not checked: tegracast-dkms is not installed", ""}
 	}

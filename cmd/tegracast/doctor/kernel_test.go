@@ -26,7 +26,7 @@ func TestDoctorKernel(t *testing.T) {
 		{"no headers, and a module", map[string]string{headers: "-"}, "headers", isNote, "could not compile it again"},
 		{"no headers, no module", map[string]string{headers: "-", built: "-", module: "-", installed: "-"}, "headers", isMissing, "DKMS cannot compile"},
 		{"installed", nil, "DKMS", isGood, "tegra_p2p 1 is installed for Linux 5.15.148-tegra"},
-		{"without DKMS", map[string]string{source: "-", installed: "-"}, "DKMS", isNote, "whoever updates the kernel"},
+		{"without DKMS", map[string]string{source: "-", installed: "-"}, "DKMS", isNote, "after an update of the kernel"},
 		{"unknown to DKMS", map[string]string{source: "-", installed: "-", module: "-", "usr/src/tegra_p2p-1/dkms.conf": ""}, "DKMS", isMissing, "DKMS does not know it"},
 		{"not installed", map[string]string{source: "-", installed: "-", module: "-"}, "DKMS", isNote, "tegracast-dkms is not installed"},
 		{"failed", map[string]string{
