@@ -46,9 +46,9 @@ type FPGAConfig struct {
 var (
 	ErrHardware  = errors.New("FPGA camera")
 	ErrStalled   = errors.New("no frame comes, though slots are free and the sensor should deliver")
-	ErrStuck     = errors.New("frames are with the device, and none comes back")
+	ErrStuck     = errors.New("the device holds frames and returns none")
 	ErrGivenUp   = errors.New("recovery was given up")
-	ErrReopening = errors.New("the camera is being opened again: it has no hold on its hardware")
+	ErrReopening = errors.New("the camera is being reopened: its hardware is not available")
 )
 
 // An FPGACamera is the Source of frames that an FPGA writes by DMA into pinned slots. Its slots and the numbering of its

@@ -135,7 +135,7 @@ func (y *y4m) header(line []byte) error {
 func (t *y4mTags) set(tag byte, value string) error {
 	var err error
 	if t.seen[tag] && tag != 'X' {
-		return errors.New("stands twice")
+		return errors.New("is given twice")
 	}
 	t.seen[tag] = true
 	switch tag {

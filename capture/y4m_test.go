@@ -77,7 +77,7 @@ func TestParseY4MRefuses(t *testing.T) {
 		"YUV4MPEG2 W0 H2\n":                         `byte 10: parameter "W0": must be a number from 1`,
 		"YUV4MPEG2 W2 H-2\n":                        `byte 13: parameter "H-2"`,
 		"YUV4MPEG2 W2 H99999999999\n":               `byte 13`,
-		"YUV4MPEG2 W2 H2 W2\n":                      `byte 16: parameter "W2": stands twice`,
+		"YUV4MPEG2 W2 H2 W2\n":                      `byte 16: parameter "W2": is given twice`,
 		"YUV4MPEG2 W2 H2 F30\n":                     `byte 16: parameter "F30": must be a rate like 30:1`,
 		"YUV4MPEG2 W2 H2 F30:0\n":                   `byte 16`,
 		"YUV4MPEG2 W2 H2 It\n":                      "only progressive",

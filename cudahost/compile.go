@@ -158,7 +158,7 @@ func (c *Compiler) build(name, source string, options []string) (code []byte, er
 		return nil, err
 	}
 	if n == 0 {
-		return nil, fmt.Errorf("%w: %s: no code came out", ErrCompile, name)
+		return nil, fmt.Errorf("%w: %s: the compiler produced no code", ErrCompile, name)
 	}
 	code = make([]byte, n)
 	return code, c.check(call(c.code, program, uintptr(unsafe.Pointer(&code[0]))))

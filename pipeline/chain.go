@@ -65,7 +65,7 @@ func (g *Graph) connect(name string, st Stage, from string, depth int) (*stageNo
 // portFor is the port that a stage behind this one reads from.
 func (n *stageNode) portFor(name string, needs StageNeeds) (*point, error) {
 	if needs.From.Pixel == 0 {
-		return nil, fmt.Errorf("%w: stage %s reads from stage %s and does not say what it wants of it", ErrNegotiation, name, n.name)
+		return nil, fmt.Errorf("%w: stage %s reads from stage %s and names no format", ErrNegotiation, name, n.name)
 	}
 	want := completed(needs.From, n.from.format)
 	if err := readable(want, name, n.name, needs.OnDevice); err != nil {

@@ -141,7 +141,7 @@ func TestRefusedBehindAStage(t *testing.T) {
 		is   error
 		says string
 	}{
-		{&copier{}, "isp", ErrNegotiation, "does not say what it wants"},
+		{&copier{}, "isp", ErrNegotiation, "names no format"},
 		{&follower{wants: rgb}, "isp", errPlan, "stage x: stage isp: cannot make that"},
 		{&follower{wants: uyvy()}, "nobody", ErrName, `reads from "nobody"`},
 	} {

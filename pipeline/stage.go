@@ -61,7 +61,7 @@ func (n *stageNode) port(want Format) (*point, error) {
 		formats = append(formats, p.format)
 	}
 	if len(formats) == maxPorts {
-		return nil, fmt.Errorf("%w: stage %s makes %d formats already, the most there can be", ErrNegotiation, n.name, maxPorts)
+		return nil, fmt.Errorf("%w: stage %s already makes %d formats, the maximum", ErrNegotiation, n.name, maxPorts)
 	}
 	if err := n.stage.Plan(n.from.format, append(formats, want)); err != nil {
 		// The refused plan must not stay: the stage goes back to the one that it had.

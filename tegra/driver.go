@@ -37,12 +37,13 @@ func openFile(path string) (file, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return file{}, fmt.Errorf("%w: %s is not there%s", ErrNoDevice, path, presentDevices())
 	case errors.Is(err, unix.EPERM):
-		return file{}, fmt.Errorf("%w: %s: %w: no IOMMU keeps its function from other memory: boot with a strict one (iommu.passthrough=0 iommu.strict=1), "+
-			"or, where the machine is yours alone, load the module with allow_unsafe=1 and run with CAP_SYS_RAWIO", ErrNoDevice, path, err)
+		return file{}, fmt.Errorf("%w: %s: %w: no IOMMU restricts its function to the memory given to it: "+
+			"boot with a strict one (iommu.passthrough=0 iommu.strict=1), or, if you are the machine's only user, "+
+			"load the module with allow_unsafe=1 and run with CAP_SYS_RAWIO", ErrNoDevice, path, err)
 	case errors.Is(err, fs.ErrPermission):
 		return file{}, fmt.Errorf("%w: %s: %w: run as root, or give the service's user the file by a udev rule", ErrNoDevice, path, err)
 	case errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO):
-		return file{}, fmt.Errorf("%w: %s: %w: its function has gone: tegracast doctor says what brings it back", ErrNoDevice, path, err)
+		return file{}, fmt.Errorf("%w: %s: %w: its function has gone: run tegracast doctor, which says how to get it back", ErrNoDevice, path, err)
 	case err != nil:
 		return file{}, fmt.Errorf("%w: %s: %w", ErrNoDevice, path, err)
 	}

@@ -43,7 +43,7 @@ func (c *channel) counter42(low, high uint32) (v uint64, full bool, err error) {
 			return uint64(hi&(1<<10-1))<<32 | uint64(lo), hi&perfFull != 0, nil
 		}
 	}
-	return 0, false, c.errorf(ErrLost, "the performance counter at %#x does not hold still", c.base+high)
+	return 0, false, c.errorf(ErrLost, "the performance counter at %#x keeps changing while it is read", c.base+high)
 }
 
 // Stats count what a ring did since it was made.

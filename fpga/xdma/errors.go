@@ -19,7 +19,7 @@ var (
 	ErrLost     = errors.New("no completion in time")
 	ErrStream   = errors.New("stream and descriptors are out of step")
 	ErrCredits  = errors.New("descriptor credits do not add up")
-	ErrStopped  = errors.New("the ring does not run")
+	ErrStopped  = errors.New("the ring is not running")
 	ErrSlot     = errors.New("no such slot, or the device has it")
 	ErrUser     = errors.New("no such user interrupt")
 )
@@ -27,7 +27,7 @@ var (
 // Kinds of errors that a channel's status register shows: errors.Is finds them in a StatusError.
 var (
 	ErrAlign      = errors.New("source and destination differ in alignment")
-	ErrMagic      = errors.New("what was fetched is no descriptor")
+	ErrMagic      = errors.New("the engine fetched data that is not a descriptor")
 	ErrLength     = errors.New("a descriptor's length breaks the channel's granularity")
 	ErrRead       = errors.New("the engine could not read its source")
 	ErrWrite      = errors.New("the engine could not write its destination")

@@ -13,7 +13,7 @@ var ErrHung = errors.New("the kernel hangs")
 
 // ErrStuck says that the GPU did not come to a frame, or not to its copies, for longer than any kernel may take. That is not the
 // fault of the frame's kernel.
-var ErrStuck = errors.New("the GPU does not go on")
+var ErrStuck = errors.New("the GPU makes no progress")
 
 // A FaultError is a kernel that has cost the process its GPU, or with ErrStuck one that waited when the GPU was lost.
 type FaultError struct {

@@ -54,7 +54,7 @@ func (p *resultsPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 		return fmt.Errorf("%w: %w", ErrResults, err)
 	}
 	if len(text) > len(t.scratch) {
-		return fmt.Errorf("%w: those of frame %d have %d bytes, %d are the most", ErrResults, f.Sequence, len(text), len(t.scratch))
+		return fmt.Errorf("%w: the results of frame %d have %d bytes, at most %d fit", ErrResults, f.Sequence, len(text), len(t.scratch))
 	}
 	t.payload, t.info = text, p.info(f)
 	t.info.pixels = len(text)

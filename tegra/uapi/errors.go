@@ -64,7 +64,7 @@ func (e *Error) hint() string {
 		}
 		return "the descriptor was opened for reading: open the device to read and write"
 	case unix.ENOTTY:
-		return "this is no device of tegra_p2p, or of an older one: load the module of this release"
+		return "this is not a device of tegra_p2p, or the module is older: load the module of this release"
 	case unix.E2BIG:
 		if e.Call != CallPin && e.Call != CallAlloc {
 			return "the module is older than this program: load the module of this release"
@@ -105,7 +105,7 @@ func (e *Error) memoryHint() string {
 	case unix.ESTALE:
 		return "the function is fenced: reset its engine, then resume"
 	case unix.EAGAIN:
-		return "the mapping was changed again and again while it was being pinned: let nobody remap it meanwhile"
+		return "the mapping kept changing while it was being pinned: do not remap it meanwhile"
 	case unix.EBUSY:
 		return "the range, or a part of it, is pinned already"
 	case unix.EOPNOTSUPP:
@@ -121,7 +121,7 @@ func (e *Error) bufferHint() string {
 	case unix.ESTALE:
 		return "the pin was revoked, or the function is fenced: reset its engine, then resume"
 	case unix.EBADF, unix.EINVAL:
-		return "it is no dma-buf of whole pages, or no pin"
+		return "it is not a dma-buf of whole pages, or not a pin"
 	case unix.EIO:
 		return "its exporter does not map it for this function"
 	case unix.EOPNOTSUPP:
@@ -149,7 +149,7 @@ func (e *Error) controlHint() string {
 	case unix.EIO:
 		return "the function does not answer, or has lost its configuration: reset it, or unbind and bind it again"
 	case unix.EPERM:
-		return "another function has joined its IOMMU group: it is no longer held back"
+		return "another function has joined its IOMMU group: the IOMMU no longer isolates it"
 	}
 	return ""
 }

@@ -18,8 +18,8 @@ type Auto struct {
 // AutoExposure are the aim and the limits of automatic exposure.
 type AutoExposure struct {
 	Target      float64  `yaml:"target,omitempty" jsonschema:"minimum=0.01,maximum=0.9" jsonschema_description:"The mean of green that the control aims at, as a share of white (default 0.18)."`
-	MinExposure Duration `yaml:"min_exposure,omitempty" was:"shortest" jsonschema_description:"MinExposure exposure (default 100us)."`
-	MaxExposure Duration `yaml:"max_exposure,omitempty" was:"longest" jsonschema_description:"MaxExposure exposure (default: the frame period)."`
+	MinExposure Duration `yaml:"min_exposure,omitempty" was:"shortest" jsonschema_description:"Shortest exposure (default 100us)."`
+	MaxExposure Duration `yaml:"max_exposure,omitempty" was:"longest" jsonschema_description:"Longest exposure (default: the frame period)."`
 	MinGain     float64  `yaml:"min_gain,omitempty" was:"least_gain" jsonschema:"minimum=0.00390625,maximum=256" jsonschema_description:"Smallest gain (default 1)."`
 	MaxGain     float64  `yaml:"max_gain,omitempty" was:"most_gain" jsonschema:"minimum=0.00390625,maximum=256" jsonschema_description:"Largest gain (default 8). Gain adds noise, so it is raised only when the exposure is at its limit."`
 	Freeze      bool     `yaml:"freeze,omitempty" jsonschema_description:"Hold exposure and gain: those that the camera starts with, or, if a reload sets freeze, those reached by then."`

@@ -51,7 +51,7 @@ type OutputSection struct {
 	Scale       string                `yaml:"scale,omitempty" jsonschema:"enum=full,enum=half,enum=quarter" jsonschema_description:"Size of the picture: full (default), half or quarter."`
 	Rate        Rate                  `yaml:"rate,omitempty" jsonschema_description:"Upper limit of the frames a second (default: no limit)."`
 	Queue       int                   `yaml:"queue,omitempty" jsonschema:"minimum=1,maximum=64" jsonschema_description:"Number of frames that may wait (default 2)."`
-	Policy      word[pipeline.Policy] `yaml:"policy,omitempty" jsonschema_description:"Which frame is lost when the output cannot keep up: latest (default) keeps the newest one, block keeps those that already wait."`
+	Policy      word[pipeline.Policy] `yaml:"policy,omitempty" jsonschema_description:"Which frame is dropped when the output cannot keep up: latest (default) keeps the newest frame, block keeps those that already wait."`
 	OutputKinds `yaml:",inline"`
 }
 

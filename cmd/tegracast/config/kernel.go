@@ -12,7 +12,7 @@ type Kernel struct {
 	File       string             `yaml:"file" jsonschema:"minLength=1" jsonschema_description:"CUDA C++ (docs/kernels/README.md). It is compiled when the program starts and whenever the file changes."`
 	Entry      string             `yaml:"entry,omitempty" jsonschema_description:"Name of the function (default: the name of the file without its extension)."`
 	Pixels     string             `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24,enum=grey,enum=i420,enum=nv12" jsonschema_description:"Pixel format that the kernel wants of an isp (default uyvy)."`
-	Output     string             `yaml:"output,omitempty" jsonschema:"enum=frame,enum=results" jsonschema_description:"What the kernel makes: frame (default) is frames like those that it gets, results is results."`
+	Output     string             `yaml:"output,omitempty" jsonschema:"enum=frame,enum=results" jsonschema_description:"What the kernel makes: frame (default) for frames of the same format, results for results."`
 	Parameters map[string]float64 `yaml:"parameters,omitempty" jsonschema_description:"Fields of struct parameters."`
 	Numbers    []string           `yaml:"numbers,omitempty" jsonschema:"maxItems=64" jsonschema_description:"For results: fields of struct numbers."`
 	Labels     []string           `yaml:"labels,omitempty" jsonschema:"maxItems=64" jsonschema_description:"For results: names of the labels 0, 1 and so on of the regions."`

@@ -18,13 +18,13 @@ func silenceLimit(m rtp.Media) time.Duration { return max(time.Second, 3*m.Rate.
 func Judge(m rtp.Media, st receive.Stats) (clean bool, verdict string) {
 	switch {
 	case st.Packets == 0:
-		return false, fmt.Sprintf("silence: no packet came to port %d; is the sender running, and is this its destination?", m.Port)
+		return false, fmt.Sprintf("silence: no packet came to port %d: is the sender running, and does it send to this host?", m.Port)
 	case st.Frames == 0 || st.Lost > 0 || st.Damaged > 0 || st.Mismatched > 0 || st.Malformed > 0:
 		return false, "NOT clean"
 	case !st.Ended && st.Silence > silenceLimit(m):
-		return false, fmt.Sprintf("NOT clean: silent for the last %.1f s, without BYE: has the sender died, or the network?", st.Silence.Seconds())
+		return false, fmt.Sprintf("NOT clean: silent for the last %.1f s, without BYE: did the sender or the network fail?", st.Silence.Seconds())
 	case m.Checksum && st.Matched == 0:
-		return false, fmt.Sprintf("NOT clean: the sender promises checksums, and no frame's has come by RTCP: is port %d open?", m.RTCPPort)
+		return false, fmt.Sprintf("NOT clean: the sender promises checksums, but none came by RTCP: is port %d open?", m.RTCPPort)
 	case st.Matched == 0:
 		return true, "clean, pixels not verified"
 	}
