@@ -30,7 +30,7 @@ func TestDoctorHere(t *testing.T) {
 func TestBadReport(t *testing.T) {
 	dir := t.TempDir()
 	there := programtest.Write(t, "there.tar", "mine")
-	says(t, "exists", []string{"doctor", "--report", there}, exitUsage, there, "there already")
+	says(t, "exists", []string{"doctor", "--report", there}, exitUsage, there, "the file exists")
 	says(t, "no folder", []string{"doctor", "--report", dir + "/nowhere/x.tar"}, exitUsage, "nowhere", "can be written to")
 	says(t, "with the service", []string{"doctor", "--service", "--report", dir + "/x.tar"}, exitUsage, "--report and --service")
 	says(t, "with JSON", []string{"doctor", "--json", "--report", dir + "/x.tar"}, exitUsage, "--json and --report")

@@ -278,9 +278,9 @@ func TestRefused(t *testing.T) {
 		ready := f
 		ready.PacketPitch, ready.HeaderGap = 12, 4
 		for want, err := range map[string]error{
-			"out of the same":    b.Plan(f, []pipeline.Format{other}),
-			"gaps for packets":   b.Plan(ready, []pipeline.Format{ready}),
-			"planned were":       b.Process(t.Context(), &pipeline.Frame{Format: f}, nil),
+			"out of the same":               b.Plan(f, []pipeline.Format{other}),
+			"gaps for packets":              b.Plan(ready, []pipeline.Format{ready}),
+			"planned were":                  b.Process(t.Context(), &pipeline.Frame{Format: f}, nil),
 			"outputs results, not pictures": (&Config{Results: true}).accepts(f, []pipeline.Format{{Pixel: pipeline.UYVY}}),
 		} {
 			if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {

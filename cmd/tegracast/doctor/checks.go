@@ -40,7 +40,7 @@ func (p patient) board() finding {
 	id := board.Identify(p.root)
 	switch {
 	case id.Family == board.Other:
-		return finding{"board", isNote, strings.TrimSpace("no Jetson that is known here " + id.Model), ""}
+		return finding{"board", isNote, strings.TrimSpace("not a known Jetson " + id.Model), ""}
 	case id.L4T == "":
 		return finding{"board", isWarning, fmt.Sprintf("%s (%s, module %s), without /etc/nv_tegra_release of Jetson Linux", id.Model, id.Family, id.Module), "apt-get install nvidia-l4t-core"}
 	}
@@ -71,7 +71,7 @@ func (p patient) libraries() []finding {
 		{"libcuda", cudaLibrary, "nvidia-l4t-cuda"}, {"libnvrtc", "libnvrtc.so.*", "nvidia-jetpack"}, {"nvjpeg", "libnvjpeg.so.1[0-9]*", "nvidia-jetpack"},
 	} {
 		found := p.library(l.file)
-		absent := strings.SplitAfter(l.file, ".so")[0] + " is not there: frames are in host memory, and the CPU does the work"
+		absent := strings.SplitAfter(l.file, ".so")[0] + " is not installed: frames are in host memory, and the CPU does the work"
 		switch {
 		case found != "":
 			list = append(list, finding{l.name, isGood, "/" + found, ""})
@@ -96,7 +96,7 @@ func (p patient) memlock() finding {
 	if n >= 256<<20 {
 		return finding{"memlock", isGood, fmt.Sprintf("%d MiB may be locked", n>>20), ""}
 	}
-	return finding{"memlock", isWarning, fmt.Sprintf("this shell may lock %d KiB of memory only; the service has no limit", n>>10), "ulimit -l unlimited"}
+	return finding{"memlock", isWarning, fmt.Sprintf("this shell may lock only %d KiB of memory; the service has no limit", n>>10), "ulimit -l unlimited"}
 }
 
 // socketBuffer is what a receiver asks for, and what the largest train of packets of a frame and its successor fit in.
@@ -111,7 +111,7 @@ func (p patient) buffers() finding {
 			}
 		}
 	}
-	return finding{"sockets", isGood, "a socket's buffer can have the 8 MiB that it is asked for", ""}
+	return finding{"sockets", isGood, "socket buffers may have the 8 MiB that tegracast asks for", ""}
 }
 
 func (p patient) gpio() finding {
@@ -126,7 +126,7 @@ func (p patient) clock() finding {
 	if p.synchronised() {
 		return finding{"time", isGood, "the clock is synchronised", ""}
 	}
-	return finding{"time", isWarning, "the clock is not synchronised: times of frames mean nothing to other machines", "timedatectl set-ntp true"}
+	return finding{"time", isWarning, "the clock is not synchronised: other machines cannot use the frames' times", "timedatectl set-ntp true"}
 }
 
 // power is about a Jetson's speed.

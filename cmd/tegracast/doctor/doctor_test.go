@@ -108,7 +108,7 @@ func TestDoctor(t *testing.T) {
 		{"another driver", slot + "driver", "../drivers/vfio-pci", "driver", isMissing, "driven by vfio-pci"},
 		{"AMD's driver", slot + "driver", "../drivers/xdma", "driver", isMissing, "initramfs"},
 		{"no driver", slot + "driver", "-", "driver", isMissing, "no driver"},
-		{"module not installed", "sys/module/tegra_p2p/parameters/allow_unsafe", "-", "module", isMissing, "installed and not loaded"},
+		{"module not installed", "sys/module/tegra_p2p/parameters/allow_unsafe", "-", "module", isMissing, "installed but not loaded"},
 		{"unsafe", "sys/module/tegra_p2p/parameters/allow_unsafe", "Y\n", "module", isWarning, "allow_unsafe=1"},
 		{"no device", "dev/tegra_p2p0", "-", "device", isMissing, "/dev/tegra_p2p0"},
 		{"no CUDA", "usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1", "-", "libcuda", isWarning, "host memory"},

@@ -20,7 +20,7 @@ func (p patient) module() finding {
 	}
 	switch here, others := p.moduleFor(p.release()); {
 	case here:
-		return finding{"module", isMissing, "tegra_p2p is installed and not loaded", "modprobe tegra_p2p"}
+		return finding{"module", isMissing, "tegra_p2p is installed but not loaded", "modprobe tegra_p2p"}
 	case others != nil:
 		return finding{"module", isMissing, "tegra_p2p is installed for Linux " + strings.Join(others, ", ") + ", not for the running one", "dkms autoinstall; modprobe tegra_p2p"}
 	}
@@ -126,7 +126,7 @@ func (p patient) devices() finding {
 		case !bound:
 			return finding{"device", isNote, "not checked: no function is bound to tegra_p2p", ""}
 		}
-		return finding{"device", isMissing, "a function is bound to tegra_p2p, and there is no /dev/tegra_p2p0; see journalctl -k -g tegra_p2p", ""}
+		return finding{"device", isMissing, "a function is bound to tegra_p2p, but there is no /dev/tegra_p2p0; see journalctl -k -g tegra_p2p", ""}
 	}
 	var wrong []string
 	for _, name := range list {

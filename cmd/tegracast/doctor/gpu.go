@@ -11,7 +11,7 @@ import (
 func (p patient) gpu() finding {
 	files := cudahost.DeviceFiles(p.root)
 	if len(files) == 0 {
-		return finding{"GPU", isNote, "no driver has made device files of a GPU: the CPU does the work", ""}
+		return finding{"GPU", isNote, "no GPU driver has created device files: the CPU does the work", ""}
 	}
 	var paths []string
 	shut := false

@@ -79,7 +79,7 @@ func (p patient) headers() finding {
 	const what = "headers"
 	release := p.release()
 	if p.exists("lib/modules/" + release + "/build/Makefile") {
-		detail := "those of Linux " + release + " are there"
+		detail := "the headers of Linux " + release + " are installed"
 		if name := p.nvp2pHeader(release); name != "" {
 			detail += "; nv-p2p is declared by /" + name
 		} else if p.nvp2p() {
@@ -95,9 +95,9 @@ func (p patient) headers() finding {
 		}
 	}
 	if here, _ := p.moduleFor(release); here || p.exists("sys/module/tegra_p2p") {
-		return finding{what, isNote, "those of Linux " + release + " are not there: the module is, but DKMS could not compile it again", ""}
+		return finding{what, isNote, "the headers of Linux " + release + " are not installed: the module is, but DKMS could not compile it again", ""}
 	}
-	return finding{what, isMissing, "those of Linux " + release + " are not there: DKMS cannot compile the module", "apt-get install " + pack}
+	return finding{what, isMissing, "the headers of Linux " + release + " are not installed: DKMS cannot compile the module", "apt-get install " + pack}
 }
 
 const dkmsTree = "var/lib/dkms/tegra_p2p"
@@ -112,7 +112,7 @@ func (p patient) dkms() finding {
 	if len(sources) == 0 {
 		if unknown, _ := fs.Glob(p.root, "usr/src/tegra_p2p-*/dkms.conf"); len(unknown) > 0 && !loaded {
 			version := strings.TrimPrefix(path.Base(path.Dir(unknown[0])), "tegra_p2p-")
-			return finding{what, isMissing, "tegra_p2p " + version + " is in /usr/src, and DKMS does not know it", "dkms install tegra_p2p/" + version}
+			return finding{what, isMissing, "tegra_p2p " + version + " is in /usr/src, but DKMS does not know it", "dkms install tegra_p2p/" + version}
 		}
 		if loaded {
 			return finding{what, isNote, "DKMS does not manage tegra_p2p: after an update of the kernel compile the module by hand", ""}
@@ -129,12 +129,12 @@ func (p patient) dkms() finding {
 	}
 	bad := finding{what, isMissing, "tegra_p2p " + version + " is not installed for Linux " + release, "dkms install tegra_p2p/" + version + " -k " + release}
 	if loaded {
-		bad.Grade, bad.Detail = isWarning, bad.Detail+": what is loaded came from elsewhere"
+		bad.Grade, bad.Detail = isWarning, bad.Detail+": the loaded module came from elsewhere"
 	}
 	log := dkmsTree + "/" + version + "/build/make.log"
 	switch {
 	case p.exists(log):
-		bad.Detail += ": compiling it has failed: " + firstError(p.text(log)) + "; see /" + log
+		bad.Detail += ": compiling it failed: " + firstError(p.text(log)) + "; see /" + log
 	case !p.exists("lib/modules/" + release + "/build/Makefile"):
 		return finding{what, isNote, "not checked: without headers nothing is compiled", ""}
 	}
@@ -158,7 +158,7 @@ const secureBoot = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-
 func (p patient) signing() finding {
 	const what = "signatures"
 	variable, _ := fs.ReadFile(p.root, secureBoot)
-	boot := "Secure Boot is off or not there"
+	boot := "Secure Boot is off or not supported"
 	if len(variable) == 5 && variable[4] == 1 {
 		boot = "Secure Boot is on"
 	}
@@ -166,11 +166,11 @@ func (p patient) signing() finding {
 	enforced := p.text("sys/module/module/parameters/sig_enforce") == "Y" || strings.Contains(lockdown, "[integrity]") || strings.Contains(lockdown, "[confidentiality]")
 	switch {
 	case !enforced:
-		return finding{what, isGood, "the kernel takes modules without one; " + boot, ""}
+		return finding{what, isGood, "the kernel accepts unsigned modules; " + boot, ""}
 	case p.exists("sys/module/tegra_p2p"):
-		return finding{what, isGood, "the kernel takes signed modules only, and has taken tegra_p2p; " + boot, ""}
+		return finding{what, isGood, "the kernel accepts signed modules only, and accepted tegra_p2p; " + boot, ""}
 	}
-	detail := "the kernel takes signed modules only; " + boot + ". "
+	detail := "the kernel accepts signed modules only; " + boot + ". "
 	keys := []string{"var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub"} // Ubuntu's, and DKMS's own
 	i := slices.IndexFunc(keys, p.exists)
 	if i < 0 || board.Identify(p.root).Family != board.Other { // a Jetson's UEFI starts the kernel without shim, which has the MOKs

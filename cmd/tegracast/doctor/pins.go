@@ -35,7 +35,7 @@ func (p patient) pins(device string, flags uint32) finding {
 	if flags&uapi.InfoNVP2P != 0 && p.library(cudaLibrary) == "" {
 		return finding{
 			"pinning", isWarning, device + " pins through nv-p2p, but without CUDA frames are in the program's own memory: " +
-				"the kernel moves it now and then, which stops the stream for a moment each time; pin_user_pages keeps it where it is",
+				"the kernel sometimes moves that memory, which stops the stream for a moment each time; pin_user_pages keeps it where it is",
 			"modprobe -r tegra_p2p; modprobe tegra_p2p backend=gup",
 		}
 	}

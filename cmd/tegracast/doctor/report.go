@@ -99,7 +99,7 @@ func (r *reporter) parts() []part {
 // write makes the report. The file comes into being complete, or not at all.
 func (r *reporter) write(ctx context.Context, file string) (err error) {
 	if _, err := os.Lstat(file); err == nil {
-		return command.UsageError{Err: fmt.Errorf("--report %s: the file is there already: name another one", file)}
+		return command.UsageError{Err: fmt.Errorf("--report %s: the file exists: give another name", file)}
 	}
 	out, err := os.CreateTemp(filepath.Dir(file), ".tegracast-report-*")
 	if err != nil {
@@ -120,7 +120,7 @@ func (r *reporter) write(ctx context.Context, file string) (err error) {
 	if err := os.Rename(out.Name(), file); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.e.Out, "%s is written; README.txt in it says what it has\n", file)
+	fmt.Fprintf(r.e.Out, "%s is written; its README.txt lists the contents\n", file)
 	return nil
 }
 
@@ -228,7 +228,7 @@ func (r *reporter) kernelText(_ context.Context, w io.Writer) error {
 func (r *reporter) journalText(ctx context.Context, w io.Writer) error {
 	b, err := r.journal(ctx)
 	if err == nil && len(b) == 0 {
-		err = errors.New("the journal has nothing of tegracast that this user may read")
+		err = errors.New("the journal has no entries of tegracast that this user may read: run doctor as root")
 	}
 	if err != nil {
 		return err

@@ -146,7 +146,7 @@ func TestDoctorReportFile(t *testing.T) {
 	if err := os.WriteFile(there, []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]string{there: "there already", filepath.Join(dir, "nowhere", "x.tar"): "can be written to"} {
+	for file, want := range map[string]string{there: "the file exists", filepath.Join(dir, "nowhere", "x.tar"): "can be written to"} {
 		var usage command.UsageError
 		if err := testReporter(orin(), io.Discard).write(t.Context(), file); !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", file, err)

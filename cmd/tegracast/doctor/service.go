@@ -67,7 +67,7 @@ func (m manager) look(ctx context.Context, asJSON bool) error {
 	case errors.As(err, &exit) && exit.ExitCode() == 1:
 		return command.ErrChecked // doctor has said why, or systemd-run has
 	case errors.As(err, &exit):
-		return fmt.Errorf("--service: doctor does not start with the settings of %s (status %d): run it as root, and the program from /usr/bin: the unit sees no home folders", serviceUnit, exit.ExitCode())
+		return fmt.Errorf("--service: doctor does not start with the settings of %s (status %d): run it as root, and from /usr/bin, since the unit cannot see home folders", serviceUnit, exit.ExitCode())
 	case err != nil:
 		return fmt.Errorf("--service: %w", err)
 	}

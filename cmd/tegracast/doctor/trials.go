@@ -176,7 +176,7 @@ func (r *reporter) streamCamera(ctx context.Context, w io.Writer) error {
 			return streamToItself(ctx, w, c, r.stream)
 		}
 	}
-	return fmt.Errorf("%s has no source with fpga: what would be streamed is the model, see stream-model.txt", r.config)
+	return fmt.Errorf("%s has no source with fpga: only the model could be streamed, see stream-model.txt", r.config)
 }
 
 // streamToItself runs a configuration for a while, with every stream sent to this machine, and receives them.
