@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tegracast: `make run` streams on any Linux machine, `make test` checks everything. Both install what they miss.
 
 .DEFAULT_GOAL := help

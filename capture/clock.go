@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package capture
 
 import (
 	"sync"
 	"time"
-
 )
 
 // A Clock maps the FPGA's timestamp counter to this machine's time. It keeps paired readings of both clocks: the newest

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package capture joins hardware to the flow of frames.
 //
 // Sources: an FPGACamera emits frames that an FPGA writes by DMA into pinned slots, and recovers from faults

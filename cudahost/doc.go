@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cudahost allocates the memory of frames: host memory that a GPU and a PCI Express device reach as well as the
 // CPU.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package fpga
 
 // MaxDimension is the largest width or height of a frame in samples.

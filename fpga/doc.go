@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package fpga describes DMA engines at register level: the interfaces that drivers of such engines use, and what all FPGA
 // designs for tegracast share, which are the control registers of the camera and the frame trailer (both documented in
 // docs/fpga-interface.md).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package fpga
 
 // A FourCC is the V4L2 code of a frame's format, as it stands in the camera's FORMAT register and in the trailer

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package pipeline
 
 // A DeviceError is the error of a device that may be lost to this process, as a GPU is after a fault of a kernel.

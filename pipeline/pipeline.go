@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pipeline is the flow of frames from a source through stages to outputs: formats, frames that are leases
 // on pool slots, bounded queues with a drop policy, exact accounting and latency by stage.
 //

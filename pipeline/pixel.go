@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package pipeline
 
 // A PixelFormat is the V4L2 FourCC of a picture's layout in memory.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # tegracast-devices.service runs this before tegracast.service starts: it lets that open the GPU's device files that are there, by
 # path. systemd knows regions by their names in /proc/devices as well, but nvgpu takes the name of the board's device, such as
 # 17000000.gpu, and systemd takes no pattern for a path.

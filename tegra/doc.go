@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package tegra is GPUDirect RDMA on Tegra. It pins CUDA-visible host memory and maps it for a PCI Express function, and
 // takes it from the function safely when the memory is freed while the function uses it.
 //

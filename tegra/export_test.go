@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tegra
 
 // NewFake opens a device over a module in the process; invalidate tells it that memory is about to change.

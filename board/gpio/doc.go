@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package gpio drives the lines of a camera: trigger, strobe, reset of the FPGA and a status LED. It also takes the times
 // of edges, of an external trigger or of PPS. It needs Linux 5.10, which has the second version of the GPIO character
 // device's interface.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package vjetson runs the virtual Jetson: an arm64 or amd64 machine under QEMU with Debian's stock kernel, an IOMMU and
 // PCI Express, driven from Go. It stands in for the board in tests, and lets users try tegracast.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command tegracast is the streaming appliance: frames from an FPGA camera by DMA into CUDA-visible memory, processed
 // in place, out as RTP.
 package main

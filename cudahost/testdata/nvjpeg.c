@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A stand-in for libnvjpeg: names and shapes of the functions that are used, and a file of a few bytes. */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A stand-in for libcuda: it has the functions' names and shapes and gives host memory. It tests how the library is
  * opened, called and refused; nothing that was only called through it counts as tested with CUDA. */
 #include <stddef.h>

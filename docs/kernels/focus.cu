@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Focus aid: where the picture is sharp, its edges are painted red. For pixels: uyvy (the default) and output: frame.
 //
 // parameters: threshold (difference of luma between neighbours, levels)

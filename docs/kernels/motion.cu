@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Motion: each pixel is compared with its own mean over the last frames. Tiles in which enough pixels differ become regions;
 // those that stand side by side become one. For pixels: grey and output: results.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package model
 
 // Targets of the DMA BAR: address = target << 12 | channel << 8 | offset.

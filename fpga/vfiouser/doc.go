@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package vfiouser serves a PCI function to a virtual machine by the vfio-user protocol (QEMU,
 // docs/interop/vfio-user.rst). The client is QEMU 10.1 or newer with -device vfio-user-pci.
 //

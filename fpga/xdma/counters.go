@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package xdma
 
 // Counters are a channel's performance counters (PG195, channel performance monitor). They have 42 bits: cycles of

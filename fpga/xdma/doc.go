@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package xdma drives AMD's DMA/Bridge Subsystem for PCI Express in DMA mode (XDMA, PG195) from user space. It has
 // memory-mapped transfers in both directions, a ring of frames on a C2H stream, and one on an H2C stream.
 //

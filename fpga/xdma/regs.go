@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package xdma
 
 // Register targets (PG195, address map): address = target<<12 | channel<<8 | offset.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package isp
 
 // A byteCurve is BT.709's curve from linear samples to bytes, (T[v] + 8) >> 4, for vector kernels that work on bytes.

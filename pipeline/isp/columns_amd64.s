@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "textflag.h"
 
 // Bytes 15, 55, 31, 16; words 0xff00, 0x00ff, 2, 0xfffc, 0x3fff; 32 bytes each.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "textflag.h"
 
 // Kernels of columns.go for NEON, written as those of kernels_arm64.s.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels of columns_avx512_amd64.s and columns_vbmi_amd64.s share: four times the linear samples of 64 pixels, in
 // p of pixels with the own colour and in g of green ones. TWO and FOURS hold words of 2 and 0xfffc.
 #define TWO Z25

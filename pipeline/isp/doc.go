@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package isp makes pictures from the frames of a sensor. One pass over the frame does black level, defects, lens
 // shading, white balance, demosaic, colour matrix, tone curve, sharpening and Y'CbCr, in integer arithmetic that
 // docs/isp.md specifies bit by bit.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "textflag.h"
 
 DATA linearMax<>+0(SB)/8, $0x3fff3fff3fff3fff

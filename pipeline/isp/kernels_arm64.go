@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package isp
 
 // The vector twins of kernels.go for NEON, which every arm64 has, in kernels_arm64.s. A count n is of pixels and a

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "textflag.h"
 
 // Kernels for NEON. Go's assembler lacks most of the integer instructions, so they stand here as words, with what they

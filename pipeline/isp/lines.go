@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package isp
 
 // The steps from the sensor's bytes to linear samples, each of which makes its line when it is asked for. y may lie

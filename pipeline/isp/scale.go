@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package isp
 
 // quads makes a line of half the size out of two lines that begin at the sensor's line 2y; docs/isp.md §6.3. l says

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package isp
 
 // A shading is the lens shading of a frame size; docs/isp.md §4. The grid's lines are interpolated to all pixels once,

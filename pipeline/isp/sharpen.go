@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package isp
 
 // sharpenGo adds s/64 of the detail of the line b to its three colours; y holds the lumas of the lines a, b and c

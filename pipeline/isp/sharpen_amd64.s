@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "textflag.h"
 
 // func detailAVX2(dst, red, green, blue *uint16, n int)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package isp
 
 // The vector twins of sharpen.go and of the pixel groups of 10 bits; counts are multiples of 16.

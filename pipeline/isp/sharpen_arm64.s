@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "textflag.h"
 
 // Kernels of sharpen.go and uyvpGo for NEON, written as those of kernels_arm64.s.

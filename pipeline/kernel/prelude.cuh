@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What stands in front of every kernel; docs/kernels/README.md. Layouts are those of arguments.go.
 
 enum PixelFormat { UYVY, UYVP, RGB24, GREY, I420, NV12, SENSOR };

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rtp is what RTP streams of frames look like on the wire, the same for whoever sends and receives them.
 //
 // A packetizer turns a frame into a train of packets, once: RFC 4175 for raw video, RFC 2435 for JPEG, and a format of

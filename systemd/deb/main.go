@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command deb makes tegracast's Debian packages: tegracast for arm64 and amd64, and tegracast-dkms. The same sources give
 // the same bytes. It is a module of its own, so that the program's does not depend on what packs it.
 package main

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Compiles both modules against every kernel header package that Debian 11 and 12 (with backports) offer for
 # arm64 and amd64, warnings being errors; those of Debian 13 come with programs that need its C library. Packages (about 150 MB) stay in the cache; nothing is installed on this machine.
 #

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Checks both modules: compiler warnings (W=1) and sparse, checkpatch --strict, coccinelle's standard checks. It needs the
 # packages sparse, coccinelle and gcc-aarch64-linux-gnu, the virtual Jetson's kernel headers (any test of it fetches
 # them), and once the package linux-source-6.1 (140 MB), of which the scripts stay in the cache.

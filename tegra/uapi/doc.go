@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package uapi is the ioctl interface of the kernel module tegra_p2p: tegra/kmod/tegra_p2p.h in Go, with one function for
 // each call. docs/kernel-abi.md describes the calls. Package tegra is more convenient.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package uapi
 
 // APIVersion is the version of the interface that this package speaks: Info.APIVersion must be the same.

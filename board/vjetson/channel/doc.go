@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package channel is the protocol between the virtual Jetson's harness and the agent inside the machine. It carries frames
 // of many jobs, of a few kinds, on the byte stream of one virtio-serial port.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package appliance opens what a configuration describes, runs it, and changes it when the configuration changes. It tells people,
 // the log, the service manager and a metrics server how it goes.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package command is what the commands of tegracast share: where they write, and how they end.
 package command
 

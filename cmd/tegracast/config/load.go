@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package config reads the configuration of an appliance: YAML in, plain values out.
 //
 // Load reads the file, refuses what it does not know, fills in the defaults, and resolves every reference. What it returns

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package device opens FPGAs: a function on PCI Express that the kernel module drives, and the FPGA model in this process.
 package device
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package doctor says what a machine is, what is missing for a camera of a real FPGA, and how to fix it. It also writes the
 // report for whoever helps.
 package doctor

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package lines works the board's GPIO lines while an appliance runs: trigger, strobe, the FPGA's reset, a status LED, and the
 // times of edges that come in.
 package lines

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What fills and compares the surfaces of the validation run, on the GPU. Sizes of surfaces are multiples of 4 KiB.
 
 typedef unsigned char u8;

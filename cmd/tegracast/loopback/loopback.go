@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package loopback is the validation run: the FPGA copies a surface through its memory to another one, and every byte is
 // compared.
 package loopback

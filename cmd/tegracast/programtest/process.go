@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package programtest builds the program for tests, starts it and what it works with, and reads what they say.
 package programtest
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What users' kernels need to be C++ for a CPU. The threads of a block are coroutines: each runs until it waits for the
  * others, or ends. Blocks run one after the other. */
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Behind a user's kernel: runs its grid. */
 namespace cpu {
 static void (*body)();

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command benchpeers measures what sending raw 1080p costs: our ways, GStreamer, ffmpeg, one write a packet with
 // pion/rtp, and a C program of one page, on paths of its own in network namespaces. The figure is frames per CPU-second
 // of the sender; docs/results.md has what it printed. It needs root.

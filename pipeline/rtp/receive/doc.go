@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package receive receives RTP streams (RFC 3550) of raw video (RFC 4175) and JPEG (RFC 2435) and checks them.
 //
 // A Receiver puts frames together from packets in any order, counts losses, duplicates and jitter after RFC 3550

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package receive
 
 // sequence follows the extended sequence numbers of one SSRC and counts after RFC 3550 A.1 and A.3. Duplicates are

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package receive
 
 // A verifier compares received frames with the sender's checksums, whichever comes first.

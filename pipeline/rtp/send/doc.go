@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package send sends the frames of an output as an RTP stream (RFC 3550).
 //
 // A Sink packetizes each frame once. Its transmitter sends the train to any number of destinations, which share SSRC,

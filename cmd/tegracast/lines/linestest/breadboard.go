@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package linestest has lines of a board for tests.
 package linestest
 

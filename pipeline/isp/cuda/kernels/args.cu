@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The isp of docs/isp.md for a GPU; the § are of that page. Options choose what a plan needs (program.go):
 //   MOSAIC    0 RGGB, 1 GRBG, 2 GBRG, 3 BGGR, 4 monochrome
 //   BITS, PACKED, SHADING, MALVAR, MATRIX

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Three colours a pixel; §6 to §9. A lane makes a patch: LANE pixels of two lines, and the pixel to the left of each, which
 // 4:2:2 looks at; what nobody looks at the compiler leaves out.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Samples written to memory, with defects repaired; §2, §3.
 
 #define STEP (MONO ? 1 : 2) // to the next sample of the same colour

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linear samples, as many as a lane needs of a line; §1 to §5. It makes LANE pixels.
 
 #define LANE 8

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From R'G'B' to the bytes of an output; §10, §12. A warp has the lines of STRIP pixels.
 
 #define STRIP (THREADS_X * LANE)

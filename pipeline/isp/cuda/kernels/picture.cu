@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels that make pictures, from the sensor's bytes to the output's; §10, §12. A warp makes a strip of STRIP pixels
 // from the top down, two lines at a time; its lanes keep the samples around their pixels in registers.
 

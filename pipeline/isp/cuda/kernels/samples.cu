@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Samples one by one; §1, §2, §4, §5.
 
 INLINE int reflect(int i, int n)

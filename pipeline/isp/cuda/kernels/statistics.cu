@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // §11: a block for each zone. Threads look at the quads of the zone, and add up in registers what they can.
 
 // Sums are kept in halves, since only additions of 32 bits are fast.

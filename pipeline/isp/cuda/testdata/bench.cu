@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of gpu-bench: what they do is only to be measured beside.
 
 struct Args {

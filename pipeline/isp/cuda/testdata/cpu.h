@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the kernels need to be C++ for a CPU. Blocks run one after the other; a block's threads take turns, each until it
  * waits for others. */
 #include <setjmp.h>

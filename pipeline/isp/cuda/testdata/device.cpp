@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A stand-in for libcuda and libnvrtc that compiles CUDA C++ with g++ and runs the kernels on the CPU: their arithmetic
  * can be tested without a GPU. What runs through it is not tested with CUDA. Streams are threads that dawdle, so that what
  * does not wait for an event comes too early; memory ends where the process may not read. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A stand-in for NPP (libnppc, libnppicc, libnppidei): it has the functions' shapes, checks how they are called, and
  * repeats each quad's samples. */
 #include <stddef.h>

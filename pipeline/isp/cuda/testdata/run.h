@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Behind the kernels: runs a grid. */
 static void (*kernel_)(const Args);
 static const Args *args_;

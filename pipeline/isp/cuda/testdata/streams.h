@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Streams and events of the stand-in: a stream is a thread, which dawdles now and then. */
 #include <chrono>
 #include <condition_variable>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The measure of what is possible: sends frames of raw 1080p in C with UDP_SEGMENT, as plainly as can be.
  * usage: baseline gather|ready|zerocopy SEGMENTS FRAMES ADDRESS PORT */
 #define _GNU_SOURCE

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kfuzz attacks tegra_p2p.ko at random. Processes of several threads, as root and as nobody, call the module, map
 // what it returns, and change, share and free the memory that it has pinned. Some of them are killed. Meanwhile their
 // parent makes the kernel compact, merge and drop memory, and unbinds the function from its driver.
