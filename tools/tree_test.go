@@ -42,14 +42,17 @@ func output(t *testing.T, env []string, name string, args ...string) []byte {
 	return out
 }
 
-// load returns the packages of the main module as they are built for an architecture, without tests.
-func load(t *testing.T, arch string) []*packages.Package {
+// load returns packages of the main module, all if there is no pattern, as they are built for an architecture, without tests.
+func load(t *testing.T, arch string, patterns ...string) []*packages.Package {
 	t.Helper()
+	if len(patterns) == 0 {
+		patterns = []string{"./..."}
+	}
 	all, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo,
 		Dir:  root(t),
 		Env:  target(arch),
-	}, "./...")
+	}, patterns...)
 	if err != nil {
 		t.Fatal(err)
 	}

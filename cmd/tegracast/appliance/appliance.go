@@ -8,17 +8,14 @@ package appliance
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tegracast/tegracast/capture"
-	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
@@ -56,15 +53,6 @@ type Appliance struct {
 // outputs.
 const flightEvents = 4096
 
-// Open opens everything that a configuration describes; nothing runs yet. On an error it has closed what it had opened.
-func Open(e Env, c *config.Appliance) (*Appliance, error) {
-	a := newAppliance(e)
-	if err := a.open(c, everything(c)); err != nil {
-		return nil, errors.Join(err, a.Close())
-	}
-	return a, nil
-}
-
 func newAppliance(e Env) *Appliance {
 	a := &Appliance{
 		env: e, recorder: pipeline.NewRecorder(flightEvents),
@@ -83,39 +71,6 @@ func (a *Appliance) state() (ready bool, stalled error) {
 	return a.health()
 }
 
-// open opens those parts of a configuration that p names.
-func (a *Appliance) open(c *config.Appliance, p plan) error {
-	if a.memory == nil {
-		memory, err := cudahost.Open(cudahost.Config{Backend: c.Memory, Logger: a.env.Log})
-		if err != nil {
-			return c.MemoryAt.Errorf("%w", err)
-		}
-		a.memory = memory
-	}
-	for i := range c.Lines { // the FPGA may need its reset
-		if l := &c.Lines[i]; p.lines[l.Name] {
-			if err := a.lines.Open(l); err != nil {
-				return err
-			}
-		}
-	}
-	for i := range c.Sources {
-		if s := &c.Sources[i]; p.flows[s.Name] {
-			if err := a.addFlow(c, s); err != nil {
-				return err
-			}
-		}
-	}
-	for i := range c.Outputs {
-		if o := &c.Outputs[i]; p.outputs[o.Name] {
-			if err := a.addOutput(o); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // slots makes the graph's slots of shared memory.
 type slots struct{ memory cudahost.Allocator }
 
@@ -128,84 +83,12 @@ func (s slots) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
 	return pipeline.Slot{Bytes: b.Bytes(), Device: b.DevicePointer(), Close: b.Close}, nil
 }
 
-// output is one of a flow's.
-type output struct {
-	name     string
-	attached *pipeline.Output
-	stream   *stream      // nil: no RTP
-	free     func() error // gives back what the sink has opened or pinned; nil: nothing
-}
-
-func (a *Appliance) addOutput(c *config.Output) error {
-	f := a.flow(c.Source)
-	want, own, err := c.Formats(f.source.Format())
-	if err != nil {
-		return err
-	}
-	o := &output{name: c.Name}
-	sink, err := a.openSink(f, o, c, own)
-	if err != nil {
-		return err
-	}
-	o.attached, err = f.graph.Attach(pipeline.OutputConfig{
-		Name: c.Name, Sink: sink, From: c.From, Format: want, Rate: c.Rate, Depth: c.Depth, Policy: c.Policy,
-	})
-	if err != nil {
-		return errors.Join(c.At.Errorf("%w", oneLine{err}), o.close())
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	f.outputs = append(f.outputs, o)
-	return nil
-}
-
-// oneLine is an error whose text is one line.
-type oneLine struct{ error }
-
-func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
-
-func (e oneLine) Unwrap() error { return e.error }
-
-// close gives back what the output holds besides frames. It does not run any more.
-func (o *output) close() error {
-	if o.free == nil {
-		return nil
-	}
-	return o.free()
-}
-
 // flow returns the flow of a source, or nil.
 func (a *Appliance) flow(source string) *flow {
 	if i := slices.IndexFunc(a.flows, func(f *flow) bool { return f.name == source }); i >= 0 {
 		return a.flows[i]
 	}
 	return nil
-}
-
-// streams are the RTP streams that run.
-func (a *Appliance) streams() []*stream {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var list []*stream
-	for _, f := range a.flows {
-		for _, o := range f.outputs {
-			if o.stream != nil {
-				list = append(list, o.stream)
-			}
-		}
-	}
-	return list
-}
-
-// controllers are the loops that run.
-func (a *Appliance) controllers() []*controller {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var list []*controller
-	for _, f := range a.flows {
-		list = append(list, f.controllers...)
-	}
-	return list
 }
 
 // stats are the books of all flows.
@@ -235,21 +118,15 @@ func (a *Appliance) started(ctx context.Context) bool {
 	return true
 }
 
-// Close gives back what was opened. Nothing may run.
-func (a *Appliance) Close() error {
-	var errs []error
-	for _, f := range slices.Backward(slices.Clone(a.flows)) {
-		errs = append(errs, a.dropFlow(f))
+// cameras are the sources that say what they are doing.
+func (a *Appliance) cameras() []lines.Camera {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var list []lines.Camera
+	for _, f := range a.flows {
+		if c, ok := f.source.(lines.Camera); ok {
+			list = append(list, c)
+		}
 	}
-	return errors.Join(append(errs, a.dropCards(nil), a.lines.Close(nil), a.dropMemory())...)
-}
-
-// dropMemory closes the back end; all that was made of it has been closed.
-func (a *Appliance) dropMemory() error {
-	if a.memory == nil {
-		return nil
-	}
-	err := a.memory.Close()
-	a.memory = nil
-	return err
+	return list
 }

@@ -82,6 +82,17 @@ func (a *Appliance) freeze(c *config.Appliance, names map[string]bool) {
 	}
 }
 
+// controllers are the loops that run.
+func (a *Appliance) controllers() []*controller {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var list []*controller
+	for _, f := range a.flows {
+		list = append(list, f.controllers...)
+	}
+	return list
+}
+
 // control runs the loops until ctx ends, and returns when they have.
 func (f *flow) control(ctx context.Context) (wait func()) {
 	done := make(chan struct{}, len(f.controllers))

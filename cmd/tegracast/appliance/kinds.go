@@ -7,18 +7,6 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// source is one that is closed after use.
-type source interface {
-	pipeline.Source
-	Close() error
-}
-
-// stage is one that is closed after use.
-type stage interface {
-	pipeline.Stage
-	Close() error
-}
-
 // openSource opens a source of any kind.
 func (a *Appliance) openSource(c *config.Source) (source, error) {
 	switch k := c.Kind.(type) {

@@ -13,13 +13,6 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-// stream is an RTP output.
-type stream struct {
-	name   string
-	config *config.RTP
-	sink   *send.Sink
-}
-
 // openRTP opens an RTP stream.
 func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP, own pipeline.Format) (pipeline.Sink, error) {
 	cfg := k.Config(c.Name)
@@ -52,4 +45,19 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 	free = append([]func() error{sink.Close}, free...) // before the encoder that it uses
 	o.stream = &stream{c.Name, k, sink}
 	return sink, nil
+}
+
+// streams are the RTP streams that run.
+func (a *Appliance) streams() []*stream {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var list []*stream
+	for _, f := range a.flows {
+		for _, o := range f.outputs {
+			if o.stream != nil {
+				list = append(list, o.stream)
+			}
+		}
+	}
+	return list
 }

@@ -12,32 +12,6 @@ import (
 	"github.com/tegracast/tegracast/board"
 )
 
-// examine looks at everything, in the order in which whoever brings a board up meets it (docs/bringup.md). What cannot be looked at
-// before something else is right is "not checked".
-func (p patient) examine() []finding {
-	list := []finding{p.board(), p.kernel(), p.headers(), p.dkms(), p.signing(), p.module()}
-	list = append(list, p.functions()...)
-	list = append(list, p.devices())
-	list = append(list, p.pinning()...)
-	list = append(append(list, p.gpu()), p.libraries()...)
-	list = append(list, p.memlock(), p.buffers(), p.gpio(), p.clock())
-	return append(list, p.power()...)
-}
-
-// text is a file's, without spaces around it; empty when it cannot be read.
-func (p patient) text(name string) string {
-	b, err := fs.ReadFile(p.root, name)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
-}
-
-func (p patient) exists(name string) bool {
-	_, err := fs.Stat(p.root, name)
-	return err == nil
-}
-
 func (p patient) board() finding {
 	id := board.Identify(p.root)
 	switch {

@@ -7,7 +7,6 @@ package doctor
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/user"
@@ -17,36 +16,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/device"
-	"github.com/tegracast/tegracast/tegra/uapi"
 )
-
-// grade is how bad a finding is.
-type grade string
-
-const (
-	isGood    grade = "good"
-	isNote    grade = "note"    // what there is, without judgement
-	isWarning grade = "warning" // it works, not as well as it could
-	isMissing grade = "missing" // it does not work without
-)
-
-// finding is one thing that was looked at.
-type finding struct {
-	What    string `json:"what"`
-	Grade   grade  `json:"grade"`
-	Detail  string `json:"detail"`
-	Command string `json:"command,omitempty"` // that fixes it, for a shell of root
-}
-
-// patient is the machine that is looked at: its files, and what files do not tell.
-type patient struct {
-	root         fs.FS
-	user         string                               // who looks
-	synchronised func() bool                          // the clock is
-	open         func(path string) error              // opens a device of the kernel module
-	info         func(path string) (uapi.Info, error) // asks the module what a device of its is
-	kernelLog    func() string                        // what the kernel has said since boot; empty when it may not be read
-}
 
 // Look examines the machine and tells what it finds, as text or as JSON. It returns command.ErrChecked when something is missing.
 func Look(e command.Env, asJSON bool) error {
@@ -74,6 +44,18 @@ func thisMachine() patient {
 		}
 		return board.Close()
 	}}
+}
+
+// examine looks at everything, in the order in which whoever brings a board up meets it (docs/bringup.md). What cannot be looked at
+// before something else is right is "not checked".
+func (p patient) examine() []finding {
+	list := []finding{p.board(), p.kernel(), p.headers(), p.dkms(), p.signing(), p.module()}
+	list = append(list, p.functions()...)
+	list = append(list, p.devices())
+	list = append(list, p.pinning()...)
+	list = append(append(list, p.gpu()), p.libraries()...)
+	list = append(list, p.memlock(), p.buffers(), p.gpio(), p.clock())
+	return append(list, p.power()...)
 }
 
 // isReady says whether nothing is missing.

@@ -14,70 +14,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tegracast/tegracast/board/gpio"
 	"github.com/tegracast/tegracast/capture"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/pipeline"
 )
-
-// Output and Input are lines of the board (gpio.Output, gpio.Input); Close puts a line back as it was.
-type Output interface {
-	Set(value int) error
-	Close() error
-}
-
-type Input interface {
-	Edges() <-chan gpio.Edge
-	Lost() uint64
-	Close() error
-}
-
-// Board opens lines; outputs are driven with 0, inputs report rising edges.
-type Board interface {
-	Output(l gpio.Line, consumer string) (Output, error)
-	Input(l gpio.Line, consumer string) (Input, error)
-}
-
-// chips are the board's own lines.
-type chips struct{}
-
-// Output implements Board.
-func (chips) Output(l gpio.Line, consumer string) (Output, error) {
-	o, err := gpio.OpenOutput(l, consumer, 0)
-	if err != nil {
-		return nil, err
-	}
-	return o, nil
-}
-
-// Input implements Board.
-func (chips) Input(l gpio.Line, consumer string) (Input, error) {
-	in, err := gpio.OpenInput(l, consumer, gpio.Rising)
-	if err != nil {
-		return nil, err
-	}
-	return in, nil
-}
-
-// A pin is a line at work.
-type pin interface {
-	run(ctx context.Context) // until ctx ends
-	close() error            // after run
-	books() Books
-}
-
-// Books are what a line counts; an output has pulses, an input edges.
-type Books struct {
-	Output         bool
-	Pulses, Missed uint64
-	Errors         uint64
-	Lost           uint64
-	Match          capture.MatchStats
-	PPS            time.Duration // offset of the machine's clock; of the pulse per second only
-}
-
-// watcher is a pin that looks at the frames of a source, on the source's own goroutine.
-type watcher interface{ frame(f *pipeline.Frame) }
 
 // Config is what lines work with.
 type Config struct {
@@ -86,6 +26,9 @@ type Config struct {
 	Health  func() (ready bool, stalled error) // the same; nil: nobody watches
 	Logger  *slog.Logger
 }
+
+// Camera is a source that says what it is doing.
+type Camera interface{ State() capture.State }
 
 // Lines are the lines that are open. All methods may be called concurrently.
 type Lines struct {
@@ -247,4 +190,28 @@ func (p *Lines) Reset(ctx context.Context, device string) (bool, error) {
 		return false, nil
 	}
 	return true, r.pulse(ctx)
+}
+
+// mood is that of all cameras, and of the pipeline behind them.
+func (p *Lines) mood() mood {
+	started := true
+	if p.cfg.Health != nil {
+		ready, stalled := p.cfg.Health()
+		if stalled != nil {
+			return moodBlink
+		}
+		started = ready
+	}
+	for _, c := range p.cfg.Cameras() {
+		switch c.State() {
+		case capture.Restarting, capture.Reopening, capture.Resetting:
+			return moodBlink
+		case capture.Starting, capture.Ended:
+			started = false
+		}
+	}
+	if started {
+		return moodOn
+	}
+	return moodOff
 }

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tegracast/tegracast/capture"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 )
 
@@ -162,31 +161,4 @@ func (l *ledPin) run(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// Camera is a source that says what it is doing.
-type Camera interface{ State() capture.State }
-
-// mood is that of all cameras, and of the pipeline behind them.
-func (p *Lines) mood() mood {
-	started := true
-	if p.cfg.Health != nil {
-		ready, stalled := p.cfg.Health()
-		if stalled != nil {
-			return moodBlink
-		}
-		started = ready
-	}
-	for _, c := range p.cfg.Cameras() {
-		switch c.State() {
-		case capture.Restarting, capture.Reopening, capture.Resetting:
-			return moodBlink
-		case capture.Starting, capture.Ended:
-			started = false
-		}
-	}
-	if started {
-		return moodOn
-	}
-	return moodOff
 }

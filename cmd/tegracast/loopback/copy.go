@@ -173,3 +173,21 @@ func (c *copier) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// result compares what the host counted with what the engine counted: every descriptor may end in a partial beat.
+func (l *lane) result(dir fpga.Direction, width int, hz float64) LaneResult {
+	slack := l.parts * uint64(2*width)
+	r := LaneResult{
+		Direction: dir.String(), Bytes: l.bytes, EngineBytes: l.counters.Bytes, EngineCycles: l.counters.Cycles,
+		Bandwidth: float64(l.bytes) / l.elapsed.Seconds(), Latency: l.latency.Percentiles(), Counted: width > 0, Agree: true,
+	}
+	if !r.Counted {
+		return r
+	}
+	if l.counters.Cycles > 0 {
+		r.EngineRate = float64(l.counters.Bytes) * hz / float64(l.counters.Cycles)
+	}
+	// The engine is busy for a part of what the host waits for, so its own rate is never the lower one.
+	r.Agree = r.EngineBytes >= r.Bytes && r.EngineBytes <= r.Bytes+slack && r.EngineRate >= 0.99*r.Bandwidth
+	return r
+}

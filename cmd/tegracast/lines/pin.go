@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lines
+
+import (
+	"context"
+	"time"
+
+	"github.com/tegracast/tegracast/board/gpio"
+	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// Output and Input are lines of the board (gpio.Output, gpio.Input); Close puts a line back as it was.
+type Output interface {
+	Set(value int) error
+	Close() error
+}
+
+type Input interface {
+	Edges() <-chan gpio.Edge
+	Lost() uint64
+	Close() error
+}
+
+// Board opens lines; outputs are driven with 0, inputs report rising edges.
+type Board interface {
+	Output(l gpio.Line, consumer string) (Output, error)
+	Input(l gpio.Line, consumer string) (Input, error)
+}
+
+// chips are the board's own lines.
+type chips struct{}
+
+// Output implements Board.
+func (chips) Output(l gpio.Line, consumer string) (Output, error) {
+	o, err := gpio.OpenOutput(l, consumer, 0)
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// Input implements Board.
+func (chips) Input(l gpio.Line, consumer string) (Input, error) {
+	in, err := gpio.OpenInput(l, consumer, gpio.Rising)
+	if err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// A pin is a line at work.
+type pin interface {
+	run(ctx context.Context) // until ctx ends
+	close() error            // after run
+	books() Books
+}
+
+// Books are what a line counts; an output has pulses, an input edges.
+type Books struct {
+	Output         bool
+	Pulses, Missed uint64
+	Errors         uint64
+	Lost           uint64
+	Match          capture.MatchStats
+	PPS            time.Duration // offset of the machine's clock; of the pulse per second only
+}
+
+// watcher is a pin that looks at the frames of a source, on the source's own goroutine.
+type watcher interface{ frame(f *pipeline.Frame) }

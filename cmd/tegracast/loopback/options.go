@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loopback
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/tegra"
+)
+
+// ModelName is the device that needs no hardware.
+const ModelName = "model"
+
+// Options are what a validation run does.
+type Options struct {
+	Device    string        // ModelName, or a device file of the kernel module
+	Memory    string        // host or cuda
+	Direction string        // h2c, c2h or both: what is measured
+	Size      int           // of a surface, in bytes
+	Count     int           // of copies
+	Limit     time.Duration // for one copy
+	JSON      bool
+	Card      Card
+}
+
+// copyLimit is how long one copy may take: 1 GiB over the slowest link takes 10 s.
+const copyLimit = 30 * time.Second
+
+// DefaultOptions are those of the command.
+func DefaultOptions() Options {
+	return Options{Device: ModelName, Memory: "host", Direction: "both", Size: 1 << 20, Count: 10, Limit: copyLimit, Card: DefaultCard()}
+}
+
+// Check refuses what cannot be.
+func (o Options) Check() error {
+	switch {
+	case o.Device != ModelName && !filepath.IsAbs(o.Device):
+		return fmt.Errorf("--device %s: use model, or a device file such as %s", o.Device, tegra.DefaultDevice)
+	case o.Direction != "both" && o.Direction != "h2c" && o.Direction != "c2h":
+		return fmt.Errorf("--direction %s: use h2c, c2h or both", o.Direction)
+	case o.Size < 1 || o.Size > tegra.MaxPinSize:
+		return fmt.Errorf("--size %d: must be from 1 to %d", o.Size, tegra.MaxPinSize)
+	case o.Count < 1:
+		return fmt.Errorf("--count %d: must be at least 1", o.Count)
+	}
+	return o.Card.check()
+}
+
+// ways says whether the bytes go both ways, and can be compared.
+func (o Options) ways(e engine) (both bool, err error) {
+	toCard, fromCard := e.has(fpga.H2C), e.has(fpga.C2H)
+	switch {
+	case toCard && fromCard:
+		return true, nil
+	case !toCard && !fromCard:
+		return false, fmt.Errorf("the card has no memory-mapped channel %d: name another one with --channel", o.Card.Channel)
+	case toCard && o.Direction != "h2c":
+		return false, fmt.Errorf("the card has no memory-mapped channel %d from card to host: use --direction h2c, which measures and compares nothing", o.Card.Channel)
+	case fromCard && o.Direction != "c2h":
+		return false, fmt.Errorf("the card has no memory-mapped channel %d from host to card: use --direction c2h, which measures and compares nothing", o.Card.Channel)
+	}
+	return false, nil
+}

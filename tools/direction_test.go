@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tools
+
+import (
+	"bytes"
+	"cmp"
+	"go/types"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// directed are the packages whose files have an order: those above use those below.
+var directed = []string{
+	"cmd/tegracast",
+	"cmd/tegracast/appliance",
+	"cmd/tegracast/config",
+	"cmd/tegracast/doctor",
+	"cmd/tegracast/lines",
+	"cmd/tegracast/loopback",
+}
+
+// Limits of a directed package, without tests.
+const (
+	mostAgainst   = 5    // percent of the references between its files that run against the order
+	largest       = 2500 // lines of the package
+	largestOfMain = 200  // lines of a file of package main
+)
+
+// against are the packages in which more references run against the order, with their number, which may only fall.
+var against = map[string]int{
+	"cmd/tegracast/config": 32, // the resolver calls the kinds of sources, stages, outputs and lines, and they call it
+}
+
+// A reference is a use, in one file, of what another file of the package declares.
+type reference struct{ from, to string }
+
+// TestDirection fails on a package whose files use one another in circles. A reader can then not begin at one end of it.
+// With -v it prints how much runs against the order in each package, and between which files.
+func TestDirection(t *testing.T) {
+	var patterns []string
+	for _, d := range directed {
+		patterns = append(patterns, "./"+d)
+	}
+	for _, p := range load(t, "arm64", patterns...) {
+		name := strings.TrimPrefix(p.PkgPath, module)
+		count := references(p)
+		order := ordered(count)
+		all, back := 0, 0
+		var pairs []reference
+		for r, n := range count {
+			all += n
+			if slices.Index(order, r.from) > slices.Index(order, r.to) {
+				back += n
+				pairs = append(pairs, r)
+			}
+		}
+		t.Logf("%-26s %3d files %5d lines %5d references, %3d against the order: %.1f %%",
+			name, len(p.GoFiles), linesOf(t, name, p), all, back, 100*float64(back)/float64(max(all, 1)))
+		t.Logf("    %s", strings.Join(order, " "))
+		slices.SortFunc(pairs, func(a, b reference) int {
+			return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a.from+a.to, b.from+b.to))
+		})
+		for _, r := range pairs {
+			t.Logf("    %s uses %s %d times, which uses it %d times", r.from, r.to, count[r], count[reference{r.to, r.from}])
+		}
+		switch was, known := against[name]; {
+		case known && back > was:
+			t.Errorf("%s: %d references between its files run against the order, there were %d (-v says which)", name, back, was)
+		case known && back < was:
+			t.Logf("%s: %d references run against the order, there were %d: write that into the table", name, back, was)
+		case !known && 100*back > mostAgainst*all:
+			t.Errorf("%s: %d of %d references between its files run against the order, more than %d %% (-v says which): move a function",
+				name, back, all, mostAgainst)
+		}
+	}
+}
+
+// references counts the identifiers in each file that another file of the package declares, at package level or as a method.
+func references(p *packages.Package) map[reference]int {
+	count := map[reference]int{}
+	for at, o := range p.TypesInfo.Uses {
+		f, isFunc := o.(*types.Func)
+		if isFunc {
+			o = f.Origin()
+		}
+		if o.Pkg() != p.Types || o.Parent() != p.Types.Scope() && !isFunc {
+			continue
+		}
+		from, to := p.Fset.Position(at.Pos()).Filename, p.Fset.Position(o.Pos()).Filename
+		if from != to {
+			count[reference{filepath.Base(from), filepath.Base(to)}]++
+		}
+	}
+	return count
+}
+
+// ordered puts the files into an order in which few references run from a file to one before it. To find the least is
+// hard (the feedback arc set); this takes what uses more than it is used first, and then moves single files while that
+// helps.
+func ordered(count map[reference]int) []string {
+	surplus := map[string]int{} // uses less what it is used
+	for r, n := range count {
+		surplus[r.from] += n
+		surplus[r.to] -= n
+	}
+	order := slices.SortedFunc(maps.Keys(surplus), func(a, b string) int {
+		return cmp.Or(cmp.Compare(surplus[b], surplus[a]), cmp.Compare(a, b))
+	})
+	for moved := true; moved; {
+		moved = false
+		for _, f := range slices.Clone(order) {
+			was := slices.Index(order, f)
+			order = slices.Delete(order, was, was+1)
+			to := place(order, f, count)
+			if cost(order, f, to, count) == cost(order, f, was, count) {
+				to = was
+			}
+			order = slices.Insert(order, to, f)
+			moved = moved || to != was
+		}
+	}
+	return order
+}
+
+// place is where f stands best among the others.
+func place(others []string, f string, count map[reference]int) int {
+	best := 0
+	for i := range len(others) + 1 {
+		if cost(others, f, i, count) < cost(others, f, best, count) {
+			best = i
+		}
+	}
+	return best
+}
+
+// cost is how many references of f, and to it, run against the order, if it stands before others[at].
+func cost(others []string, f string, at int, count map[reference]int) int {
+	n := 0
+	for i, o := range others {
+		if i < at {
+			n += count[reference{f, o}]
+		} else {
+			n += count[reference{o, f}]
+		}
+	}
+	return n
+}
+
+// linesOf counts the lines of a package without tests, and fails on a package or a file that has too many.
+func linesOf(t *testing.T, name string, p *packages.Package) int {
+	t.Helper()
+	sum := 0
+	for _, f := range p.GoFiles {
+		source, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := bytes.Count(source, []byte("\n"))
+		if sum += n; p.Name == "main" && n > largestOfMain {
+			t.Errorf("%s: %d lines, more than %d: what does the work belongs into a package", relative(t, f), n, largestOfMain)
+		}
+	}
+	if sum > largest {
+		t.Errorf("%s: %d lines, more than %d: split the package", name, sum, largest)
+	}
+	return sum
+}
