@@ -51,7 +51,7 @@ check: setup build lint ## the quick round: build, lint, tests without race dete
 
 test: setup lint ## everything: lint, tests with the race detector, the long runs in virtual time without it
 	go test -race -p 1 -timeout 25m $(UNITS)
-	go test -count=1 -timeout 25m ./cmd/...
+	go test -count=1 -p 1 -timeout 25m ./cmd/...
 	go test -timeout 15m -run 'TestFaults' ./capture
 
 lint: ## gofumpt, vet, staticcheck, errors, spelling, code that nothing reaches, tidy modules
