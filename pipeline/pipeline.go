@@ -1,8 +1,3 @@
-// Package pipeline is the flow of frames from a source through stages to outputs: formats, frames that are leases
-// on pool slots, bounded queues with a drop policy, exact accounting and latency by stage.
-//
-// It imports no hardware. A source leases a slot and emits it; the graph hands it to stages and outputs; when the
-// last of them has released it the slot is free again. Nothing is copied, and nothing is allocated per frame.
 package pipeline
 
 import "context"

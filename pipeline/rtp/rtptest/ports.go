@@ -1,4 +1,3 @@
-// Package rtptest is what tests of RTP streams have in common.
 package rtptest
 
 import (
