@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rtptest is what tests of RTP streams have in common.
 package rtptest
 
 import (
