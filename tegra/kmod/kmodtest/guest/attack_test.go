@@ -306,22 +306,28 @@ func TestDummy(t *testing.T) {
 	s.close()
 }
 
-// TestManyPins closes the device with a thousand pins. The time that it took to pin them says how fast the machine is.
+// TestManyPins closes the device with a thousand pins. The time that it took to pin them says how fast the machine is; a machine
+// that is disturbed while it closes gets two more tries.
 func TestManyPins(t *testing.T) {
 	noLeak(t)
 	const pins = 1000
-	d := open(t).live(t)
 	b := anonymous(t, pins*page)
-	began := time.Now()
-	for i := range pins {
-		d.mustPin(t, b[i*page:][:page])
-	}
-	pinned := time.Since(began)
-	began = time.Now()
-	d.close()
-	took, limit := time.Since(began), max(500*time.Millisecond, 4*pinned)
-	t.Logf("%d pins in %v, closed in %v", pins, pinned.Round(time.Millisecond), took.Round(time.Millisecond))
-	if took > limit {
-		t.Errorf("%d pins took %v to close, want %v at most; they took %v to pin", pins, took, limit, pinned)
+	for try := 1; ; try++ {
+		d := open(t).live(t)
+		began := time.Now()
+		for i := range pins {
+			d.mustPin(t, b[i*page:][:page])
+		}
+		pinned := time.Since(began)
+		began = time.Now()
+		d.close()
+		took, limit := time.Since(began), max(500*time.Millisecond, 4*pinned)
+		t.Logf("%d pins in %v, closed in %v", pins, pinned.Round(time.Millisecond), took.Round(time.Millisecond))
+		if took <= limit {
+			return
+		}
+		if try == 3 {
+			t.Fatalf("%d pins took %v to close, want %v at most; they took %v to pin", pins, took, limit, pinned)
+		}
 	}
 }
