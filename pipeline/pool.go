@@ -42,7 +42,7 @@ type Pool struct {
 
 type lease struct {
 	holders atomic.Int32
-	stack   [16]uintptr // of the last Retain or Lease, for the leak report
+	stack   [16]uintptr // of who leased it, for the leak report
 }
 
 // NewPool makes a pool over slots, which it owns from then on. onFree, when not nil, is called outside any lock with

@@ -5,7 +5,6 @@ package appliance
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// detachTime is how long an output may take for the frames in its hands when a reload takes it off.
+// detachTime is how long the outputs that a reload takes off may take, together, for the frames in their hands.
 const detachTime = 2 * time.Second
 
 // runner keeps an appliance running by the configuration of now.
@@ -94,8 +93,10 @@ func (r *runner) reload(ctx context.Context) error {
 		return err
 	} else if err != nil {
 		r.a.env.Log.Error("SIGHUP: the new configuration cannot be opened: going back to the previous one", "error", err)
-		if err := r.apply(ctx, old, p); err != nil {
-			return fmt.Errorf("the previous configuration cannot be opened again: %w", err)
+		if err := r.apply(ctx, old, p); pipeline.DeviceLost(err) {
+			return err
+		} else if err != nil { // no config.Error: the file is not what is wrong, so the service manager shall start it again
+			return errors.New("the previous configuration cannot be opened again: " + err.Error())
 		}
 		return nil
 	}
@@ -103,7 +104,7 @@ func (r *runner) reload(ctx context.Context) error {
 	return nil
 }
 
-// apply gives up what p names and opens it as d describes it.
+// apply closes what p names and opens it as c describes it.
 func (r *runner) apply(ctx context.Context, c *config.Appliance, p plan) error {
 	if err := r.giveUp(ctx, c, p); err != nil {
 		return err

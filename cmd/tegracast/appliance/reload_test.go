@@ -5,6 +5,7 @@ package appliance
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/lines/linestest"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // TestChanges: a difference is found wherever it is, also in keys that this test does not know: every key of the structs is
@@ -226,3 +228,33 @@ outputs:
 }
 
 func TestMain(m *testing.M) { programtest.Main(m) }
+
+// TestAReloadThatCannotBeUndone ends the program with an error that is none of the configuration: the service manager starts it
+// again then.
+func TestAReloadThatCannotBeUndone(t *testing.T) {
+	raw := programtest.Write(t, "frame.raw", strings.Repeat("\x00\x01", 64*16))
+	text := fmt.Sprintf(`
+web: {listen: none}
+memory: host
+sources: [{name: camera, file: {path: %s, width: 64, height: 16, rate: 10}}]
+isp: [{name: isp, workers: 1}]
+outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
+`, raw, rtptest.EvenPorts(t, 1)[0])
+	s := startReloads(t, text)
+	if err := os.Remove(raw); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.file, []byte(strings.Replace(text, "frame.raw", "nothing.raw", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.hangup <- nil
+	err := <-s.ended
+	var mistake *config.Error
+	if err == nil || errors.As(err, &mistake) || !strings.Contains(err.Error(), "frame.raw") || s.log.count("nothing.raw") == 0 {
+		t.Errorf("%v", err)
+	}
+	s.stop()
+	if err := s.a.Close(); err != nil {
+		t.Error(err)
+	}
+}
