@@ -30,11 +30,16 @@ type Place struct {
 // Errorf returns an *Error whose text is "FILE:LINE:COLUMN: PATH: " and the message. Like fmt.Errorf it wraps the operand
 // of %w.
 func (p Place) Errorf(format string, a ...any) error {
+	return &Error{p.Located(fmt.Errorf(format, a...))}
+}
+
+// Located puts the place in front of an error that is none of the configuration, such as that of a line that is in use.
+func (p Place) Located(err error) error {
 	head := fmt.Sprintf("%s:%d:%d: ", p.file, p.line, p.column)
 	if p.path != "" {
 		head += p.path + ": "
 	}
-	return &Error{fmt.Errorf("%s%w", head, fmt.Errorf(format, a...))}
+	return fmt.Errorf("%s%w", head, err)
 }
 
 // document is the text of a configuration file.

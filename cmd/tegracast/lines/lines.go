@@ -60,7 +60,7 @@ func New(cfg Config) *Lines {
 func (p *Lines) Open(l *config.Line) error {
 	next, err := p.make(l)
 	if err != nil {
-		return l.At.Errorf("%w", err)
+		return l.At.Located(err)
 	}
 	p.mu.Lock()
 	p.list[l.Name] = &openPin{pin: next, source: l.Source}
