@@ -27,10 +27,10 @@ FPGA, configure a source with "fpga: {device: /dev/tegra_p2p0, width: ...,
 height: ...}". "gpio: ..." configures the board's lines: trigger, strobe, the
 FPGA's reset, a status LED, trigger input, PPS (docs/operations.md).
 
-Status 0 after SIGINT or SIGTERM; 1 when an FPGA or a GPIO line cannot be opened or
-a camera does not recover; 2 after a mistake in usage or configuration; 3 when this process has
-lost the GPU (a sticky CUDA error, or a hanging kernel of yours) and must be
-restarted.
+Status 0 after SIGINT or SIGTERM; 1 when an FPGA or a GPIO line cannot be opened,
+or a camera does not recover; 2 after a mistake in usage or configuration; 3 when
+this process has lost the GPU (a sticky CUDA error, or a hanging kernel of yours)
+and must be restarted.
 `
 
 func serve(ctx context.Context, e env, args []string) error {
