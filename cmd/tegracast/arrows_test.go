@@ -29,7 +29,7 @@ var may = map[string][]string{
 	"pipeline/results": {"pipeline"},
 
 	"cmd/tegracast/config":      {"tegra", "fpga", "board", "pipeline/...", "cmd/tegracast/programtest"},
-	"cmd/tegracast/lines":       {"board", "capture", "pipeline", "cmd/tegracast/config"},
+	"cmd/tegracast/lines":       {"board", "capture", "pipeline", "cmd/tegracast/config", "cmd/tegracast/programtest"},
 	"cmd/tegracast/command":     {},
 	"cmd/tegracast/device":      {"cudahost", "tegra", "fpga", "capture", "cmd/tegracast/command"},
 	"cmd/tegracast/loopback":    {"cudahost", "tegra", "fpga", "capture", "pipeline", "cmd/tegracast/command", "cmd/tegracast/device"},

@@ -14,19 +14,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// The isp is linear here, so that a picture's mean tells the light.
-const autoYAML = `
-memory: host
-sources: [{name: camera, model: {width: 640, height: 360, rate: 30}}]
-isp: [{name: isp, gamma: 1, white_balance: {red: 1.5, blue: 1.1}, auto: %s}]
-outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
-`
-
 // serve says at its end what the loops have come to.
 func TestServeAuto(t *testing.T) {
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 2)
-	text := strings.NewReplacer("5004", fmt.Sprint(p[0]), "gamma: 1, ", "").Replace(fmt.Sprintf(autoYAML, "{exposure: {target: 0.1}, white_balance: {}}"))
+	text := strings.NewReplacer("5004", fmt.Sprint(p[0]), "gamma: 1, ", "").Replace(fmt.Sprintf(programtest.WithAuto, "{exposure: {target: 0.1}, white_balance: {}}"))
 	text += fmt.Sprintf("web: {listen: \"127.0.0.1:%d\"}\n", p[1])
 	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "auto.yaml", text), "--sdp-dir", dir)
 	programtest.Await(t, filepath.Join(dir, "raw.sdp"))

@@ -11,10 +11,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
-const good = `sources: [{name: camera, model: {width: 320, height: 240}}]
-isp: [{name: isp}]
-outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
-`
+const good = programtest.Small
 
 // goodYAML writes a good configuration with one thing changed.
 func goodYAML(t *testing.T, old, new string) (path string) {

@@ -15,19 +15,6 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-const writeCombinedYAML = `
-memory: cuda
-web: {listen: none}
-sources:
-  - {name: camera, slots: 12, write_combined: true, model: {width: 320, height: 240, rate: 20, stream: bare}}
-isp:
-  - {name: isp, device: cuda}
-outputs:
-  - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], checksum: true}}
-  - {name: lines, from: camera, results: {tcp: "127.0.0.1:%d"}}
-  - {name: told, from: camera, rtp: {payload: results, destinations: ["127.0.0.1:%d"]}}
-`
-
 // TestWriteCombined streams frames in write-combined memory: the stand-in for a GPU reads them, and no output that is told
 // of them does.
 func TestWriteCombined(t *testing.T) {
@@ -49,7 +36,7 @@ func writeCombinedStreams(t *testing.T) {
 	t.Helper()
 	t.Setenv("STATE_DIRECTORY", t.TempDir())
 	p, dir := rtptest.EvenPorts(t, 3), t.TempDir()
-	program := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "wc.yaml", fmt.Sprintf(writeCombinedYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
+	program := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "wc.yaml", fmt.Sprintf(programtest.WriteCombined, p[0], p[1], p[2])), "--sdp-dir", dir)
 	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
 	receiver := programtest.StartProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", "3s", "--json")
 	_ = receiver.End(t, 30*time.Second) // losses are no matter here

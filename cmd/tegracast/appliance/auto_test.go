@@ -14,19 +14,12 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
-
-// The isp is linear here, so that a picture's mean tells the light.
-const autoYAML = `
-memory: host
-sources: [{name: camera, model: {width: 640, height: 360, rate: 30}}]
-isp: [{name: isp, gamma: 1, white_balance: {red: 1.5, blue: 1.1}, auto: %s}]
-outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
-`
 
 // A meter is a sink that notes every picture's means of Y', Cb and Cr.
 type meter struct{ means [][3]float64 }
@@ -54,7 +47,7 @@ func (m *meter) Run(ctx context.Context, q *pipeline.Queue) error {
 func controlled(t *testing.T, section string, frames int, change func(*model.Sensor)) (means [][3]float64, last string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d, err := config.Parse("c.yaml", fmt.Appendf(nil, autoYAML, section))
+		d, err := config.Parse("c.yaml", fmt.Appendf(nil, programtest.WithAuto, section))
 		if err != nil {
 			t.Fatal(err)
 		}

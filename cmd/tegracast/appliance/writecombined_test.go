@@ -4,30 +4,21 @@ package appliance
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline"
 )
-
-const writeCombinedYAML = `
-memory: cuda
-web: {listen: none}
-sources:
-  - {name: camera, slots: 12, write_combined: true, model: {width: 320, height: 240, rate: 20, stream: bare}}
-isp:
-  - {name: isp, device: cuda}
-outputs:
-  - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}
-`
 
 // TestWriteCombinedIsTheGraphsToo: what the check of the configuration could overlook is refused when the graph is made, with
 // the names of the reader and of the source.
 func TestWriteCombinedIsTheGraphsToo(t *testing.T) {
-	c, err := config.Parse("wc.yaml", []byte(writeCombinedYAML))
+	c, err := config.Parse("wc.yaml", fmt.Appendf(nil, programtest.WriteCombined, 5004, 5006, 5008))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-const good = `sources: [{name: camera, model: {width: 320, height: 240}}]
-isp: [{name: isp}]
-outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
-`
+const good = programtest.Small
 
 // Every key of an isp section arrives in the stage's configuration.
 func TestISPConfig(t *testing.T) {

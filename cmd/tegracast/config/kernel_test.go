@@ -8,24 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
 )
 
-// withKernels is a good configuration with kernels: one that finds results, one that paints.
-const withKernels = `sources: [{name: camera, model: {width: 320, height: 240}}]
-isp: [{name: isp}]
-kernels:
-  - {name: motion, file: ../../../docs/kernels/motion.cu, pixels: grey, output: results, parameters: {share: 0.5}, numbers: [moving], labels: [it], bins: 3, state: 64, time_limit: 50ms}
-  - {name: focus, from: isp, file: ../../../docs/kernels/focus.cu}
-outputs:
-  - {name: raw, from: focus, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}
-  - {name: lines, from: motion, results: {udp: ["127.0.0.1:5010"]}}
-`
-
 // Every key of a kernel arrives in the stage's configuration.
 func TestKernelConfig(t *testing.T) {
-	d, err := Parse("c.yaml", []byte(withKernels))
+	d, err := Parse("c.yaml", []byte(programtest.WithKernels))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,10 +60,10 @@ func TestBadKernels(t *testing.T) {
 		{"from: focus, rtp", "from: focus, scale: half, rtp", "cannot be scaled: leave scale out"},
 		{"payload: raw", "payload: jpeg", `kernel "focus" makes UYVY, but the output sends YU12`},
 	} {
-		if !strings.Contains(withKernels, c[0]) {
+		if !strings.Contains(programtest.WithKernels, c[0]) {
 			t.Fatalf("%q is not there", c[0])
 		}
-		_, err := Parse("c.yaml", []byte(strings.Replace(withKernels, c[0], c[1], 1)))
+		_, err := Parse("c.yaml", []byte(strings.Replace(programtest.WithKernels, c[0], c[1], 1)))
 		if err == nil || !strings.Contains(err.Error(), c[2]) {
 			t.Errorf("%s: %v, want %q", c[1], err, c[2])
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines/linestest"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline"
 )
 
@@ -23,12 +24,6 @@ import (
 type states capture.State
 
 func (s *states) State() capture.State { return capture.State(*s) }
-
-// camera is the rest of a configuration.
-const camera = `sources: [{name: camera, model: {width: 320, height: 240}}]
-isp: [{name: isp}]
-outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
-`
 
 // open opens the lines of a configuration.
 func open(t *testing.T, text string, cfg lines.Config) *lines.Lines {
@@ -52,7 +47,7 @@ func startPins(t *testing.T, section string, cfg lines.Config) (*lines.Lines, *l
 	t.Helper()
 	b := linestest.New()
 	cfg.Board = b
-	p := open(t, "gpio: "+section+"\n"+camera, cfg)
+	p := open(t, "gpio: "+section+"\n"+programtest.Small, cfg)
 	p.Start(t.Context())
 	t.Cleanup(func() {
 		if err := p.Close(nil); err != nil {
@@ -179,7 +174,7 @@ func TestReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := linestest.New()
 		p := open(t, "gpio: {reset: {line: R, active_low: true, assert: 15ms, settle: 300ms}}\n"+
-			strings.Replace(camera, "model: {", "fpga: {device: /dev//tegra_p2p0, ", 1), lines.Config{Board: b})
+			strings.Replace(programtest.Small, "model: {", "fpga: {device: /dev//tegra_p2p0, ", 1), lines.Config{Board: b})
 		begin := time.Now()
 		if done, err := p.Reset(t.Context(), "/dev/tegra_p2p0"); !done || err != nil || time.Since(begin) != 315*time.Millisecond {
 			t.Errorf("%v %v after %v", done, err, time.Since(begin))

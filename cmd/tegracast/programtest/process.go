@@ -5,6 +5,7 @@ package programtest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,11 +24,10 @@ var program = sync.OnceValues(func() (string, error) {
 	if exe := os.Getenv("TEGRACAST_PROGRAM"); exe != "" {
 		return exe, nil
 	}
-	dir, err := os.MkdirTemp("", "tegracast-test-")
-	if err != nil {
-		return "", err
+	if folder == "" {
+		return "", errors.New("the package's TestMain must call programtest.Main")
 	}
-	exe := filepath.Join(dir, "tegracast")
+	exe := filepath.Join(folder, "tegracast")
 	cmd := exec.Command("go", "build", "-o", exe, Path)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -36,12 +36,18 @@ var program = sync.OnceValues(func() (string, error) {
 	return exe, nil
 })
 
-// Main runs the tests of a package and removes the program that they have built: the whole of their TestMain.
+// folder is where the program is built, if a test asks for it.
+var folder string
+
+// Main runs the tests of a package and removes what they have built: the whole of their TestMain.
 func Main(m *testing.M) {
-	status := m.Run()
-	if exe, err := program(); err == nil && os.Getenv("TEGRACAST_PROGRAM") == "" {
-		_ = os.RemoveAll(filepath.Dir(exe))
+	var err error
+	if folder, err = os.MkdirTemp("", "tegracast-test-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	status := m.Run()
+	_ = os.RemoveAll(folder)
 	os.Exit(status)
 }
 

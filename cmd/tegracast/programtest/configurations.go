@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package programtest
+
+// Small is a configuration with one of each: a source, an isp and an output.
+const Small = `sources: [{name: camera, model: {width: 320, height: 240}}]
+isp: [{name: isp}]
+outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
+`
+
+// WithKernels is a configuration with kernels: one that finds results, one that paints. Its files are found from folders below
+// cmd/tegracast.
+const WithKernels = `sources: [{name: camera, model: {width: 320, height: 240}}]
+isp: [{name: isp}]
+kernels:
+  - {name: motion, file: ../../../docs/kernels/motion.cu, pixels: grey, output: results, parameters: {share: 0.5}, numbers: [moving], labels: [it], bins: 3, state: 64, time_limit: 50ms}
+  - {name: focus, from: isp, file: ../../../docs/kernels/focus.cu}
+outputs:
+  - {name: raw, from: focus, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}
+  - {name: lines, from: motion, results: {udp: ["127.0.0.1:5010"]}}
+`
+
+// WithAuto is a configuration with an isp's section auto to be filled in. The isp is linear, so that a picture's mean tells the
+// light.
+const WithAuto = `
+memory: host
+sources: [{name: camera, model: {width: 640, height: 360, rate: 30}}]
+isp: [{name: isp, gamma: 1, white_balance: {red: 1.5, blue: 1.1}, auto: %s}]
+outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
+`
+
+// WriteCombined is a configuration of frames in write-combined memory, with the ports of its three outputs to be filled in.
+const WriteCombined = `
+memory: cuda
+web: {listen: none}
+sources:
+  - {name: camera, slots: 12, write_combined: true, model: {width: 320, height: 240, rate: 20, stream: bare}}
+isp:
+  - {name: isp, device: cuda}
+outputs:
+  - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], checksum: true}}
+  - {name: lines, from: camera, results: {tcp: "127.0.0.1:%d"}}
+  - {name: told, from: camera, rtp: {payload: results, destinations: ["127.0.0.1:%d"]}}
+`
