@@ -33,6 +33,14 @@ func (a *Appliance) newJPEG(output string, quality int) (*gpuJPEG, error) {
 	return &gpuJPEG{encoder}, nil
 }
 
+// Close frees the encoder. A nil one has nothing to free.
+func (e *gpuJPEG) Close() error {
+	if e == nil {
+		return nil
+	}
+	return e.JPEGEncoder.Close()
+}
+
 // Encode implements rtp.JPEGEncoder.
 func (e *gpuJPEG) Encode(dst []byte, f *pipeline.Frame) ([]byte, error) {
 	w, h, stride := f.Format.Width, f.Format.Height, f.Format.Stride

@@ -18,31 +18,24 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 	cfg := k.Config(c.Name)
 	cfg.Start = rtp.NewStart(f.timestamp)
 	cfg.Logger = a.env.Log.With("output", c.Name)
-	var free []func() error
-	o.free = func() error {
-		var errs []error
-		for _, give := range free {
-			errs = append(errs, give())
-		}
-		return errors.Join(errs...)
-	}
+	var encoder *gpuJPEG
 	if cfg.Payload == rtp.JPEG {
-		encoder, err := a.newJPEG(c.Name, cmp.Or(cfg.Quality, rtp.DefaultQuality))
-		if err != nil {
+		var err error
+		if encoder, err = a.newJPEG(c.Name, cmp.Or(cfg.Quality, rtp.DefaultQuality)); err != nil {
 			return nil, fmt.Errorf("output %s: %w", c.Name, err)
 		}
 		if encoder != nil {
-			cfg.Encoder, free = encoder, append(free, encoder.Close)
+			cfg.Encoder = encoder
 		}
 	}
 	sink, err := send.New(cfg, own)
 	switch {
 	case errors.Is(err, rtp.ErrConfig) || errors.Is(err, rtp.ErrFormat):
-		return nil, errors.Join(c.OpenAt.Errorf("%w", err), o.close())
+		return nil, errors.Join(c.OpenAt.Errorf("%w", err), encoder.Close())
 	case err != nil:
-		return nil, errors.Join(fmt.Errorf("output %s: %w", c.Name, err), o.close())
+		return nil, errors.Join(fmt.Errorf("output %s: %w", c.Name, err), encoder.Close())
 	}
-	free = append([]func() error{sink.Close}, free...) // before the encoder that it uses
+	o.free = func() error { return errors.Join(sink.Close(), encoder.Close()) }
 	o.stream = &stream{c.Name, k, sink}
 	return sink, nil
 }

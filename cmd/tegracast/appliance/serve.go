@@ -37,8 +37,7 @@ func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
 	}
 	r := &runner{a: a, cfg: c, path: o.Reload, dir: o.Dir}
 	err = r.serve(ctx, starts)
-	closing := a.end(err)
-	if err = errors.Join(a.cause(err), closing); err == nil {
+	if err = a.finish(err); err == nil {
 		starts.forget()
 	}
 	return err
@@ -102,6 +101,12 @@ func (a *Appliance) dump(dir string) error {
 	err = errors.Join(a.recorder.Dump(out), out.Close())
 	a.env.Log.Error("the last frame events were written", "file", file)
 	return err
+}
+
+// finish closes everything after err, and returns err with its cause, and what closing met.
+func (a *Appliance) finish(err error) error {
+	closing := a.end(err)
+	return errors.Join(a.cause(err), closing)
 }
 
 // cause is err, with the kernel that has cost the process its GPU in front, whoever has met the fault first. All kernels must have

@@ -4,7 +4,6 @@ package appliance
 
 import (
 	"context"
-	"errors"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/pipeline/rtp"
@@ -37,6 +36,5 @@ func Trial(ctx context.Context, e Env, c *config.Appliance, begin func([]Stream)
 	end()
 	summary(e.Out, a.stats())
 	destinations(e.Out, a.streams())
-	closing := a.end(err)
-	return errors.Join(a.cause(err), closing)
+	return a.finish(err)
 }

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Board   Board                              // nil: the machine's own lines
 	Cameras func() []Camera                    // whose states the LED shows
-	Health  func() (ready bool, stalled error) // the same; nil: nobody watches
+	Health  func() (ready bool, stalled error) // the same
 	Logger  *slog.Logger
 }
 
@@ -194,13 +194,9 @@ func (p *Lines) Reset(ctx context.Context, device string) (bool, error) {
 
 // mood is that of all cameras, and of the pipeline behind them.
 func (p *Lines) mood() mood {
-	started := true
-	if p.cfg.Health != nil {
-		ready, stalled := p.cfg.Health()
-		if stalled != nil {
-			return moodBlink
-		}
-		started = ready
+	started, stalled := p.cfg.Health()
+	if stalled != nil {
+		return moodBlink
 	}
 	for _, c := range p.cfg.Cameras() {
 		switch c.State() {
