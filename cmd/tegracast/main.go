@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
-	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 )
 
@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	}
 	err := list[i].run(ctx, e, args[1:])
 	var u command.UsageError
-	var c *config.Error
+	var c *yamlfile.Error
 	switch {
 	case err == nil || errors.Is(err, pflag.ErrHelp):
 		return exitOK

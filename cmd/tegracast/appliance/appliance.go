@@ -71,11 +71,11 @@ func (a *Appliance) state() (ready bool, stalled error) {
 	return a.health()
 }
 
-// slots makes the graph's slots of shared memory.
-type slots struct{ memory cudahost.Allocator }
+// slotMemory makes the graph's slots of shared memory.
+type slotMemory struct{ memory cudahost.Allocator }
 
 // AllocSlot implements pipeline.Allocator.
-func (s slots) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
+func (s slotMemory) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
 	b, err := s.memory.AllocHost(f.Size(), cudahost.Mapped)
 	if err != nil {
 		return pipeline.Slot{}, err

@@ -14,6 +14,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
+func init() { addSource((*Appliance).openFPGA) }
+
 // openFPGA opens a camera of an FPGA, whose device file is opened for its first one. That it cannot be opened is no fault of the
 // configuration.
 func (a *Appliance) openFPGA(c *config.Source, k *config.FPGA) (source, error) {

@@ -13,8 +13,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
+func init() { addSink((*Appliance).openFPGAStream) }
+
 // openFPGAStream takes an H2C channel of a card.
-func (a *Appliance) openFPGAStream(o *output, c *config.Output, k *config.FPGAStream, own pipeline.Format) (pipeline.Sink, error) {
+func (a *Appliance) openFPGAStream(_ *flow, o *output, c *config.Output, k *config.FPGAStream, own pipeline.Format) (pipeline.Sink, error) {
 	sink, err := capture.NewFPGAOutput(context.Background(), capture.FPGAOutputConfig{
 		Card: a.cards[c.Card], Channel: k.Channel, Format: own, Name: c.Name, Logger: a.env.Log,
 	})

@@ -21,6 +21,8 @@ type ispStage interface {
 	Close() error
 }
 
+func init() { addStage((*Appliance).openISP) }
+
 // openISP opens an isp, with the loop that it is the eye of.
 func (a *Appliance) openISP(f *flow, c *config.Stage, k *config.ISP) (stage, error) {
 	cfg := k.Config()

@@ -16,6 +16,8 @@ type namedKernel struct {
 	*kernel.Stage
 }
 
+func init() { addStage((*Appliance).openKernel) }
+
 // openKernel compiles and opens a kernel.
 func (a *Appliance) openKernel(f *flow, c *config.Stage, k *config.Kernel) (stage, error) {
 	gpu, ok := a.memory.(*cudahost.CUDA)

@@ -22,6 +22,8 @@ type modelCard struct {
 	sensor *model.Sensor
 }
 
+func init() { addSource((*Appliance).openModel) }
+
 // openModel plugs in an FPGA model with a sensor and opens it as the real camera is opened.
 func (a *Appliance) openModel(c *config.Source, k *config.Model) (source, error) {
 	s, err := a.modelCamera(c, k)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines/linestest"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
@@ -249,7 +250,7 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 	}
 	s.hangup <- nil
 	err := <-s.ended
-	var mistake *config.Error
+	var mistake *yamlfile.Error
 	if err == nil || errors.As(err, &mistake) || !strings.Contains(err.Error(), "frame.raw") || s.log.count("nothing.raw") == 0 {
 		t.Errorf("%v", err)
 	}

@@ -7,10 +7,12 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 )
 
+func init() { addSource((*Appliance).openReplay) }
+
 // openReplay opens a file: YUV4MPEG2, or headerless Bayer frames.
 func (a *Appliance) openReplay(c *config.Source, k *config.Replay) (source, error) {
 	s, err := capture.NewReplay(capture.ReplayConfig{
-		Path: k.Path, Format: c.Format, Rate: k.Rate.V, Loop: !k.Once, Slots: c.Slots, Allocator: slots{a.memory},
+		Path: k.Path, Format: c.Format, Rate: k.Rate.V, Loop: !k.Once, Slots: c.Slots, Allocator: slotMemory{a.memory},
 	})
 	if err != nil {
 		return nil, c.OpenAt.Errorf("%w", err)

@@ -10,8 +10,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline/results"
 )
 
+func init() { addSink((*Appliance).openResults) }
+
 // openResults opens an output of lines.
-func (a *Appliance) openResults(o *output, c *config.Output, k *config.Results) (pipeline.Sink, error) {
+func (a *Appliance) openResults(_ *flow, o *output, c *config.Output, k *config.Results, _ pipeline.Format) (pipeline.Sink, error) {
 	sink, err := results.New(results.Config{UDP: k.UDP, Listen: k.TCP, Logger: a.env.Log.With("output", c.Name)})
 	if err != nil {
 		return nil, fmt.Errorf("output %s: %w", c.Name, err)

@@ -13,6 +13,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
+func init() { addSink((*Appliance).openRTP) }
+
 // openRTP opens an RTP stream.
 func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP, own pipeline.Format) (pipeline.Sink, error) {
 	cfg := k.Config(c.Name)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/isp"
 	"github.com/tegracast/tegracast/pipeline/isp/auto"
@@ -83,43 +84,43 @@ func (c *Auto) released() *Auto {
 }
 
 // check refuses limits that cannot be, and what the source cannot follow. A nil section is right.
-func (c *Auto) check(r *resolver, at section, own *ISP, source *Source) error {
+func (c *Auto) check(r *resolver, at yamlfile.Section, own string, source *Source) error {
 	if c == nil {
 		return nil
 	}
-	if err := c.Exposure.check(r, at.key("exposure"), own, source); err != nil || c.WhiteBalance == nil {
+	if err := c.Exposure.check(r, at.Key("exposure"), own, source); err != nil || c.WhiteBalance == nil {
 		return err
 	}
-	at = at.key("white_balance")
+	at = at.Key("white_balance")
 	if s, _ := source.Format.Pixel.Samples(); s.Mosaic == pipeline.Mono {
-		return at.errorf("source %q is monochrome: leave white_balance out", source.Name)
+		return at.Errorf("source %q is monochrome: leave white_balance out", source.Name)
 	}
 	if err := c.WhiteBalance.Config().Validate(); err != nil {
-		return at.errorf("%s", plain(err, auto.ErrConfig))
+		return at.Errorf("%s", plain(err, auto.ErrConfig))
 	}
 	return nil
 }
 
-func (e *AutoExposure) check(r *resolver, at section, own *ISP, source *Source) error {
+func (e *AutoExposure) check(r *resolver, at yamlfile.Section, own string, source *Source) error {
 	if e == nil {
 		return nil
 	}
 	period := source.Format.Rate.Period()
 	switch {
 	case source.NoExposure != "":
-		return at.errorf("source %q %s, whose exposure cannot be set: leave exposure out", source.Name, source.NoExposure)
+		return at.Errorf("source %q %s, whose exposure cannot be set: leave exposure out", source.Name, source.NoExposure)
 	case e.MaxExposure.V > period:
-		return at.key("max_exposure").errorf("%v: must be up to the frame period, %v", e.MaxExposure.V, period)
+		return at.Key("max_exposure").Errorf("%v: must be up to the frame period, %v", e.MaxExposure.V, period)
 	case e.MinExposure.V < 0 || e.MaxExposure.V < 0:
-		return at.errorf("exposures must be above 0")
+		return at.Errorf("exposures must be above 0")
 	}
 	for _, other := range r.file.ISP {
-		if other != own && other.From == own.From && other.Auto != nil && other.Auto.Exposure != nil {
-			return at.errorf("isp %q controls the exposure of source %q already", other.Name, own.From)
+		if other.Name != own && other.From == source.Name && other.Auto != nil && other.Auto.Exposure != nil {
+			return at.Errorf("isp %q controls the exposure of source %q already", other.Name, source.Name)
 		}
 	}
 	if err := e.Config(period).Validate(); err != nil {
-		return at.errorf("%s", plain(err, auto.ErrConfig))
+		return at.Errorf("%s", plain(err, auto.ErrConfig))
 	}
 	return nil
 }

@@ -3,9 +3,7 @@
 package config
 
 import (
-	"reflect"
-	"strings"
-
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 )
 
@@ -42,12 +40,12 @@ type StageKinds struct {
 
 // OutputSection is an output. Exactly one kind is given.
 type OutputSection struct {
-	Name        string                `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the output."`
-	From        string                `yaml:"from,omitempty" jsonschema_description:"Name of a source, an isp or a kernel (default: the first isp of the first source)."`
-	Scale       string                `yaml:"scale,omitempty" jsonschema:"enum=full,enum=half,enum=quarter" jsonschema_description:"Size of the picture: full (default), half or quarter."`
-	Rate        Rate                  `yaml:"rate,omitempty" jsonschema_description:"Upper limit of the frames a second (default: no limit)."`
-	Queue       int                   `yaml:"queue,omitempty" jsonschema:"minimum=1,maximum=64" jsonschema_description:"Number of frames that may wait (default 2)."`
-	Policy      word[pipeline.Policy] `yaml:"policy,omitempty" jsonschema_description:"Which frame is dropped when the output cannot keep up: latest (default) keeps the newest frame, block keeps those that already wait."`
+	Name        string                         `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the output."`
+	From        string                         `yaml:"from,omitempty" jsonschema_description:"Name of a source, an isp or a kernel (default: the first isp of the first source)."`
+	Scale       string                         `yaml:"scale,omitempty" jsonschema:"enum=full,enum=half,enum=quarter" jsonschema_description:"Size of the picture: full (default), half or quarter."`
+	Rate        Rate                           `yaml:"rate,omitempty" jsonschema_description:"Upper limit of the frames a second (default: no limit)."`
+	Queue       int                            `yaml:"queue,omitempty" jsonschema:"minimum=1,maximum=64" jsonschema_description:"Number of frames that may wait (default 2)."`
+	Policy      yamlfile.Word[pipeline.Policy] `yaml:"policy,omitempty" jsonschema_description:"Which frame is dropped when the output cannot keep up: latest (default) keeps the newest frame, block keeps those that already wait."`
 	OutputKinds `yaml:",inline"`
 }
 
@@ -56,23 +54,4 @@ type OutputKinds struct {
 	RTP     *RTP        `yaml:"rtp,omitempty" jsonschema_description:"Sends the frames as an RTP stream."`
 	Results *Results    `yaml:"results,omitempty" jsonschema_description:"Sends what the stages found in each frame, as a line of JSON."`
 	FPGA    *FPGAStream `yaml:"fpga,omitempty" jsonschema_description:"Sends the frames (UYVY) to an FPGA as an H2C stream."`
-}
-
-// given lists the kinds of K that a table such as SourceKinds has a section for, with their keys, and all keys.
-func given[K any](table any) (kinds []K, keys, all []string) {
-	v := reflect.ValueOf(table)
-	for i := range v.NumField() {
-		key := keyOf(v.Type().Field(i))
-		all = append(all, key)
-		if !v.Field(i).IsNil() {
-			kinds, keys = append(kinds, v.Field(i).Interface().(K)), append(keys, key)
-		}
-	}
-	return kinds, keys, all
-}
-
-// keyOf is the key of a field in the file; empty for those of an embedded struct, whose keys are the struct's around it.
-func keyOf(f reflect.StructField) string {
-	key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-	return key
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/tegra"
 )
 
@@ -25,20 +26,20 @@ type FPGA struct {
 	Triggered bool     `yaml:"triggered,omitempty" jsonschema_description:"Take a frame at each trigger instead of rate frames a second. rate then says how often triggers come."`
 }
 
-func (c *FPGA) resolve(r *resolver, at section, s *Source) error {
+func (c *FPGA) resolve(r *resolver, at yamlfile.Section, s *Source) error {
 	if c.Rate.V.Num == 0 {
 		c.Rate.V = defaultRate
 	}
 	switch {
 	case !filepath.IsAbs(c.Device):
-		return at.key("device").errorf("%q: name a device file such as %s", c.Device, tegra.DefaultDevice)
+		return at.Key("device").Errorf("%q: name a device file such as %s", c.Device, tegra.DefaultDevice)
 	case c.Exposure.V < 0 || c.Exposure.V > c.Rate.V.Period():
-		return at.key("exposure").errorf("%v: must be from 0 to the frame period, %v", c.Exposure.V, c.Rate.V.Period())
+		return at.Key("exposure").Errorf("%v: must be from 0 to the frame period, %v", c.Exposure.V, c.Rate.V.Period())
 	}
 	if err := c.checkStream(at); err != nil {
 		return err
 	}
-	if err := c.Sensor.check(at.key("sensor"), false); err != nil {
+	if err := c.Sensor.check(at.Key("sensor"), false); err != nil {
 		return err
 	}
 	s.Format, s.FormatKnown = c.Sensor.format(c.Width, c.Height, c.Rate.V), true
@@ -49,16 +50,16 @@ func (c *FPGA) resolve(r *resolver, at section, s *Source) error {
 }
 
 // checkStream refuses what only the other kind of stream has.
-func (c *FPGA) checkStream(at section) error {
+func (c *FPGA) checkStream(at yamlfile.Section) error {
 	if c.Stream != bareStream {
 		if c.Channel != 0 {
-			return at.key("channel").errorf("the camera's registers name its channel: leave channel out, or write stream: bare")
+			return at.Key("channel").Errorf("the camera's registers name its channel: leave channel out, or write stream: bare")
 		}
 		return nil
 	}
 	for key, given := range map[string]bool{"camera": c.Camera != 0, "exposure": c.Exposure.V != 0, "gain": c.Gain != 0, "triggered": c.Triggered} {
 		if given {
-			return at.key(key).errorf("a bare stream has no camera block to set it: leave %s out", key)
+			return at.Key(key).Errorf("a bare stream has no camera block to set it: leave %s out", key)
 		}
 	}
 	return nil
@@ -73,17 +74,17 @@ func (c *FPGA) origin() string {
 }
 
 // checkShared refuses two sources of one camera, and a card that some sources poll and others do not.
-func (c *FPGA) checkShared(at section, s *Source, others []Source) error {
+func (c *FPGA) checkShared(at yamlfile.Section, s *Source, others []Source) error {
 	for i := range others {
 		other := &others[i]
 		o, ok := other.Kind.(*FPGA)
 		switch {
 		case !ok || other.Card.Name != s.Card.Name:
 		case o.Poll != c.Poll:
-			return at.key("poll").errorf("%t, but source %q of the same device has %t: give poll the same value in both",
+			return at.Key("poll").Errorf("%t, but source %q of the same device has %t: give poll the same value in both",
 				c.Poll, other.Name, o.Poll)
 		case o.origin() == c.origin():
-			return at.errorf("%s of %s is already source %q: name that one in from", c.origin(), s.Card.Name, other.Name)
+			return at.Errorf("%s of %s is already source %q: name that one in from", c.origin(), s.Card.Name, other.Name)
 		}
 	}
 	return nil

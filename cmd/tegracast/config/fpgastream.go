@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 )
 
@@ -16,15 +17,15 @@ type FPGAStream struct {
 }
 
 // resolve settles which card the frames go to. No two outputs may use one of its channels.
-func (c *FPGAStream) resolve(r *resolver, at section, o *Output) error {
+func (c *FPGAStream) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 	c.Card = cmp.Or(c.Card, o.Source)
 	source := r.out.Source(c.Card)
 	if source == nil || source.Card.Name == "" {
-		return at.key("card").errorf("%q is not a source with an FPGA", c.Card)
+		return at.Key("card").Errorf("%q is not a source with an FPGA", c.Card)
 	}
-	o.Card, o.OpenAt = source.Card.Name, at.key("channel").place()
+	o.Card, o.OpenAt = source.Card.Name, at.Key("channel").Place()
 	if first, taken := r.taken.take(fmt.Sprintf("fpga %s %d", o.Card, c.Channel), at); taken {
-		return at.errorf("channel %d of %q is used by %s already", c.Channel, c.Card, first)
+		return at.Errorf("channel %d of %q is used by %s already", c.Channel, c.Card, first)
 	}
 	return nil
 }

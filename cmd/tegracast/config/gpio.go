@@ -2,10 +2,6 @@
 
 package config
 
-import (
-	"github.com/tegracast/tegracast/board/gpio"
-)
-
 // GPIO are the board's lines that the service uses.
 type GPIO struct {
 	Trigger   *Trigger   `yaml:"trigger,omitempty" jsonschema_description:"Output: pulses that trigger cameras."`
@@ -15,9 +11,6 @@ type GPIO struct {
 	TriggerIn *TriggerIn `yaml:"trigger_in,omitempty" jsonschema_description:"Input: pulses from elsewhere that trigger the source. Each frame is matched with its edge."`
 	PPS       *PPS       `yaml:"pps,omitempty" jsonschema_description:"Input: one pulse a second. It gives the offsets of the machine's clock and of the source's frames."`
 }
-
-// lineName is how a line is written.
-type lineName = word[gpio.Line]
 
 // Trigger is a trigger that the board makes.
 type Trigger struct {

@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
@@ -68,22 +69,22 @@ func (c *ISP) head() (name, from *string) { return &c.Name, &c.From }
 // Config is the stage's configuration, with what stands in the files that the section names.
 func (c *ISP) Config() isp.Config { return c.config }
 
-func (c *ISP) resolve(r *resolver, at section, s *Stage) error {
+func (c *ISP) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	c.From = cmp.Or(c.From, r.out.Sources[0].Name)
 	source := r.out.Source(c.From)
 	switch {
 	case source == nil:
-		return at.key("from").errorf("there is no source %q", c.From)
+		return at.Key("from").Errorf("there is no source %q", c.From)
 	case !source.FormatKnown:
-		return at.errorf("source %q is a .y4m file, which holds pictures: an isp takes a sensor's frames", c.From)
+		return at.Errorf("source %q is a .y4m file, which holds pictures: an isp takes a sensor's frames", c.From)
 	case c.Device == "cuda" && r.out.Memory == "host":
-		return at.key("device").errorf("cuda needs memory: cuda or auto")
+		return at.Key("device").Errorf("cuda needs memory: cuda or auto")
 	case c.BlackLevels != nil && c.BlackLevel != 0:
-		return at.key("black_level").errorf("black_levels gives one for each channel: leave black_level out")
+		return at.Key("black_level").Errorf("black_levels gives one for each channel: leave black_level out")
 	case c.Curve != nil && c.Gamma != 0:
-		return at.key("gamma").errorf("curve is the tone curve: leave gamma out")
+		return at.Key("gamma").Errorf("curve is the tone curve: leave gamma out")
 	case c.Curve != nil && len(c.Curve) < 2:
-		return at.key("curve").errorf("must have at least two knots, for black and for white")
+		return at.Key("curve").Errorf("must have at least two knots, for black and for white")
 	}
 	c.config = c.values()
 	if err := c.addFiles(at); err != nil {
@@ -94,16 +95,16 @@ func (c *ISP) resolve(r *resolver, at section, s *Stage) error {
 		err = c.config.CheckInput(source.Format)
 	}
 	if err != nil {
-		return at.errorf("%s", plain(err, isp.ErrConfig))
+		return at.Errorf("%s", plain(err, isp.ErrConfig))
 	}
 	s.Pictures, s.holds = Pictures{Any: true}, 1
-	return c.Auto.check(r, at.key("auto"), c, source)
+	return c.Auto.check(r, at.Key("auto"), c.Name, source)
 }
 
 // checkDeviceOnly implements StageKind.
-func (c *ISP) checkDeviceOnly(at section, source string) error {
+func (c *ISP) checkDeviceOnly(at yamlfile.Section, source string) error {
 	if c.Device != "cuda" {
-		return at.key("device").errorf("the frames of %q are in write-combined memory, which the CPU must not read: write device: cuda", source)
+		return at.Key("device").Errorf("the frames of %q are in write-combined memory, which the CPU must not read: write device: cuda", source)
 	}
 	return nil
 }
@@ -151,18 +152,18 @@ func (c *ISP) values() isp.Config {
 }
 
 // addFiles reads the files that the section names.
-func (c *ISP) addFiles(at section) error {
+func (c *ISP) addFiles(at yamlfile.Section) error {
 	if c.Defects != nil && c.Defects.File != "" {
 		pixels, err := readCalibration(c.Defects.File, isp.ParseDefects)
 		if err != nil {
-			return at.key("defects").key("file").errorf("%w", err)
+			return at.Key("defects").Key("file").Errorf("%w", err)
 		}
 		c.config.Defects.Pixels = append(c.config.Defects.Pixels, pixels...)
 	}
 	if c.Shading != nil {
 		var err error
 		if c.config.Shading, err = readCalibration(c.Shading.File, isp.ParseShading); err != nil {
-			return at.key("shading").key("file").errorf("%w", err)
+			return at.Key("shading").Key("file").Errorf("%w", err)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
 )
@@ -44,7 +45,7 @@ var kernelPixels = map[string]pipeline.PixelFormat{
 	"grey": pipeline.Grey, "i420": pipeline.I420, "nv12": pipeline.NV12,
 }
 
-func (c *Kernel) resolve(r *resolver, at section, s *Stage) error {
+func (c *Kernel) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	if c.From == "" {
 		if c.From = r.out.Sources[0].Name; len(r.file.ISP) > 0 {
 			c.From = r.file.ISP[0].Name
@@ -56,50 +57,50 @@ func (c *Kernel) resolve(r *resolver, at section, s *Stage) error {
 	in, ok := r.out.pictures(c.From)
 	switch {
 	case r.out.Memory == "host":
-		return at.errorf("a kernel works on the GPU: it needs memory: cuda or auto")
+		return at.Errorf("a kernel works on the GPU: it needs memory: cuda or auto")
 	case !ok:
-		return at.key("from").errorf("there is no source, isp or kernel above this one called %q", c.From)
+		return at.Key("from").Errorf("there is no source, isp or kernel above this one called %q", c.From)
 	case in.None:
-		return at.key("from").errorf("kernel %q outputs results, not pictures: give this kernel the same from as that one", c.From)
+		return at.Key("from").Errorf("kernel %q outputs results, not pictures: give this kernel the same from as that one", c.From)
 	case c.Pixels != "" && !in.Any:
-		return at.key("pixels").errorf("%q passes its frames on unchanged: leave pixels out", c.From)
+		return at.Key("pixels").Errorf("%q passes its frames on unchanged: leave pixels out", c.From)
 	case in.Any:
 		in = Pictures{Pixel: kernelPixels[c.Pixels], Known: true}
 		c.pixel = in.Pixel
 	case r.out.Source(c.From) == nil:
 		c.pixel = in.Pixel
 	}
-	s.Pictures, s.wants, s.holds, s.OpenAt = in, in.Pixel, kernel.Holds, at.key("file").place()
+	s.Pictures, s.wants, s.holds, s.OpenAt = in, in.Pixel, kernel.Holds, at.Key("file").Place()
 	s.Pictures.None = c.results()
 	return c.checkCode(at)
 }
 
 // checkCode checks what the compiler gets.
-func (c *Kernel) checkCode(at section) error {
+func (c *Kernel) checkCode(at yamlfile.Section) error {
 	for name := range c.Parameters {
 		if err := kernel.CheckName(name); err != nil {
-			return at.key("parameters").errorf("%s", plain(err, kernel.ErrConfig))
+			return at.Key("parameters").Errorf("%s", plain(err, kernel.ErrConfig))
 		}
 	}
 	for i, name := range c.Numbers {
 		if err := kernel.CheckName(name); err != nil {
-			return at.key("numbers").element(i).errorf("%s", plain(err, kernel.ErrConfig))
+			return at.Key("numbers").Element(i).Errorf("%s", plain(err, kernel.ErrConfig))
 		}
 	}
 	cfg := c.Config()
 	if err := cfg.Validate(); err != nil {
-		return at.errorf("%s", plain(err, kernel.ErrConfig))
+		return at.Errorf("%s", plain(err, kernel.ErrConfig))
 	}
 	if _, err := kernel.ReadSource(c.File); err != nil {
-		return at.key("file").errorf("%s", plain(err, kernel.ErrConfig))
+		return at.Key("file").Errorf("%s", plain(err, kernel.ErrConfig))
 	}
 	return nil
 }
 
 // checkDeviceOnly implements StageKind.
-func (c *Kernel) checkDeviceOnly(at section, source string) error {
+func (c *Kernel) checkDeviceOnly(at yamlfile.Section, source string) error {
 	if !c.results() {
-		return at.key("from").errorf("the frames of %q are in write-combined memory, and the CPU copies them while the kernel is in quarantine: "+
+		return at.Key("from").Errorf("the frames of %q are in write-combined memory, and the CPU copies them while the kernel is in quarantine: "+
 			"write output: results, or read from an isp", source)
 	}
 	return nil

@@ -3,7 +3,7 @@
 // Package config reads the configuration of an appliance: YAML in, plain values out.
 //
 // Load reads the file, refuses what it does not know, fills in the defaults, and resolves every reference. What it returns
-// has nothing left to look up. A mistake is an *Error with file, line and column, and with what to do.
+// has nothing left to look up. A mistake is an *yamlfile.Error with file, line and column, and with what to do.
 //
 // A kind of source, stage or output is a field of SourceKinds, StageKinds or OutputKinds: its type in a file of its own
 // says what its section may hold (the same tags make the JSON Schema), checks it, and resolves it.
@@ -17,8 +17,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/parser"
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
 //go:embed default.yaml
@@ -27,14 +26,14 @@ var defaultYAML []byte
 // Default returns the text of the default configuration, with comments.
 func Default() []byte { return defaultYAML }
 
-// Load reads, checks and resolves a configuration file. Without a path it is the default one. Every error is an *Error.
+// Load reads, checks and resolves a configuration file. Without a path it is the default one. Every error is an *yamlfile.Error.
 func Load(path string) (*Appliance, error) {
 	if path == "" {
 		return Parse("default configuration", defaultYAML)
 	}
 	text, err := readText(path)
 	if err != nil {
-		return nil, &Error{err}
+		return nil, &yamlfile.Error{Err: err}
 	}
 	return Parse(path, text)
 }
@@ -60,26 +59,20 @@ func readText(path string) ([]byte, error) {
 	return b, nil
 }
 
-// Parse checks and resolves the text of a configuration file. path is what errors call it. Every error is an *Error.
+// Parse checks and resolves the text of a configuration file. path is what errors call it. Every error is an *yamlfile.Error.
 func Parse(path string, text []byte) (a *Appliance, err error) {
-	d := &document{path: path}
 	defer func() { // a file must not end the program, whatever it does to the library
 		if r := recover(); r != nil {
-			a, err = nil, d.whole().Errorf("the YAML library cannot read this file: %v", r)
+			a, err = nil, yamlfile.Whole(path).Errorf("the YAML library cannot read this file: %v", r)
 		}
 	}()
-	if d.tree, err = parser.ParseBytes(text, 0); err != nil {
-		return nil, d.located(err)
-	}
-	if err := d.checkTypes(); err != nil {
+	f := &File{}
+	root, err := yamlfile.Parse(path, text, f)
+	if err != nil {
 		return nil, err
 	}
-	f := &File{}
-	if err := yaml.NodeToValue(d.tree.Docs[0].Body, f, yaml.Strict()); err != nil {
-		return nil, d.located(err)
-	}
-	r := &resolver{doc: d, file: f, out: &Appliance{file: f}, names: register{}, taken: register{}}
-	if err := r.resolve(); err != nil {
+	r := &resolver{file: f, out: &Appliance{file: f}, names: register{}, taken: register{}}
+	if err := r.resolve(root); err != nil {
 		return nil, err
 	}
 	return r.out, nil

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/pipeline"
@@ -30,7 +31,7 @@ type Model struct {
 // Bare reports whether the model streams without camera block and trailers.
 func (m *Model) Bare() bool { return m.Stream == bareStream }
 
-func (m *Model) resolve(_ *resolver, at section, s *Source) error {
+func (m *Model) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
 	if m.Replay == "" && m.Width == 0 && m.Height == 0 {
 		m.Width, m.Height = model.TestChartWidth, model.TestChartHeight
 	}
@@ -40,7 +41,7 @@ func (m *Model) resolve(_ *resolver, at section, s *Source) error {
 	if m.Shift == nil {
 		m.Shift = new(2)
 	}
-	if err := m.Sensor.check(at.key("sensor"), false); err != nil {
+	if err := m.Sensor.check(at.Key("sensor"), false); err != nil {
 		return err
 	}
 	if err := m.check(at); err != nil {
@@ -50,47 +51,47 @@ func (m *Model) resolve(_ *resolver, at section, s *Source) error {
 	s.Card = Card{Name: s.Name, Own: true}
 	s.streamed(m.Bare())
 	if m.Replay != "" {
-		s.OpenAt = at.key("replay").place()
+		s.OpenAt = at.Key("replay").Place()
 	}
 	return nil
 }
 
-func (m *Model) check(at section) error {
+func (m *Model) check(at yamlfile.Section) error {
 	pixel, _ := m.Sensor.Pixel()
 	switch size := pixel.LineBytes(m.Width) * m.Height; {
 	case m.Width == 0 || m.Height == 0:
-		return at.errorf("give both width and height")
+		return at.Errorf("give both width and height")
 	case size%model.BeatBytes != 0:
-		return at.key("width").errorf("a frame of %dx%d has %d bytes: must be a multiple of %d, the width of the FPGA's stream", m.Width, m.Height, size, model.BeatBytes)
+		return at.Key("width").Errorf("a frame of %dx%d has %d bytes: must be a multiple of %d, the width of the FPGA's stream", m.Width, m.Height, size, model.BeatBytes)
 	case m.Replay == "" && pixel != pipeline.RGGB10:
-		return at.key("sensor").errorf("the test chart is RGGB of 10 bits: leave it out, or name a file to replay")
+		return at.Key("sensor").Errorf("the test chart is RGGB of 10 bits: leave it out, or name a file to replay")
 	case m.Replay == "" && (m.Width > model.TestChartWidth || m.Height > model.TestChartHeight):
-		return at.key("width").errorf("the test chart has %dx%d pixels, %dx%d are wanted: name a file to replay",
+		return at.Key("width").Errorf("the test chart has %dx%d pixels, %dx%d are wanted: name a file to replay",
 			model.TestChartWidth, model.TestChartHeight, m.Width, m.Height)
 	case *m.Shift%2 != 0:
-		return at.key("shift").errorf("%d: must be even, so that the Bayer order stays", *m.Shift)
+		return at.Key("shift").Errorf("%d: must be even, so that the Bayer order stays", *m.Shift)
 	case m.Bare() && m.Exposure.V != 0:
-		return at.key("exposure").errorf("a bare stream has no camera block to set it: leave exposure out")
+		return at.Key("exposure").Errorf("a bare stream has no camera block to set it: leave exposure out")
 	case m.Exposure.V < 0 || m.Exposure.V > m.Rate.V.Period():
-		return at.key("exposure").errorf("%v: must be from 0 to the frame period, %v", m.Exposure.V, m.Rate.V.Period())
+		return at.Key("exposure").Errorf("%v: must be from 0 to the frame period, %v", m.Exposure.V, m.Rate.V.Period())
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.Faults)) {
 		if _, _, err := model.ParseFault(fmt.Sprintf("%s:%g", id, m.Faults[id])); err != nil {
-			return at.key("faults").key(id).errorf("%s", plain(err, model.ErrFault))
+			return at.Key("faults").Key(id).Errorf("%s", plain(err, model.ErrFault))
 		}
 	}
 	return m.checkTiming(at)
 }
 
 // checkTiming asks a sensor of the least size whether it can keep the rate.
-func (m *Model) checkTiming(at section) error {
+func (m *Model) checkTiming(at yamlfile.Section) error {
 	_, err := model.NewSensor(model.SensorConfig{
 		Width: model.StampSamples, Height: 1, Format: fpga.FourCC(pipeline.RGGB10),
 		Frames: [][]byte{make([]byte, 2*model.StampSamples)}, Period: m.Rate.V.Period(), Exposure: m.Exposure.V,
 	})
 	if err != nil {
 		_, why, _ := strings.Cut(err.Error(), ": ")
-		return at.key("rate").errorf("%s: the sensor cannot: %s", m.Rate.V, why)
+		return at.Key("rate").Errorf("%s: the sensor cannot: %s", m.Rate.V, why)
 	}
 	return nil
 }

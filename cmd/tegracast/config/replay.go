@@ -5,6 +5,8 @@ package config
 import (
 	"path/filepath"
 	"strings"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
 // Replay replays a file.
@@ -20,21 +22,21 @@ type Replay struct {
 // describesItself says whether the file has a header; else it is headerless Bayer frames.
 func (f *Replay) describesItself() bool { return strings.EqualFold(filepath.Ext(f.Path), ".y4m") }
 
-func (f *Replay) resolve(_ *resolver, at section, s *Source) error {
-	s.OpenAt = at.key("path").place()
+func (f *Replay) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
+	s.OpenAt = at.Key("path").Place()
 	s.NoExposure = "is a file"
 	s.cpuReads = "the CPU itself reads the file into that memory: leave write_combined out"
 	switch {
 	case f.Path == "":
-		return at.key("path").errorf("give the file to replay")
+		return at.Key("path").Errorf("give the file to replay")
 	case f.describesItself() && (f.Width != 0 || f.Height != 0):
-		return at.errorf("a .y4m file contains its width and height: leave them out")
+		return at.Errorf("a .y4m file contains its width and height: leave them out")
 	case f.describesItself() && f.Sensor != nil:
-		return at.key("sensor").errorf("a .y4m file holds pictures, not samples of a sensor: leave sensor out")
+		return at.Key("sensor").Errorf("a .y4m file holds pictures, not samples of a sensor: leave sensor out")
 	case !f.describesItself() && (f.Width == 0 || f.Height == 0):
-		return at.errorf("a headerless file needs its width and height")
+		return at.Errorf("a headerless file needs its width and height")
 	}
-	if err := f.Sensor.check(at.key("sensor"), true); err != nil || f.describesItself() {
+	if err := f.Sensor.check(at.Key("sensor"), true); err != nil || f.describesItself() {
 		return err
 	}
 	rate := f.Rate.V

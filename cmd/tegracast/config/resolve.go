@@ -4,86 +4,22 @@ package config
 
 import (
 	"cmp"
-	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/tegracast/tegracast/board/gpio"
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Appliance is what a configuration describes: every default is filled in, every reference is resolved.
-type Appliance struct {
-	Memory   string // auto, cuda or host
-	MemoryAt Place
-
-	Sources []Source // in the order of the file
-	Stages  []Stage  // behind what they read from
-	Outputs []Output
-	Lines   []Line // in the order in which they are opened
-	Web     Web
-
-	file *File
-}
-
-// ISPs is how many isps there are.
-func (a *Appliance) ISPs() int { return len(a.file.ISP) }
-
-// Source returns the source of that name, or nil.
-func (a *Appliance) Source(name string) *Source {
-	return byName(a.Sources, name, func(s *Source) string { return s.Name })
-}
-
-// Stage returns the stage of that name, or nil.
-func (a *Appliance) Stage(name string) *Stage {
-	return byName(a.Stages, name, func(s *Stage) string { return s.Name })
-}
-
-// Output returns the output of that name, or nil.
-func (a *Appliance) Output(name string) *Output {
-	return byName(a.Outputs, name, func(o *Output) string { return o.Name })
-}
-
-// Line returns the line of that name, or nil.
-func (a *Appliance) Line(name string) *Line {
-	return byName(a.Lines, name, func(l *Line) string { return l.Name })
-}
-
-func byName[T any](list []T, name string, nameOf func(*T) string) *T {
-	for i := range list {
-		if nameOf(&list[i]) == name {
-			return &list[i]
-		}
-	}
-	return nil
-}
-
-// resolver makes an Appliance out of a file, part by part in their order. Types, limits and missing keys have been checked.
-type resolver struct {
-	doc   *document
-	file  *File
-	out   *Appliance
-	names register // of sources, stages and outputs
-	taken register // addresses and channels that outputs use
-}
-
-// A register says which section was the first to use a name, an address or a channel.
-type register map[string]section
-
-// take notes a use. It returns the section that has taken the key before, if one has.
-func (r register) take(key string, at section) (first string, taken bool) {
-	if other, taken := r[key]; taken {
-		return other.name(), true
-	}
-	r[key] = at
-	return "", false
-}
-
-func (r *resolver) resolve() error {
-	root := section{r.doc, "$"}
+func (r *resolver) resolve(root yamlfile.Section) error {
 	r.file.Memory = cmp.Or(r.file.Memory, "auto")
-	r.out.Memory, r.out.MemoryAt = r.file.Memory, root.key("memory").place()
+	r.out.Memory, r.out.MemoryAt = r.file.Memory, root.Key("memory").Place()
 	r.out.Web = r.file.Web
-	if err := r.file.Web.check(root.key("web")); err != nil {
+	if err := r.file.Web.check(root.Key("web")); err != nil {
 		return err
 	}
-	for _, step := range []func(section) error{r.sources, r.stages, r.outputs, r.lines, r.writeCombined, r.slots} {
+	for _, step := range []func(yamlfile.Section) error{r.sources, r.stages, r.outputs, r.lines, r.writeCombined, r.slots} {
 		if err := step(root); err != nil {
 			return err
 		}
@@ -91,33 +27,9 @@ func (r *resolver) resolve() error {
 	return nil
 }
 
-// nameRule keeps names fit for files: an output's SDP is NAME.sdp.
-var nameRule = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-
-// claim notes the name of a part, which no other may have.
-func (r register) claim(at section, name string) error {
-	if !nameRule.MatchString(name) {
-		return at.key("name").errorf("%q: must be 1 to 64 of the letters A to Z and a to z, digits, _ and -", name)
-	}
-	if first, taken := r.take(name, at); taken {
-		return at.key("name").errorf("%q is the name of %s already", name, first)
-	}
-	return nil
-}
-
-// one returns the only kind that a section has.
-func one[K any](at section, table any) (K, section, error) {
-	kinds, keys, all := given[K](table)
-	if len(kinds) != 1 {
-		var none K
-		return none, at, at.errorf("give exactly one of %s and %s", strings.Join(all[:len(all)-1], ", "), all[len(all)-1])
-	}
-	return kinds[0], at.key(keys[0]), nil
-}
-
-func (r *resolver) sources(root section) error {
+func (r *resolver) sources(root yamlfile.Section) error {
 	for i := range r.file.Sources {
-		c, at := &r.file.Sources[i], root.key("sources").element(i)
+		c, at := &r.file.Sources[i], root.Key("sources").Element(i)
 		if err := r.names.claim(at, c.Name); err != nil {
 			return err
 		}
@@ -130,20 +42,38 @@ func (r *resolver) sources(root section) error {
 	return nil
 }
 
+func (r *resolver) source(at yamlfile.Section, c *SourceSection) (Source, error) {
+	c.Slots = cmp.Or(c.Slots, 8)
+	s := Source{Name: c.Name, Slots: c.Slots, WriteCombined: c.WriteCombined, At: at.Place(), OpenAt: at.Place(), section: c}
+	var err error
+	if s.Kind, at, err = one[SourceKind](at, c.SourceKinds); err != nil {
+		return s, err
+	}
+	if err := s.Kind.resolve(r, at, &s); err != nil {
+		return s, err
+	}
+	if s.FormatKnown {
+		if err := s.Format.Validate(); err != nil {
+			return s, at.Key("width").Errorf("%s", plain(err, pipeline.ErrFormat))
+		}
+	}
+	return s, nil
+}
+
 // stages claims all names before it resolves a stage, so that a name that is used twice is what the first error is about.
-func (r *resolver) stages(root section) error {
+func (r *resolver) stages(root yamlfile.Section) error {
 	lists := r.file.list()
 	for _, l := range lists {
 		for i, kind := range l.kinds {
 			name, _ := kind.head()
-			if err := r.names.claim(root.key(l.key).element(i), *name); err != nil {
+			if err := r.names.claim(root.Key(l.key).Element(i), *name); err != nil {
 				return err
 			}
 		}
 	}
 	for _, l := range lists {
 		for i, kind := range l.kinds {
-			s, err := r.stage(root.key(l.key).element(i), strings.TrimSuffix(l.key, "s"), kind)
+			s, err := r.stage(root.Key(l.key).Element(i), strings.TrimSuffix(l.key, "s"), kind)
 			if err != nil {
 				return err
 			}
@@ -153,9 +83,19 @@ func (r *resolver) stages(root section) error {
 	return nil
 }
 
-func (r *resolver) outputs(root section) error {
+func (r *resolver) stage(at yamlfile.Section, what string, kind StageKind) (Stage, error) {
+	s := Stage{what: what, Depth: stageDepth, Kind: kind, At: at.Place(), OpenAt: at.Place(), section: at}
+	if err := kind.resolve(r, at, &s); err != nil {
+		return s, err
+	}
+	name, from := kind.head()
+	s.Name, s.From, s.Source = *name, *from, r.out.origin(*from)
+	return s, nil
+}
+
+func (r *resolver) outputs(root yamlfile.Section) error {
 	for i := range r.file.Outputs {
-		c, at := &r.file.Outputs[i], root.key("outputs").element(i)
+		c, at := &r.file.Outputs[i], root.Key("outputs").Element(i)
 		if err := r.names.claim(at, c.Name); err != nil {
 			return err
 		}
@@ -172,19 +112,74 @@ func (r *resolver) outputs(root section) error {
 	return nil
 }
 
+func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error) {
+	o := Output{
+		Name: c.Name, Depth: cmp.Or(c.Queue, defaultDepth), Rate: c.Rate.V, Policy: c.Policy.V,
+		shrink: scales[c.Scale], holds: 1, At: at.Place(), OpenAt: at.Place(), section: c,
+	}
+	kind, kindAt, err := one[OutputKind](at, c.OutputKinds)
+	if err != nil {
+		return o, err
+	}
+	if c.From == "" { // the first isp of the first source
+		c.From = r.out.Sources[0].Name
+		if i := slices.IndexFunc(r.file.ISP, func(isp *ISP) bool { return isp.From == c.From }); i >= 0 {
+			c.From = r.file.ISP[i].Name
+		}
+	}
+	in, ok := r.out.pictures(c.From)
+	if !ok {
+		return o, at.Key("from").Errorf("there is no source, isp or kernel %q", c.From)
+	}
+	o.From, o.Source, o.Kind, o.pixels = c.From, r.out.origin(c.From), kind, pipeline.UYVY
+	o.formatAt = kindAt.Place()
+	if err := kind.resolve(r, kindAt, &o); err != nil {
+		return o, err
+	}
+	o.asIs = o.results && !in.Any && !in.None
+	if o.results && c.Scale != "" {
+		return o, at.Key("scale").Errorf("results have no size: leave scale out")
+	}
+	return o, o.fits(at, r.out, in)
+}
+
+func (r *resolver) lines(root yamlfile.Section) error {
+	at := root.Key("gpio")
+	kinds, keys, _ := given[LineKind](r.file.GPIO)
+	used := map[gpio.Line]string{}
+	for _, name := range lineOrder {
+		i := slices.Index(keys, name)
+		if i < 0 {
+			continue
+		}
+		l := Line{Name: name, Pin: kinds[i].pin(), Kind: kinds[i], At: at.Key(name).Key("line").Place()}
+		bare := l.Pin
+		bare.ActiveLow = false
+		if other, is := used[bare]; is {
+			return at.Key(name).Key("line").Errorf("%s is already the line of gpio.%s: give it another line", bare, other)
+		}
+		used[bare] = name
+		if err := l.Kind.resolve(r, at.Key(name), &l); err != nil {
+			return err
+		}
+		r.out.Lines = append(r.out.Lines, l)
+	}
+	return nil
+}
+
 // writeCombined refuses whatever reads write-combined frames with the CPU, for which such memory is uncached
 // (cudaHostAllocWriteCombined; GPUDirect RDMA 12.9 §13.4.3). Outputs need no look: one that reads a source's own frames
 // sends results, and no pixel.
-func (r *resolver) writeCombined(root section) error {
+func (r *resolver) writeCombined(root yamlfile.Section) error {
 	for i := range r.out.Sources {
-		s, at := &r.out.Sources[i], root.key("sources").element(i).key("write_combined")
+		s, at := &r.out.Sources[i], root.Key("sources").Element(i).Key("write_combined")
 		switch {
 		case !s.WriteCombined:
 			continue
 		case s.cpuReads != "":
-			return at.errorf("%s", s.cpuReads)
+			return at.Errorf("%s", s.cpuReads)
 		case r.out.Memory != "cuda":
-			return at.errorf("only a GPU can use write-combined memory: write memory: cuda, or leave write_combined out")
+			return at.Errorf("only a GPU can use write-combined memory: write memory: cuda, or leave write_combined out")
 		}
 		for j := range r.out.Stages {
 			if stage := &r.out.Stages[j]; stage.From == s.Name {
@@ -198,7 +193,7 @@ func (r *resolver) writeCombined(root section) error {
 }
 
 // slots compares each source's slots with what its consumers may hold, and two for the next frames.
-func (r *resolver) slots(root section) error {
+func (r *resolver) slots(root yamlfile.Section) error {
 	for i := range r.out.Sources {
 		s, need := &r.out.Sources[i], 2
 		for j := range r.out.Stages {
@@ -212,13 +207,10 @@ func (r *resolver) slots(root section) error {
 			}
 		}
 		if s.Slots < need {
-			return root.key("sources").element(i).key("slots").errorf(
+			return root.Key("sources").Element(i).Key("slots").Errorf(
 				"%d are too few: what reads from %q may hold so many frames that it needs %d; give it more, or the outputs shorter queues",
 				s.Slots, s.Name, need)
 		}
 	}
 	return nil
 }
-
-// plain is an error's text without the name of its kind in front, which the place in the file says already.
-func plain(err, kind error) string { return strings.TrimPrefix(err.Error(), kind.Error()+": ") }

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/results"
 )
@@ -13,29 +14,29 @@ type Results struct {
 	TCP string   `yaml:"tcp,omitempty" jsonschema_description:"host:port to listen on. Each connection gets every line from then on."`
 }
 
-func (c *Results) resolve(r *resolver, at section, o *Output) error {
+func (c *Results) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 	o.results = true
 	if len(c.UDP) == 0 && c.TCP == "" {
-		return at.errorf("give the destination of the results: udp, tcp or both")
+		return at.Errorf("give the destination of the results: udp, tcp or both")
 	}
 	for i, dest := range c.UDP {
-		at := at.key("udp").element(i)
+		at := at.Key("udp").Element(i)
 		if err := results.CheckAddress(dest); err != nil {
-			return at.errorf("%w", err)
+			return at.Errorf("%w", err)
 		}
 		if first, taken := r.taken.take(dest, at); taken {
-			return at.errorf("%s is the destination of %s already: give it another port", dest, first)
+			return at.Errorf("%s is the destination of %s already: give it another port", dest, first)
 		}
 	}
 	if c.TCP == "" {
 		return nil
 	}
-	at = at.key("tcp")
+	at = at.Key("tcp")
 	if err := results.CheckAddress(c.TCP); err != nil {
-		return at.errorf("%w", err)
+		return at.Errorf("%w", err)
 	}
 	if first, taken := r.taken.take("tcp "+c.TCP, at); taken {
-		return at.errorf("%s listens at %s already: give it another port", first, c.TCP)
+		return at.Errorf("%s listens at %s already: give it another port", first, c.TCP)
 	}
 	return nil
 }
@@ -43,14 +44,3 @@ func (c *Results) resolve(r *resolver, at section, o *Output) error {
 func (c *Results) check(pipeline.Format) error { return nil }
 
 func (c *Results) packets(f pipeline.Format) (pipeline.Format, bool) { return f, false }
-
-// smallest is the least that a stage can make of frames in, to carry results: a grey picture.
-func smallest(in pipeline.Format) (pipeline.Format, error) {
-	by := 1
-	for by < 4 && in.Width%(2*by) == 0 && in.Height%(2*by) == 0 && min(in.Width, in.Height) >= 4*by {
-		by *= 2
-	}
-	f, err := pipeline.NewFormat(pipeline.Grey, in.Width/by, in.Height/by, in.Rate)
-	f.Color = pipeline.BT709Limited
-	return f, err
-}

@@ -5,9 +5,9 @@ package config
 import (
 	"errors"
 	"net/netip"
-	"slices"
 	"strings"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
@@ -15,19 +15,19 @@ import (
 
 // RTP is an RTP stream.
 type RTP struct {
-	Payload      word[rtp.Payload] `yaml:"payload" jsonschema_description:"raw: RFC 4175. jpeg: RFC 2435. results: what the stages found in the frames, as JSON (docs/results-output.md)."`
-	Pixels       string            `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24" jsonschema_description:"For payload raw: uyvy (default) is 4:2:2 of 8 bits, uyvp is 4:2:2 of 10 bits, rgb24 is RGB."`
-	Destinations []string          `yaml:"destinations" jsonschema:"minItems=1" jsonschema_description:"Each is host:port with an even port. RTCP goes to the next port."`
-	Interface    string            `yaml:"interface,omitempty" jsonschema_description:"Network interface through which multicast leaves."`
-	TTL          int               `yaml:"ttl,omitempty" jsonschema:"minimum=0,maximum=255" jsonschema_description:"Time to live of the packets: the number of routers that they may pass."`
-	DSCP         int               `yaml:"dscp,omitempty" jsonschema:"minimum=0,maximum=63" jsonschema_description:"Differentiated services code point of the packets (RFC 2474)."`
-	MTU          int               `yaml:"mtu,omitempty" jsonschema:"minimum=576,maximum=9000" jsonschema_description:"Largest IP packet, in bytes (default 1500)."`
-	Pacing       word[send.Pacing] `yaml:"pacing,omitempty" jsonschema_description:"frame (default): packets are spread over the frame period, in trains of up to 16. wide: in trains of up to 8. narrow: in trains of up to 4. burst: packets are not spread."`
-	Clock        string            `yaml:"clock,omitempty" jsonschema_description:"What disciplines the machine's clock, for the SDP, as ptp=IEEE1588-2008:GRANDMASTER:DOMAIN (default: the machine's own clock)."`
-	CaptureTime  bool              `yaml:"capture_time,omitempty" jsonschema_description:"Put the capture time of each frame into its packets, as the header extension abs-capture-time."`
-	Checksum     bool              `yaml:"checksum,omitempty" jsonschema_description:"Send the CRC-32C of each frame by RTCP, for tegracast probe."`
-	Session      string            `yaml:"session,omitempty" jsonschema_description:"For payload results: name of the output whose SDP describes this stream, too."`
-	Quality      int               `yaml:"quality,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"For payload jpeg: quality of the pictures (default 90)."`
+	Payload      yamlfile.Word[rtp.Payload] `yaml:"payload" jsonschema_description:"raw: RFC 4175. jpeg: RFC 2435. results: what the stages found in the frames, as JSON (docs/results-output.md)."`
+	Pixels       string                     `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24" jsonschema_description:"For payload raw: uyvy (default) is 4:2:2 of 8 bits, uyvp is 4:2:2 of 10 bits, rgb24 is RGB."`
+	Destinations []string                   `yaml:"destinations" jsonschema:"minItems=1" jsonschema_description:"Each is host:port with an even port. RTCP goes to the next port."`
+	Interface    string                     `yaml:"interface,omitempty" jsonschema_description:"Network interface through which multicast leaves."`
+	TTL          int                        `yaml:"ttl,omitempty" jsonschema:"minimum=0,maximum=255" jsonschema_description:"Time to live of the packets: the number of routers that they may pass."`
+	DSCP         int                        `yaml:"dscp,omitempty" jsonschema:"minimum=0,maximum=63" jsonschema_description:"Differentiated services code point of the packets (RFC 2474)."`
+	MTU          int                        `yaml:"mtu,omitempty" jsonschema:"minimum=576,maximum=9000" jsonschema_description:"Largest IP packet, in bytes (default 1500)."`
+	Pacing       yamlfile.Word[send.Pacing] `yaml:"pacing,omitempty" jsonschema_description:"frame (default): packets are spread over the frame period, in trains of up to 16. wide: in trains of up to 8. narrow: in trains of up to 4. burst: packets are not spread."`
+	Clock        string                     `yaml:"clock,omitempty" jsonschema_description:"What disciplines the machine's clock, for the SDP, as ptp=IEEE1588-2008:GRANDMASTER:DOMAIN (default: the machine's own clock)."`
+	CaptureTime  bool                       `yaml:"capture_time,omitempty" jsonschema_description:"Put the capture time of each frame into its packets, as the header extension abs-capture-time."`
+	Checksum     bool                       `yaml:"checksum,omitempty" jsonschema_description:"Send the CRC-32C of each frame by RTCP, for tegracast probe."`
+	Session      string                     `yaml:"session,omitempty" jsonschema_description:"For payload results: name of the output whose SDP describes this stream, too."`
+	Quality      int                        `yaml:"quality,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"For payload jpeg: quality of the pictures (default 90)."`
 }
 
 // Config is the stream's configuration; name is that of the output.
@@ -41,8 +41,8 @@ func (c *RTP) Config(name string) send.Config {
 	}
 }
 
-func (c *RTP) resolve(r *resolver, at section, o *Output) error {
-	o.OpenAt, o.formatAt = at.place(), at.key("payload").place()
+func (c *RTP) resolve(r *resolver, at yamlfile.Section, o *Output) error {
+	o.OpenAt, o.formatAt = at.Place(), at.Key("payload").Place()
 	o.results = c.Payload.V == rtp.Results
 	switch {
 	case c.Payload.V == rtp.JPEG:
@@ -59,37 +59,38 @@ func (c *RTP) resolve(r *resolver, at section, o *Output) error {
 		return err
 	}
 	if c.Payload.V != rtp.Raw && c.Pixels != "" {
-		return at.key("pixels").errorf("only payload raw has pixels: leave pixels out")
+		return at.Key("pixels").Errorf("only payload raw has pixels: leave pixels out")
 	}
 	cfg := c.Config(o.Name)
 	if err := cfg.Validate(); err != nil {
-		return at.errorf("%s", plain(err, rtp.ErrConfig))
+		return at.Errorf("%s", plain(err, rtp.ErrConfig))
 	}
 	o.holds = cfg.Holds(pipeline.Format{})
 	return nil
 }
 
 // checkSession checks the name of the output in whose SDP results stand, too.
-func (c *RTP) checkSession(r *resolver, at section) error {
+func (c *RTP) checkSession(r *resolver, at yamlfile.Section) error {
 	switch {
 	case c.Session == "":
 		return nil
 	case c.Payload.V != rtp.Results:
-		return at.key("session").errorf("only payload results has a session: leave session out")
+		return at.Key("session").Errorf("only payload results has a session: leave session out")
 	}
-	i := slices.IndexFunc(r.file.Outputs, func(x OutputSection) bool { return x.Name == c.Session })
-	if i < 0 || r.file.Outputs[i].RTP == nil || r.file.Outputs[i].RTP.Payload.V == rtp.Results {
-		return at.key("session").errorf("%q is not an output that sends pictures by RTP", c.Session)
+	for i := range r.file.Outputs {
+		if x := &r.file.Outputs[i]; x.Name == c.Session && x.RTP != nil && x.RTP.Payload.V != rtp.Results {
+			return nil
+		}
 	}
-	return nil
+	return at.Key("session").Errorf("%q is not an output that sends pictures by RTP", c.Session)
 }
 
 // checkDestinations: no two streams may go to one destination.
-func (c *RTP) checkDestinations(r *resolver, at section) error {
+func (c *RTP) checkDestinations(r *resolver, at yamlfile.Section) error {
 	for i, dest := range c.Destinations {
-		at := at.key("destinations").element(i)
+		at := at.Key("destinations").Element(i)
 		if err := send.CheckDestination(dest); err != nil {
-			return at.errorf("%w", err)
+			return at.Errorf("%w", err)
 		}
 		key := strings.ToLower(dest)
 		if a, err := netip.ParseAddrPort(dest); err == nil {
@@ -99,7 +100,7 @@ func (c *RTP) checkDestinations(r *resolver, at section) error {
 			}
 		}
 		if first, taken := r.taken.take(key, at); taken {
-			return at.errorf("%s is the destination of %s already: give it another port", dest, first)
+			return at.Errorf("%s is the destination of %s already: give it another port", dest, first)
 		}
 	}
 	return nil

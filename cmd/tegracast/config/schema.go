@@ -10,6 +10,7 @@ import (
 
 	"github.com/invopop/jsonschema"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
@@ -22,12 +23,12 @@ func WriteSchema(w io.Writer) error {
 	}
 	words := func(w ...any) *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Enum: w} }
 	special := map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[word[pipeline.Rate]]():   text(`^[1-9][0-9]*(/[1-9][0-9]*)?$`),
-		reflect.TypeFor[word[time.Duration]]():   {Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s))+$`},
-		reflect.TypeFor[lineName]():              {Type: "string", Pattern: `^[!-~]{1,31}$|^gpiochip[0-9]{1,9}:[!-~]{1,31}$`},
-		reflect.TypeFor[word[pipeline.Policy]](): words("latest", "block"),
-		reflect.TypeFor[word[rtp.Payload]]():     words("raw", "jpeg", "results"),
-		reflect.TypeFor[word[send.Pacing]]():     words("frame", "wide", "narrow", "burst"),
+		reflect.TypeFor[yamlfile.Word[pipeline.Rate]]():   text(`^[1-9][0-9]*(/[1-9][0-9]*)?$`),
+		reflect.TypeFor[yamlfile.Word[time.Duration]]():   {Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s))+$`},
+		reflect.TypeFor[lineName]():                       {Type: "string", Pattern: `^[!-~]{1,31}$|^gpiochip[0-9]{1,9}:[!-~]{1,31}$`},
+		reflect.TypeFor[yamlfile.Word[pipeline.Policy]](): words("latest", "block"),
+		reflect.TypeFor[yamlfile.Word[rtp.Payload]]():     words("raw", "jpeg", "results"),
+		reflect.TypeFor[yamlfile.Word[send.Pacing]]():     words("frame", "wide", "narrow", "burst"),
 	}
 	r := jsonschema.Reflector{
 		FieldNameTag: "yaml", ExpandedStruct: true,

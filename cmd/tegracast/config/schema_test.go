@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
 // descriptions returns what the structs say about their keys, as "Struct.key", from kind on. An embedded struct's keys are owner's.
@@ -14,7 +16,7 @@ func descriptions(t *testing.T, kind reflect.Type, owner string, found map[strin
 	for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice {
 		kind = kind.Elem()
 	}
-	if kind.Kind() != reflect.Struct || !hasKeys(kind) {
+	if kind.Kind() != reflect.Struct || !yamlfile.HasKeys(kind) {
 		return
 	}
 	if owner == "" {
@@ -28,7 +30,7 @@ func descriptions(t *testing.T, kind reflect.Type, owner string, found map[strin
 			descriptions(t, f.Type, owner, found)
 			continue
 		}
-		at := owner + "." + keyOf(f)
+		at := owner + "." + yamlfile.Key(f)
 		if _, seen := found[at]; seen {
 			continue
 		}

@@ -6,64 +6,12 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// A SourceKind is where frames come from: one of the fields of SourceKinds.
-type SourceKind interface {
-	// resolve fills in the defaults of the section, refuses what cannot be, and fills in what follows from it for s.
-	resolve(r *resolver, at section, s *Source) error
-}
-
-// Source is a source of frames.
-type Source struct {
-	Name          string
-	Slots         int // frames of memory
-	WriteCombined bool
-	Format        pipeline.Format
-	FormatKnown   bool // else Format is empty: the file tells when it is opened
-	Card          Card
-	Bare          bool   // a stream without camera block and trailers
-	Triggered     bool   // it exposes when something else triggers it
-	NoExposure    string // why nobody knows when its frames are exposed, such as "is a file"; empty: the frames say when
-	Kind          SourceKind
-	At            Place
-	OpenAt        Place // what is wrong when it cannot be opened
-
-	cpuReads string // why its frames cannot be in write-combined memory; empty: they can
-	section  *SourceSection
-}
-
-// Card is the FPGA that frames come from.
-type Card struct {
-	Name string // the device file, or the name of the source that has a model to itself; empty: there is none
-	Own  bool   // it is opened and closed with the source
-	Poll bool   // completions are looked for in memory
-}
-
-// Same reports whether the sections of two sources, with the defaults, say the same.
-func (s *Source) Same(other *Source) bool { return same(s.section, other.section) }
-
 // defaultRate is that of a source which does not say.
 var defaultRate = pipeline.Rate{Num: 30, Den: 1}
-
-func (r *resolver) source(at section, c *SourceSection) (Source, error) {
-	c.Slots = cmp.Or(c.Slots, 8)
-	s := Source{Name: c.Name, Slots: c.Slots, WriteCombined: c.WriteCombined, At: at.place(), OpenAt: at.place(), section: c}
-	var err error
-	if s.Kind, at, err = one[SourceKind](at, c.SourceKinds); err != nil {
-		return s, err
-	}
-	if err := s.Kind.resolve(r, at, &s); err != nil {
-		return s, err
-	}
-	if s.FormatKnown {
-		if err := s.Format.Validate(); err != nil {
-			return s, at.key("width").errorf("%s", plain(err, pipeline.ErrFormat))
-		}
-	}
-	return s, nil
-}
 
 // streamed fills in what follows from a stream being bare, or not.
 func (s *Source) streamed(bare bool) {
@@ -102,17 +50,17 @@ func (s *Sensor) format(width, height int, rate pipeline.Rate) pipeline.Format {
 }
 
 // check checks how a sensor's samples lie in memory.
-func (s *Sensor) check(at section, packed bool) error {
+func (s *Sensor) check(at yamlfile.Section, packed bool) error {
 	if s == nil {
 		return nil
 	}
 	if s.Packed && !packed {
-		return at.key("packed").errorf("an FPGA sends samples in bytes or 16-bit words: leave packed out")
+		return at.Key("packed").Errorf("an FPGA sends samples in bytes or 16-bit words: leave packed out")
 	}
 	if _, ok := s.Pixel(); !ok && s.Packed {
-		return at.key("bits").errorf("%d: packed samples have 10 or 12 bits", s.Bits)
+		return at.Key("bits").Errorf("%d: packed samples have 10 or 12 bits", s.Bits)
 	} else if !ok {
-		return at.key("bits").errorf("%d: must be 8, 10, 12, 14 or 16", s.Bits)
+		return at.Key("bits").Errorf("%d: must be 8, 10, 12, 14 or 16", s.Bits)
 	}
 	return nil
 }

@@ -2,7 +2,11 @@
 
 package config
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+)
 
 // Web is what the appliance tells over HTTP.
 type Web struct {
@@ -16,16 +20,16 @@ const (
 	NoListen      = "none"
 )
 
-func (w Web) check(at section) error {
+func (w Web) check(at yamlfile.Section) error {
 	if w.Listen == "" || w.Listen == NoListen {
 		return nil
 	}
 	address, err := netip.ParseAddrPort(w.Listen)
 	switch {
 	case err != nil:
-		return at.key("listen").errorf("%q: write an address and a port, such as %s, or %s", w.Listen, DefaultListen, NoListen)
+		return at.Key("listen").Errorf("%q: write an address and a port, such as %s, or %s", w.Listen, DefaultListen, NoListen)
 	case w.Profile && !address.Addr().IsLoopback():
-		return at.key("profile").errorf("profiles show what is in memory: listen must be a loopback address such as %s", DefaultListen)
+		return at.Key("profile").Errorf("profiles show what is in memory: listen must be a loopback address such as %s", DefaultListen)
 	}
 	return nil
 }

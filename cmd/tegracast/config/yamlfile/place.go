@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package yamlfile
 
 import (
 	"errors"
@@ -14,11 +14,11 @@ import (
 
 // An Error is a mistake of the configuration, or a configuration that this machine cannot have. Its text begins with file,
 // line and column where it is about a part of the file.
-type Error struct{ err error }
+type Error struct{ Err error }
 
-func (e *Error) Error() string { return e.err.Error() }
+func (e *Error) Error() string { return e.Err.Error() }
 
-func (e *Error) Unwrap() error { return e.err }
+func (e *Error) Unwrap() error { return e.Err }
 
 // A Place is where a part of a configuration stands.
 type Place struct {
@@ -48,8 +48,10 @@ type document struct {
 	tree *ast.File
 }
 
-// whole is the file as a whole.
-func (d *document) whole() Place { return Place{file: d.path, line: 1, column: 1} }
+// Whole is the place of a file as a whole.
+func Whole(path string) Place { return Place{file: path, line: 1, column: 1} }
+
+func (d *document) whole() Place { return Whole(d.path) }
 
 // at is the place of a node of the tree; path is the node's, such as $.outputs[0].
 func (d *document) at(node ast.Node, path string) Place {
@@ -84,21 +86,23 @@ func (d *document) located(err error) error {
 	return Place{file: d.path, line: p.Line, column: p.Column}.Errorf("%s", what)
 }
 
-// A section is a part of the file while it is checked: a key, or an element of a list.
-type section struct {
+// A Section is a part of the file while it is checked: a key, or an element of a list.
+type Section struct {
 	doc  *document
 	path string // YAML path such as $.outputs[0].rtp
 }
 
-func (s section) key(name string) section { return section{s.doc, s.path + "." + name} }
+// Key is the value of a key.
+func (s Section) Key(name string) Section { return Section{s.doc, s.path + "." + name} }
 
-func (s section) element(i int) section { return section{s.doc, fmt.Sprintf("%s[%d]", s.path, i)} }
+// Element is an element of a list.
+func (s Section) Element(i int) Section { return Section{s.doc, fmt.Sprintf("%s[%d]", s.path, i)} }
 
-// name is what messages call the section.
-func (s section) name() string { return strings.TrimPrefix(s.path, "$.") }
+// Name is what messages call the section.
+func (s Section) Name() string { return strings.TrimPrefix(s.path, "$.") }
 
-// place is where the section stands. A key that the file does not have stands where the nearest part above it does.
-func (s section) place() Place {
+// Place is where the section stands. A key that the file does not have stands where the nearest part above it does.
+func (s Section) Place() Place {
 	for p := s.path; p != "$" && p != ""; p = parentPath(p) {
 		yp, err := yaml.PathString(p)
 		if err != nil {
@@ -109,11 +113,12 @@ func (s section) place() Place {
 		}
 	}
 	p := s.doc.whole()
-	p.path = s.name()
+	p.path = s.Name()
 	return p
 }
 
-func (s section) errorf(format string, a ...any) error { return s.place().Errorf(format, a...) }
+// Errorf is an error at the place of the section, as Place.Errorf.
+func (s Section) Errorf(format string, a ...any) error { return s.Place().Errorf(format, a...) }
 
 // parentPath cuts the last part off a YAML path.
 func parentPath(p string) string {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package yamlfile
 
 import (
 	"errors"
@@ -67,8 +67,8 @@ func (f field) limits() (low, high float64, text string) {
 	return low, high, text
 }
 
-// checkTypes walks over the file along with the structs that it is to be read into, and refuses what they do not have.
-func (d *document) checkTypes() error {
+// checkTypes walks over the file along with the struct that it is to be read into, and refuses what that does not have.
+func (d *document) checkTypes(into reflect.Type) error {
 	docs := d.tree.Docs
 	if len(docs) == 0 || docs[0].Body == nil {
 		return d.whole().Errorf("there is nothing in it: write one with `tegracast config default`")
@@ -81,7 +81,7 @@ func (d *document) checkTypes() error {
 		second := Place{file: d.path, line: at.Line, column: at.Column}
 		return second.Errorf("a second document begins here: one file is one configuration: leave out --- and what follows")
 	}
-	return d.walk(docs[0].Body, "$", field{key: "configuration", kind: reflect.TypeFor[File]()})
+	return d.walk(docs[0].Body, "$", field{key: "configuration", kind: into})
 }
 
 // refuse is an error at a node.

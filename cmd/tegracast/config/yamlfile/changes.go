@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package yamlfile
 
 import (
 	"reflect"
@@ -8,22 +8,18 @@ import (
 	"strings"
 )
 
-// Changes lists where two configurations differ, as paths such as outputs[raw].rtp.mtu. It knows nothing of the keys: it walks
-// over the structs. The elements of a list are told apart by their names, where they have one; their order does not count.
-func Changes(old, new *Appliance) []string {
+// Changes lists where two pointers to a struct of one type differ, as paths such as outputs[raw].rtp.mtu. It knows nothing
+// of the keys: it walks over the structs. The elements of a list are told apart by their names, where they have one; their
+// order does not count.
+func Changes(old, new any) []string {
 	var list []string
-	walkChanges(reflect.ValueOf(*old.file), reflect.ValueOf(*new.file), "", &list)
+	walkChanges(reflect.ValueOf(old), reflect.ValueOf(new), "", &list)
 	return list
 }
 
-// same says whether two sections, with all defaults filled in, have the same values.
-func same(a, b any) bool {
-	var list []string
-	if reflect.TypeOf(a) == reflect.TypeOf(b) {
-		walkChanges(reflect.ValueOf(a), reflect.ValueOf(b), "", &list)
-		return len(list) == 0
-	}
-	return false
+// Same says whether two sections, with all defaults filled in, are of one type and have the same values.
+func Same(a, b any) bool {
+	return reflect.TypeOf(a) == reflect.TypeOf(b) && len(Changes(a, b)) == 0
 }
 
 func walkChanges(a, b reflect.Value, path string, list *[]string) {
@@ -31,13 +27,13 @@ func walkChanges(a, b reflect.Value, path string, list *[]string) {
 		a, b = a.Elem(), b.Elem()
 	}
 	switch {
-	case a.Kind() == reflect.Struct && hasKeys(a.Type()):
+	case a.Kind() == reflect.Struct && HasKeys(a.Type()):
 		for i := range a.NumField() {
 			f, at := a.Type().Field(i), path
 			if !f.IsExported() {
 				continue
 			}
-			if key := keyOf(f); key != "" {
+			if key := Key(f); key != "" {
 				at = strings.TrimPrefix(path+"."+key, ".")
 			}
 			walkChanges(a.Field(i), b.Field(i), at, list)
@@ -49,8 +45,8 @@ func walkChanges(a, b reflect.Value, path string, list *[]string) {
 	}
 }
 
-// hasKeys tells a part of the configuration from a value that is a struct inside.
-func hasKeys(t reflect.Type) bool { return t.NumField() > 0 && t.Field(0).Tag.Get("yaml") != "" }
+// HasKeys tells a part of the configuration from a value that is a struct inside.
+func HasKeys(t reflect.Type) bool { return t.NumField() > 0 && t.Field(0).Tag.Get("yaml") != "" }
 
 func hasName(t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
@@ -91,4 +87,10 @@ func walkNamed(a, b reflect.Value, path string, list *[]string) {
 			*list = append(*list, at)
 		}
 	}
+}
+
+// Key is the key of a field in the file; empty for those of an embedded struct, whose keys are the struct's around it.
+func Key(f reflect.StructField) string {
+	key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+	return key
 }

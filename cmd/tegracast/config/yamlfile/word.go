@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package yamlfile
 
 import (
 	"encoding"
@@ -9,21 +9,13 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-
-	"github.com/tegracast/tegracast/pipeline"
 )
 
-// word is a value that is one word in the file, and that knows how to read itself.
-type word[T any] struct{ V T }
-
-// Rate and Duration are how a file gives a frame rate and a time.
-type (
-	Rate     = word[pipeline.Rate]
-	Duration = word[time.Duration]
-)
+// Word is a value that is one word in the file: a time.Duration, or a type whose pointer is an encoding.TextUnmarshaler.
+type Word[T any] struct{ V T }
 
 // UnmarshalYAML implements yaml.NodeUnmarshaler, so that a word that cannot be read is reported with its place.
-func (w *word[T]) UnmarshalYAML(node ast.Node) error {
+func (w *Word[T]) UnmarshalYAML(node ast.Node) error {
 	var err error
 	switch v := any(&w.V).(type) {
 	case encoding.TextUnmarshaler:

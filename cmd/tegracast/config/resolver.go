@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+)
+
+// resolver makes an Appliance out of a file, part by part in their order. Types, limits and missing keys have been checked.
+type resolver struct {
+	file  *File
+	out   *Appliance
+	names register // of sources, stages and outputs
+	taken register // addresses and channels that outputs use
+}
+
+// A register says which section was the first to use a name, an address or a channel.
+type register map[string]yamlfile.Section
+
+// take notes a use. It returns the section that has taken the key before, if one has.
+func (r register) take(key string, at yamlfile.Section) (first string, taken bool) {
+	if other, taken := r[key]; taken {
+		return other.Name(), true
+	}
+	r[key] = at
+	return "", false
+}
+
+// nameRule keeps names fit for files: an output's SDP is NAME.sdp.
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// claim notes the name of a part, which no other may have.
+func (r register) claim(at yamlfile.Section, name string) error {
+	if !nameRule.MatchString(name) {
+		return at.Key("name").Errorf("%q: must be 1 to 64 of the letters A to Z and a to z, digits, _ and -", name)
+	}
+	if first, taken := r.take(name, at); taken {
+		return at.Key("name").Errorf("%q is the name of %s already", name, first)
+	}
+	return nil
+}
+
+// one returns the only kind that a section has.
+func one[K any](at yamlfile.Section, table any) (K, yamlfile.Section, error) {
+	kinds, keys, all := given[K](table)
+	if len(kinds) != 1 {
+		var none K
+		return none, at, at.Errorf("give exactly one of %s and %s", strings.Join(all[:len(all)-1], ", "), all[len(all)-1])
+	}
+	return kinds[0], at.Key(keys[0]), nil
+}
+
+// plain is an error's text without the name of its kind in front, which the place in the file says already.
+func plain(err, kind error) string { return strings.TrimPrefix(err.Error(), kind.Error()+": ") }
+
+// given lists the kinds of K that a table such as SourceKinds has a section for, with their keys, and all keys.
+func given[K any](table any) (kinds []K, keys, all []string) {
+	v := reflect.ValueOf(table)
+	for i := range v.NumField() {
+		key := yamlfile.Key(v.Type().Field(i))
+		all = append(all, key)
+		if !v.Field(i).IsNil() {
+			kinds, keys = append(kinds, v.Field(i).Interface().(K)), append(keys, key)
+		}
+	}
+	return kinds, keys, all
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"time"
+
+	"github.com/tegracast/tegracast/board/gpio"
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// How a file gives a frame rate, a time and a line.
+type (
+	Rate     = yamlfile.Word[pipeline.Rate]
+	Duration = yamlfile.Word[time.Duration]
+	lineName = yamlfile.Word[gpio.Line]
+)
