@@ -303,7 +303,7 @@ func TestHaltAndReset(t *testing.T) {
 	if err := d.Reset(); !errors.Is(err, unix.EOPNOTSUPP) {
 		t.Errorf("reset without FLR: %v", err)
 	}
-	if err := d.Fence(); err != nil {
+	if _, err := d.drv.control(uapi.ControlFence, 0); err != nil {
 		t.Fatal(err)
 	}
 	generation, fenced := d.Fenced()

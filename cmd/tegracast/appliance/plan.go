@@ -11,7 +11,7 @@ type plan struct {
 	outputs     map[string]bool
 	lines       map[string]bool
 	cards       map[string]bool // device files that are polled from now on, or no more: all their users are opened again
-	adjusted    map[string]bool // stages that go on, and are told what is new
+	adjusted    map[string]bool // stages and outputs that go on, and are told what is new
 }
 
 func emptyPlan() plan {
@@ -71,8 +71,12 @@ func (p plan) compare(one, other *config.Appliance) {
 		}
 	}
 	for i := range one.Outputs {
-		if o, x := &one.Outputs[i], other.Output(one.Outputs[i].Name); x == nil || !o.Same(x) {
+		o, x := &one.Outputs[i], other.Output(one.Outputs[i].Name)
+		switch {
+		case x == nil || !o.Adjusts(x):
 			p.outputs[o.Name] = true
+		case !o.Same(x):
+			p.adjusted[o.Name] = true
 		}
 	}
 	for i := range one.Lines {

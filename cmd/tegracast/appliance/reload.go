@@ -114,6 +114,9 @@ func (r *runner) apply(ctx context.Context, c *config.Appliance, p plan) error {
 		return err
 	}
 	r.a.freeze(c, p.adjusted)
+	if err := r.a.redirect(c, p.adjusted); err != nil {
+		return err
+	}
 	if err := r.announce(p.outputs); err != nil {
 		return err
 	}

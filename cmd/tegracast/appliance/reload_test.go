@@ -228,6 +228,46 @@ outputs:
 	}
 }
 
+// TestDestinationsOfARunningStream: destinations behind the first come and go while the output runs on. One that cannot be
+// sent to leaves those that were.
+func TestDestinationsOfARunningStream(t *testing.T) {
+	p := rtptest.EvenPorts(t, 4)
+	text := func(to ...any) string {
+		return reloadConfig(t, []string{fmt.Sprint("127.0.0.1:", p[0]), fmt.Sprint("127.0.0.1:", p[1]), fmt.Sprint("127.0.0.1:", p[2])}, 31, 1.5, 1400) +
+			fmt.Sprintf("  - {name: many, from: isp2, rtp: {payload: raw, destinations: ["+strings.Repeat("%q,", len(to))+"]}}\n", to...)
+	}
+	first, second, third := fmt.Sprint("127.0.0.1:", p[3]), "127.0.0.1:8", "127.0.0.2:8"
+	s := startReloads(t, text(first))
+	out := s.a.flow("two").outputs[1]
+	for _, x := range []struct {
+		to   []any
+		want []string
+		says string
+	}{
+		{[]any{first, second, third}, []string{first, second, third}, "configuration reloaded"},
+		{[]any{first, third}, []string{first, third}, "configuration reloaded"},
+		{[]any{first, "localhost:9"}, []string{first, third}, "still running"},
+		{[]any{first, second, "nowhere.invalid:8"}, []string{first, third}, "going back to the previous one"},
+		{[]any{first}, []string{first}, "configuration reloaded"},
+	} {
+		s.log.take()
+		s.put(t, text(x.to...))
+		var got []string
+		for _, d := range out.stream.sink.Stats().Destinations {
+			got = append(got, d.Address)
+		}
+		slices.Sort(got)
+		slices.Sort(x.want)
+		if log := s.log.take(); !slices.Equal(got, x.want) || !strings.Contains(log, x.says) {
+			t.Errorf("%v: sent to %v, want %v, and the log must say %q:\n%s", x.to, got, x.want, x.says, log)
+		}
+	}
+	if s.a.flow("two").outputs[1] != out {
+		t.Error("the output was opened again")
+	}
+	s.end(t)
+}
+
 func TestMain(m *testing.M) { programtest.Main(m) }
 
 // TestAReloadThatCannotBeUndone ends the program with an error that is none of the configuration: the service manager starts it

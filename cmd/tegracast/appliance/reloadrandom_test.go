@@ -14,14 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines/linestest"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestReload changes the second camera, and an output of the first one, a thousand times at random, also to what is no good. The
-// first camera's other output does not lose a frame on the way to its receiver, and nothing leaks.
+// TestReload changes the second camera, an output of the first one, and a second destination of its other output, a thousand
+// times at random, also to what is no good. That other output does not lose a frame on the way to its first receiver, and
+// nothing leaks.
 func TestReload(t *testing.T) { programtest.Quiet(t, reloadAtRandom) }
 
 func reloadAtRandom(t *testing.T) error {
@@ -29,7 +31,7 @@ func reloadAtRandom(t *testing.T) error {
 	if testing.Short() {
 		rounds = 50
 	}
-	p := rtptest.EvenPorts(t, 3)
+	p := rtptest.EvenPorts(t, 4)
 	var to []string
 	for _, port := range p {
 		to = append(to, fmt.Sprint("127.0.0.1:", port))
@@ -76,9 +78,16 @@ func reloadAtRandom(t *testing.T) error {
 // changeAtRandom returns what was held half way, and how many of the changes were no good.
 func (s *reloads) changeAtRandom(t *testing.T, to []string, rounds int) (held holdings, bad int) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	rate, red, mtu := 100, 1.5, 1400
+	rate, red, mtu, second := 100, 1.5, 1400, false
+	text := func() string {
+		c := reloadConfig(t, to, rate, red, mtu)
+		if !second {
+			return c
+		}
+		return strings.Replace(c, fmt.Sprintf("[%q]", to[0]), fmt.Sprintf("[%q, %q]", to[0], to[3]), 1)
+	}
 	for i := range rounds {
-		switch rng.IntN(4) {
+		switch rng.IntN(5) {
 		case 0:
 			rate = 50 + rng.IntN(100)
 		case 1:
@@ -86,11 +95,16 @@ func (s *reloads) changeAtRandom(t *testing.T, to []string, rounds int) (held ho
 		case 2:
 			mtu = 1000 + rng.IntN(400)
 		case 3:
+			second = !second
+		case 4:
 			bad++
-			s.put(t, strings.Replace(reloadConfig(t, to, rate, red, mtu), "mtu: ", "mut: ", 1))
+			s.put(t, strings.Replace(text(), "mtu: ", "mut: ", 1))
 			continue
 		}
-		s.put(t, reloadConfig(t, to, rate, red, mtu))
+		s.put(t, text())
+		if got := len(s.a.flow("one").outputs[0].stream.sink.Stats().Destinations); got != len(s.cfg.Output("raw1").Kind.(*config.RTP).Destinations) {
+			t.Errorf("raw1 has %d destinations", got)
+		}
 		if i >= rounds/2 && held.goroutines == 0 {
 			held = holds(t)
 		}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/pipeline"
@@ -40,6 +41,54 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 	o.free = func() error { return errors.Join(sink.Close(), encoder.Close()) }
 	o.stream = &stream{c.Name, k, sink}
 	return sink, nil
+}
+
+// redirect gives the RTP streams of these names the destinations that c says.
+func (a *Appliance) redirect(c *config.Appliance, names map[string]bool) error {
+	for _, f := range a.flows {
+		for _, o := range f.outputs {
+			if !names[o.name] || o.stream == nil {
+				continue
+			}
+			next := c.Output(o.name)
+			k := next.Kind.(*config.RTP)
+			if err := o.stream.redirect(k.Destinations); err != nil {
+				return next.OpenAt.Errorf("%w", err)
+			}
+			a.mu.Lock()
+			o.stream = &stream{o.name, k, o.stream.sink}
+			a.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// redirect removes the destinations that are not in next, and adds those that are new. On an error it has undone that.
+func (s *stream) redirect(next []string) error {
+	was := s.config.Destinations
+	gone, fresh := without(was, next), without(next, was)
+	for _, d := range gone {
+		if err := s.sink.Remove(d); err != nil {
+			return err
+		}
+	}
+	for i, d := range fresh {
+		if err := s.sink.Add(d); err != nil {
+			for _, added := range fresh[:i] {
+				err = errors.Join(err, s.sink.Remove(added))
+			}
+			for _, removed := range gone {
+				err = errors.Join(err, s.sink.Add(removed))
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// without is list without those that are in other.
+func without(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
 // streams are the RTP streams that run.

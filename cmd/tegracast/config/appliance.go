@@ -195,6 +195,11 @@ type Output struct {
 // Same reports whether the sections of two outputs, with the defaults, say the same.
 func (o *Output) Same(other *Output) bool { return yamlfile.Same(o.section, other.section) }
 
+// Adjusts reports whether two outputs differ at most in what can be changed while they run.
+func (o *Output) Adjusts(other *Output) bool {
+	return yamlfile.Same(o.section.restarts(), other.section.restarts())
+}
+
 // A LineKind is what a line of the board is for: one of the fields of GPIO.
 type LineKind interface {
 	// pin is the line, with the level that is active.

@@ -16,6 +16,18 @@ var scales = map[string]int{"": 1, "full": 1, "half": 2, "quarter": 4}
 // defaultDepth is how many frames may wait for an output that does not say.
 const defaultDepth = 2
 
+// restarts is the section without what can be changed while the output runs: the destinations of an RTP stream behind the
+// first one, which its SDP names.
+func (c *OutputSection) restarts() *OutputSection {
+	fixed := *c
+	if c.RTP != nil {
+		stream := *c.RTP
+		stream.Destinations = stream.Destinations[:1]
+		fixed.RTP = &stream
+	}
+	return &fixed
+}
+
 // fits refuses an output that cannot send what it would get.
 func (o *Output) fits(at yamlfile.Section, a *Appliance, in Pictures) error {
 	source, stage := a.Source(o.Source), a.Stage(o.From)
