@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 module github.com/tegracast/tegracast
 
 go 1.26.0
