@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/u-root/mkuimage/cpio"
 	"golang.org/x/sys/unix"
 )
 
@@ -53,11 +54,11 @@ func smallRoot(ctx context.Context, cfg Config) (*os.File, error) {
 }
 
 func fillRoot(w io.Writer, cfg Config, agent string) error {
-	c := newCPIO(w)
+	c := newArchive(w)
 	for _, d := range []string{"/bin", "/dev", "/etc", "/lib", "/proc", "/root", "/run", "/sys", "/tmp"} {
-		c.dir(d)
+		c.add(cpio.Directory(d, 0o755))
 	}
-	c.char("/dev/console", 5, 1)
+	c.add(cpio.CharDev("/dev/console", 0o600, 5, 1))
 	k := cfg.Kernel
 	files := map[string]string{"/init": agent, "/bin/busybox": filepath.Join(k.Dir, "bin/busybox")}
 	for _, pattern := range []string{"lib/ld-linux*", "lib64/ld-linux*", "lib/*/ld-linux*", "lib/*/lib[cm].so.6", "lib/*/libdl.so.2", "lib/*/libpthread.so.0"} {
@@ -73,8 +74,8 @@ func fillRoot(w io.Writer, cfg Config, agent string) error {
 		files[to] = from
 	}
 	if cfg.Full {
-		c.dir("/newroot")
-		c.dir("/files")
+		c.add(cpio.Directory("/newroot", 0o755))
+		c.add(cpio.Directory("/files", 0o755))
 	}
 	names := make([]string, 0, len(files))
 	for to := range files {
@@ -91,7 +92,7 @@ func fillRoot(w io.Writer, cfg Config, agent string) error {
 }
 
 // addModules adds the modules and the list by which the agent loads them.
-func addModules(c *cpio, cfg Config) error {
+func addModules(c *archive, cfg Config) error {
 	all, err := cfg.Kernel.modules()
 	if err != nil {
 		return err
@@ -120,17 +121,17 @@ func addModules(c *cpio, cfg Config) error {
 		addFile(c, to, from)
 		list.WriteString(to + "\n")
 	}
-	c.file("/modules", 0o644, int64(list.Len()), strings.NewReader(list.String()))
+	c.add(cpio.StaticFile("/modules", list.String(), 0o644))
 	return nil
 }
 
 // addFile adds the host's file or link from as to, with its permission bits.
-func addFile(c *cpio, to, from string) {
+func addFile(c *archive, to, from string) {
 	if c.err != nil {
 		return
 	}
 	if target, err := os.Readlink(from); err == nil && !filepath.IsAbs(target) {
-		c.link(to, target)
+		c.add(cpio.Symlink(to, target))
 		return
 	}
 	f, err := os.Open(from)
@@ -147,5 +148,5 @@ func addFile(c *cpio, to, from string) {
 		c.err = fmt.Errorf("vjetson: file for the machine's %s: %w", to, err)
 		return
 	}
-	c.file(to, uint32(st.Mode().Perm()), st.Size(), f)
+	c.add(cpio.Record{ReaderAt: f, Info: cpio.Info{Name: to, Mode: cpio.S_IFREG | uint64(st.Mode().Perm()), FileSize: uint64(st.Size())}})
 }
