@@ -21,6 +21,7 @@ type stageNode struct {
 	from     *point
 	up       *stageNode // whose point from is; nil behind a source
 	consumer *consumer
+	holds    int // frames in its hands at a time
 	work     Histogram
 	portList atomic.Pointer[[]*point]
 
@@ -42,8 +43,8 @@ type retiree struct {
 
 func newStageNode(g *Graph, name string, st Stage, needs StageNeeds, from *point, depth int) *stageNode {
 	account := NewAccount(name, g.cfg.Recorder)
-	n := &stageNode{graph: g, name: name, stage: st, from: from, outs: make([]*Frame, maxPorts), retired: make(chan retiree, 2)}
-	n.consumer = &consumer{queue: NewQueue(depth, Latest, account), account: account, holds: max(depth, 1) + max(needs.Holds, 1)}
+	n := &stageNode{graph: g, name: name, stage: st, from: from, holds: max(needs.Holds, 1), outs: make([]*Frame, maxPorts), retired: make(chan retiree, 2)}
+	n.consumer = &consumer{queue: NewQueue(depth, Latest, account), account: account, holds: max(depth, 1) + n.holds}
 	n.consumer.queue.log, n.consumer.queue.kind = g.cfg.Logger, "stage"
 	n.portList.Store(&[]*point{})
 	return n
@@ -80,7 +81,7 @@ func (n *stageNode) port(want Format) (*point, error) {
 }
 
 // provision makes sure that the port's pool will have a slot for every frame that its consumers and a newcomer may hold
-// and two for the stage to write into, so that no output can take another one's slots. The newcomer is told of the slots
+// and those that the stage writes into, so that no output can take another one's slots. The newcomer is told of the slots
 // that are there, everybody of those that are added. The stage works on meanwhile.
 func (n *stageNode) provision(p *point, newcomer *consumer) error {
 	if newcomer.useSlot != nil {
@@ -95,7 +96,7 @@ func (n *stageNode) provision(p *point, newcomer *consumer) error {
 		}
 	}
 	users := append(append([]*consumer{}, *p.consumers.Load()...), newcomer)
-	for p.pool.Len() < p.depth+newcomer.holds+2 {
+	for p.pool.Len() < p.depth+newcomer.holds+n.holds+1 {
 		s, err := n.graph.cfg.Allocator.AllocSlot(p.format)
 		if err != nil {
 			return fmt.Errorf("stage %s: output slot of %d bytes: %w", n.name, p.format.Size(), err)

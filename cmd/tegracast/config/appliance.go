@@ -138,6 +138,7 @@ type Stage struct {
 
 	what    string // a word for its kind, for messages
 	holds   int    // frames in its hands
+	mayHold int    // the same on another machine, if that is more
 	wants   pipeline.PixelFormat
 	section yamlfile.Section
 }

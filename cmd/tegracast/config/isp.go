@@ -13,6 +13,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline/isp/cuda"
 )
 
 // ISP is a stage that makes pictures.
@@ -98,6 +99,12 @@ func (c *ISP) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 		return at.Errorf("%s", plain(err, isp.ErrConfig))
 	}
 	s.Pictures, s.holds = Pictures{Any: true}, 1
+	switch {
+	case c.Device == "cuda":
+		s.holds = cuda.Holds
+	case c.Device != "cpu" && r.out.Memory != "host": // the stage may find a GPU
+		s.mayHold = cuda.Holds
+	}
 	return c.Auto.check(r, at.Key("auto"), c.Name, source)
 }
 

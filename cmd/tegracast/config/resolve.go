@@ -43,7 +43,6 @@ func (r *resolver) sources(root yamlfile.Section) error {
 }
 
 func (r *resolver) source(at yamlfile.Section, c *SourceSection) (Source, error) {
-	c.Slots = cmp.Or(c.Slots, 8)
 	s := Source{Name: c.Name, Slots: c.Slots, WriteCombined: c.WriteCombined, At: at.Place(), OpenAt: at.Place(), section: c}
 	var err error
 	if s.Kind, at, err = one[SourceKind](at, c.SourceKinds); err != nil {
@@ -192,19 +191,30 @@ func (r *resolver) writeCombined(root yamlfile.Section) error {
 	return nil
 }
 
-// slots compares each source's slots with what its consumers may hold, and two for the next frames.
+// defaultSlots is how many slots a source has that does not say, unless its consumers may hold more.
+const defaultSlots = 8
+
+// slots compares each source's slots with what its consumers hold, and two for the next frames. A source that does not say
+// gets enough for what they may hold.
 func (r *resolver) slots(root yamlfile.Section) error {
 	for i := range r.out.Sources {
 		s, need := &r.out.Sources[i], 2
+		may := need
 		for j := range r.out.Stages {
 			if c := &r.out.Stages[j]; c.From == s.Name {
 				need += c.Depth + c.holds
+				may += c.Depth + max(c.holds, c.mayHold)
 			}
 		}
 		for j := range r.out.Outputs {
 			if o := &r.out.Outputs[j]; o.From == s.Name {
 				need += o.Depth + o.holds
+				may += o.Depth + o.holds
 			}
+		}
+		if s.Slots == 0 {
+			s.Slots = max(may, defaultSlots)
+			s.section.Slots = s.Slots
 		}
 		if s.Slots < need {
 			return root.Key("sources").Element(i).Key("slots").Errorf(

@@ -34,7 +34,7 @@ const WriteCombined = `
 memory: cuda
 web: {listen: none}
 sources:
-  - {name: camera, slots: 12, write_combined: true, model: {width: 320, height: 240, rate: 20, stream: bare}}
+  - {name: camera, write_combined: true, model: {width: 320, height: 240, rate: 20, stream: bare}}
 isp:
   - {name: isp, device: cuda}
 outputs:

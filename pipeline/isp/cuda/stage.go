@@ -38,6 +38,9 @@ var _ pipeline.DeviceError = (*cudahost.Error)(nil)
 // inFlight is how many frames may be in work: one on its way in, one in the kernels, one on its way out.
 const inFlight = 3
 
+// Holds is how many frames a stage holds at a time besides those that wait for it.
+const Holds = inFlight + 1
+
 // A Stage is a pipeline.Stage on the GPU. Its methods may be called from any goroutine; they take turns.
 type Stage struct {
 	memory   *cudahost.CUDA
@@ -102,7 +105,7 @@ func (s *Stage) last() *cudahost.Stream {
 
 // Needs implements pipeline.Stage: it reads a source's frames, by kernels or by the GPU's copies.
 func (s *Stage) Needs(pipeline.Format) (pipeline.StageNeeds, error) {
-	return pipeline.StageNeeds{OnDevice: true}, nil
+	return pipeline.StageNeeds{Holds: Holds, OnDevice: true}, nil
 }
 
 // Plan accepts what isp.Stage accepts, and write-combined memory as input, with the same errors, and compiles the kernels for it: that takes seconds, or
