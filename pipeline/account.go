@@ -18,11 +18,12 @@ const (
 	DropFence                      // asynchronous work on the frame failed
 	DropSink                       // the output failed on the frame
 	DropDetached                   // the output was detached before its turn
+	DropDamaged                    // the frame turned out to be damaged after it was handed on (Frame.Fill)
 	dropReasons
 )
 
 func (r DropReason) String() string {
-	return [...]string{"queue", "rate", "pool", "stage", "fence", "sink", "detached"}[r]
+	return [...]string{"queue", "rate", "pool", "stage", "fence", "sink", "detached", "damaged"}[r]
 }
 
 // An Account keeps the books of one consumer of frames. Once the consumer has ended,
@@ -55,7 +56,7 @@ func (a *Account) refuse(f *Frame, reason DropReason) {
 
 func (a *Account) deliver(f *Frame) {
 	a.delivered.Add(1)
-	if !f.Times.Captured.IsZero() {
+	if !f.Filling() && !f.Times.Captured.IsZero() {
 		a.latency.Observe(time.Since(f.Times.Captured))
 	}
 	a.recorder.Record(a.name, EventDelivered, f.Sequence, 0)

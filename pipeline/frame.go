@@ -41,8 +41,9 @@ type Fence interface {
 	Wait(ctx context.Context) error
 }
 
-// A Frame is a lease on a slot: its bytes stay as they are until the last holder has called Release.
-// Only the source or stage that leased it from its Pool may write to it, before it is handed on.
+// A Frame is a lease on a slot: its bytes stay as they are until the last holder has called Release. Only the source or stage
+// that leased it from its Pool may write to it, before it is handed on; in a frame that fills (Fill), beyond its Lines. One
+// sink may write too: the only reader of packet-ready frames writes headers into the gaps between the payloads.
 type Frame struct {
 	Format   Format
 	Bytes    []byte  // the CPU's view, Format.Size() long; nil in device memory
@@ -56,11 +57,23 @@ type Frame struct {
 	slot  int
 	pool  *Pool
 	lease lease
+
+	arrival arrival
 }
 
 // Inherit gives f what a frame has of the one that it is made of: Sequence, Times, Flags and Results. The graph does so
-// before a stage's Process.
+// before a stage's Process. Of one that fills it is what is known already; the rest comes by inheritRest.
 func (f *Frame) Inherit(from *Frame) {
+	if from.Filling() {
+		f.Sequence, f.Times.ExposureStart, f.Times.Uncertainty = from.Sequence, from.Times.ExposureStart, from.Times.Uncertainty
+		return
+	}
 	f.Sequence, f.Times, f.Flags = from.Sequence, from.Times, from.Flags
+	f.Results = append(f.Results, from.Results...)
+}
+
+// inheritRest gives f what was not known of the frame that it is made of while that one filled.
+func (f *Frame) inheritRest(from *Frame) {
+	f.Times.ExposureEnd, f.Times.Captured, f.Flags = from.Times.ExposureEnd, from.Times.Captured, from.Flags
 	f.Results = append(f.Results, from.Results...)
 }

@@ -7,7 +7,8 @@ import "context"
 // A Source emits frames of one format.
 type Source interface {
 	Format() Format
-	// Run emits frames until ctx ends or the source has no more; then it returns nil. emit takes over the lease.
+	// Run emits frames until ctx ends or the source has no more; then it returns nil. emit takes over the lease. A frame may be
+	// emitted while it fills (Frame.Fill): the source keeps a lease of its own until Finish, and finishes all before it returns.
 	Run(ctx context.Context, emit func(*Frame)) error
 	// Status may be called at any time, from any goroutine, and by a source that does not run. It is not called per frame.
 	Status() SourceStatus
@@ -49,6 +50,9 @@ type StageNeeds struct {
 	Holds int
 	// OnDevice says that the CPU never reads the frames. Only such a stage may read memory that the CPU must not read.
 	OnDevice bool
+	// Slices says that Process reads a frame that fills behind its Lines, and calls Arrive on outs as it makes lines. The
+	// graph calls Fill and Finish on outs. Another stage gets such a frame when it is complete.
+	Slices bool
 }
 
 // A Sink consumes frames.

@@ -104,10 +104,30 @@ func (q *Queue) pop() *Frame {
 }
 
 // Next waits for the next frame whose bytes are final and hands its lease to the caller, who must call
-// Queue.Done or Queue.Fail with it. Whoever launches a kernel on the frame then does so after its completion was observed, on whichever
+// Queue.Done or Queue.Fail with it. A frame that turns out to be damaged while it fills is counted, and not returned. Whoever launches a kernel on the frame then does so after its completion was observed, on whichever
 // goroutine that was: q.mu hands the observation on (GPUDirect RDMA 12.9 §11.7). It returns ErrDetached when the queue was
 // closed and is empty, or ctx.Err().
 func (q *Queue) Next(ctx context.Context) (*Frame, error) {
+	for {
+		f, err := q.NextFilling(ctx)
+		if err != nil {
+			return nil, err
+		}
+		err = f.WaitWhole(ctx)
+		switch {
+		case err == nil:
+			return f, nil
+		case errors.Is(err, ErrDamaged):
+			q.Fail(f, DropDamaged, nil) // the source has told the log
+		default:
+			q.Fail(f, DropDetached, nil)
+		}
+	}
+}
+
+// NextFilling is Next for a consumer that reads frames behind their Lines: it returns also a frame that fills. Done is for
+// one that was complete in the end, Fail with DropDamaged for one that was not.
+func (q *Queue) NextFilling(ctx context.Context) (*Frame, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -36,7 +36,10 @@ func (l *limiter) due(f *Frame) bool {
 		return true
 	}
 	at := f.Times.ExposureStart
-	if at.IsZero() {
+	switch {
+	case at.IsZero() && f.Filling():
+		at = time.Now()
+	case at.IsZero():
 		at = f.Times.Captured
 	}
 	if at.Add(l.slack).Before(l.next) && l.next.Sub(at) <= 2*l.every { // a clock that was set back restarts it

@@ -32,7 +32,7 @@ func (s *sourceNode) run(ctx context.Context) error {
 
 // emit counts the frame and hands it to whoever is attached to the source.
 func (s *sourceNode) emit(f *Frame) {
-	if f.Times.Captured.IsZero() {
+	if !f.Filling() && f.Times.Captured.IsZero() {
 		f.Times.Captured = time.Now()
 	}
 	s.captured.Add(1)

@@ -21,8 +21,9 @@ type stageNode struct {
 	from     *point
 	up       *stageNode // whose point from is; nil behind a source
 	consumer *consumer
-	holds    int // frames in its hands at a time
-	work     Histogram
+	holds    int       // frames in its hands at a time
+	slices   bool      // it reads frames that fill
+	worked   Histogram // time of Process
 	portList atomic.Pointer[[]*point]
 
 	mu      sync.Mutex // held while the stage plans or works, and while outputs are attached to its ports
@@ -43,7 +44,7 @@ type retiree struct {
 
 func newStageNode(g *Graph, name string, st Stage, needs StageNeeds, from *point, depth int) *stageNode {
 	account := NewAccount(name, g.cfg.Recorder)
-	n := &stageNode{graph: g, name: name, stage: st, from: from, holds: max(needs.Holds, 1), outs: make([]*Frame, maxPorts), retired: make(chan retiree, 2)}
+	n := &stageNode{graph: g, name: name, stage: st, from: from, holds: max(needs.Holds, 1), slices: needs.Slices, outs: make([]*Frame, maxPorts), retired: make(chan retiree, 2)}
 	n.consumer = &consumer{queue: NewQueue(depth, Latest, account), account: account, holds: max(depth, 1) + n.holds}
 	n.consumer.queue.log, n.consumer.queue.kind = g.cfg.Logger, "stage"
 	n.portList.Store(&[]*point{})
@@ -146,7 +147,7 @@ func (n *stageNode) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { n.retire(ctx) })
 	for {
-		f, err := n.consumer.queue.Next(ctx)
+		f, err := n.next(ctx)
 		if err != nil {
 			break
 		}
@@ -158,6 +159,13 @@ func (n *stageNode) run(ctx context.Context) {
 	for _, p := range n.ports() {
 		p.close()
 	}
+}
+
+func (n *stageNode) next(ctx context.Context) (*Frame, error) {
+	if n.slices {
+		return n.consumer.queue.NextFilling(ctx)
+	}
+	return n.consumer.queue.Next(ctx)
 }
 
 // step makes the outputs of one frame that somebody wants and hands them on.
@@ -173,6 +181,10 @@ func (n *stageNode) step(ctx context.Context, in *Frame) {
 			outs[i] = p.pool.Get()
 			wanted = wanted || outs[i] != nil
 		}
+	}
+	if wanted && in.Filling() {
+		n.stepFilling(ctx, in, ports, outs)
+		return
 	}
 	if wanted {
 		if err := n.process(ctx, in, outs); err != nil {
@@ -203,16 +215,60 @@ func (n *stageNode) step(ctx context.Context, in *Frame) {
 	}
 }
 
+// stepFilling hands the outputs of a frame that fills on before they are made, and finishes them when the frame is complete.
+func (n *stageNode) stepFilling(ctx context.Context, in *Frame, ports []*point, outs []*Frame) {
+	var made [maxPorts]*Frame
+	for i, p := range ports {
+		out := outs[i]
+		if out != nil {
+			out.Inherit(in)
+			out.Fill()
+			out.Retain()
+			made[i] = out
+		}
+		hand(*p.consumers.Load(), in, out, DropPool)
+	}
+	err := n.work(ctx, in, outs)
+	ended := in.WaitWhole(ctx)
+	for _, out := range made {
+		if out == nil {
+			continue
+		}
+		if ended == nil {
+			out.inheritRest(in)
+		}
+		out.Finish(cmp.Or(ended, err))
+		out.Release()
+	}
+	release(outs)
+	q := n.consumer.queue
+	switch { // the consumers behind the stage see the error themselves, and count the frame
+	case ended == nil && err != nil:
+		n.graph.check("stage "+n.name, err)
+		q.complain(in, err)
+		q.finish(in)
+	case ended != nil:
+		q.finish(in)
+	default:
+		q.Done(in)
+	}
+}
+
 func (n *stageNode) process(ctx context.Context, in *Frame, outs []*Frame) error {
 	for _, out := range outs {
 		if out != nil {
 			out.Inherit(in)
 		}
 	}
+	return n.work(ctx, in, outs)
+}
+
+// work is the stage's own work on a frame, timed.
+func (n *stageNode) work(ctx context.Context, in *Frame, outs []*Frame) error {
 	begin := time.Now()
 	err := n.stage.Process(ctx, in, outs)
 	took := time.Since(begin)
-	n.work.Observe(took)
+	n.worked.Observe(took)
 	n.graph.cfg.Recorder.Record(n.name, EventProcessed, in.Sequence, uint64(took))
 	return err
 }

@@ -67,7 +67,7 @@ func (g *Graph) Stats() Stats {
 		})
 	}
 	for _, n := range g.stages {
-		st.Stages = append(st.Stages, StageStats{n.consumer.account.Counts(), n.work.Percentiles(), n.work.Distribution(), n.consumer.account.latency.Distribution()})
+		st.Stages = append(st.Stages, StageStats{n.consumer.account.Counts(), n.worked.Percentiles(), n.worked.Distribution(), n.consumer.account.latency.Distribution()})
 	}
 	for _, o := range g.outputs {
 		st.Outputs = append(st.Outputs, o.Stats())
