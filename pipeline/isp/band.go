@@ -4,6 +4,8 @@ package isp
 
 import (
 	"cmp"
+	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,8 +20,12 @@ const bandLines = 64
 // another's last one.
 const shortLines = 16
 
+// sliceLines is the height of a band of a frame that fills, at most: its lines are handed on when the band is done.
+const sliceLines = 32
+
 // A pass is one Process under way. The workers take bands from it until there are none left.
 type pass struct {
+	ctx       context.Context
 	plan      *plan
 	in        *pipeline.Frame
 	outs      []*pipeline.Frame
@@ -27,13 +33,24 @@ type pass struct {
 	lines     int          // of a band
 	next      atomic.Int32 // the next band
 	end       sync.WaitGroup
+	arrivals
 }
 
-// run does the pass and returns when all bands are done.
-func (p *pass) run(s *Stage, in *pipeline.Frame, outs []*pipeline.Frame) {
-	p.plan, p.in, p.outs = s.plan, in, outs
+// arrivals is what a pass of frames that fill keeps, to hand on lines in their order.
+type arrivals struct {
+	mu     sync.Mutex
+	done   []bool // by band
+	first  int    // band that is not done
+	failed error  // of waiting for the input's lines
+}
+
+// run does the pass and returns when all bands are done, or the input has turned out to be damaged.
+func (p *pass) run(ctx context.Context, s *Stage, in *pipeline.Frame, outs []*pipeline.Frame) error {
+	p.ctx, p.plan, p.in, p.outs = ctx, s.plan, in, outs
 	p.next.Store(0)
 	p.lines = cmp.Or(p.bandLines, p.plan.bandLines)
+	p.failed = nil
+	p.fill()
 	helpers := s.workers[1:max(1, min(len(s.workers), (in.Format.Height+p.lines-1)/p.lines))]
 	p.end.Add(len(helpers))
 	for _, w := range helpers {
@@ -41,7 +58,59 @@ func (p *pass) run(s *Stage, in *pipeline.Frame, outs []*pipeline.Frame) {
 	}
 	s.workers[0].work(p)
 	p.end.Wait()
-	p.in, p.outs = nil, nil
+	p.ctx, p.in, p.outs = nil, nil, nil
+	return p.failed
+}
+
+// fill makes ready to hand on lines while there are more to come, if somebody waits for them.
+func (p *pass) fill() {
+	p.done, p.first = p.done[:0], 0
+	if !slices.ContainsFunc(p.outs, func(out *pipeline.Frame) bool { return out != nil && out.Filling() }) {
+		return
+	}
+	p.lines = min(p.lines, sliceLines)
+	bands := (p.in.Format.Height + p.lines - 1) / p.lines
+	p.done = slices.Grow(p.done, bands)[:bands]
+	clear(p.done)
+}
+
+// finish notes that the band at line y is done, and hands on what is done from the top.
+func (p *pass) finish(y int) {
+	if len(p.done) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done[y/p.lines] = true
+	if p.failed != nil || !p.done[p.first] {
+		return
+	}
+	for p.first < len(p.done) && p.done[p.first] {
+		p.first++
+	}
+	end := min(p.first*p.lines, p.in.Format.Height)
+	for i, out := range p.outs {
+		if out != nil {
+			out.Arrive(p.plan.outs[i].lines(end))
+		}
+	}
+}
+
+// fail ends the pass: nothing is handed on any more.
+func (p *pass) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed = cmp.Or(p.failed, err)
+	p.next.Store(int32(p.in.Format.Height)) // no band begins any more
+}
+
+// lines is how many lines of the output are made of the first y of the full size. Of 4:2:0 two are made at once.
+func (o *output) lines(y int) int {
+	n := y >> o.size
+	if o.format.Pixel == pipeline.I420 || o.format.Pixel == pipeline.NV12 {
+		n &^= 1
+	}
+	return n
 }
 
 // A worker owns the lines of one band at a time.
@@ -53,6 +122,7 @@ type worker struct {
 
 	pass *pass
 	plan *plan
+	have int // lines of the input that may be read
 	scratch
 }
 
@@ -149,15 +219,28 @@ func (w *worker) resize(p *plan) {
 
 func (w *worker) work(p *pass) {
 	height := p.in.Format.Height
-	w.pass, w.plan = p, p.plan
+	w.pass, w.plan, w.have = p, p.plan, p.in.Lines()
 	for {
 		y := int(p.next.Add(1)-1) * p.lines
 		if y >= height {
 			break
 		}
 		w.band(y, min(y+p.lines, height))
+		p.finish(y)
 	}
 	w.pass, w.plan = nil, nil
+}
+
+// await waits until line y of the input may be read. If that cannot be the pass fails, and what is read is of no use.
+func (w *worker) await(y int) {
+	if y < w.have {
+		return
+	}
+	var err error
+	if w.have, err = w.pass.in.WaitLines(w.pass.ctx, y+1); err != nil {
+		w.pass.fail(err)
+		w.have = w.pass.in.Format.Height
+	}
 }
 
 // band makes the lines from y to end of the full size, and what belongs to them of the other sizes.

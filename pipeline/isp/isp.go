@@ -61,7 +61,7 @@ func New(c Config) (*Stage, error) {
 
 // Needs implements pipeline.Stage: it reads a source's frames, with the CPU.
 func (s *Stage) Needs(pipeline.Format) (pipeline.StageNeeds, error) {
-	return pipeline.StageNeeds{}, nil
+	return pipeline.StageNeeds{Slices: true}, nil
 }
 
 // Plan accepts in as samples of any pipeline.Samples in memory that the CPU may read, and any of UYVY, UYVP, RGB24,
@@ -100,7 +100,8 @@ func (s *Stage) SetGains(g Gains) error {
 
 // Process makes outs out of in, both of the formats of the last Plan. An element of outs may be nil. It returns when all
 // bytes are written and Config.Observe, if there is one, has returned, and allocates nothing. It fails before it writes
-// anything, with an error that wraps ErrMismatch, ErrClosed or ctx.Err().
+// anything, with an error that wraps ErrMismatch, ErrClosed or ctx.Err(). If in fills, each output's lines arrive in bands as
+// those of in do; then it may also fail under way, with the error of in.
 func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -114,7 +115,9 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 		return err
 	}
 	s.plan.levels.setGains(s.gains.Load())
-	s.pass.run(s, in, outs)
+	if err := s.pass.run(ctx, s, in, outs); err != nil {
+		return err
+	}
 	now := time.Now()
 	for _, out := range outs {
 		if out != nil {

@@ -21,6 +21,7 @@ func (w *worker) blackLine(y int) line {
 // words are the samples of line y as little-endian words.
 func (w *worker) words(y int) []byte {
 	p := w.plan
+	w.await(y)
 	src := w.pass.in.Bytes[y*p.in.Stride:][:p.line]
 	if w.raw == nil {
 		return src

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package isp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// roll copies from's lines into a frame that fills, a few at a time, up to line end, where it finishes with err.
+func roll(f, from *pipeline.Frame, rnd *rand.Rand, end int, err error) {
+	for y := 0; y < end; {
+		n := min(y+1+rnd.IntN(9), end)
+		copy(f.Bytes[y*f.Format.Stride:], from.Bytes[y*f.Format.Stride:min(n*f.Format.Stride, len(from.Bytes))])
+		f.Arrive(n)
+		y = n
+		for range rnd.IntN(20) {
+			runtime.Gosched()
+		}
+	}
+	f.Finish(err)
+}
+
+// TestSlices reads the lines of outputs as they arrive, while those of the input arrive: each is final then, and those of the
+// reference.
+func TestSlices(t *testing.T) {
+	cut := errors.New("cut")
+	for i := range 400 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(uint64(i), 60))
+			pixel := inputs()[i%35]
+			samples, _ := pixel.Samples()
+			w, h := 8+8*rnd.IntN(6), 8+8*rnd.IntN(20)
+			src := guardedFrame(t, format(t, pixel, w, h))
+			contents[rnd.IntN(len(contents))](src.Bytes, rnd)
+			c := randomConfig(rnd, samples.Bits, w, h)
+			r := newReference(src, c)
+			in := guardedFrame(t, src.Format)
+			for k := range in.Bytes {
+				in.Bytes[k] = 0xaa
+			}
+			var want []pipeline.Format
+			var outs []*pipeline.Frame
+			for size := range sizes {
+				if f, ok := randomOutput(rnd, outputs()[(i/35+size)%6], w>>size, h>>size); ok {
+					out := guardedFrame(t, f)
+					out.Fill()
+					want, outs = append(want, f), append(outs, out)
+				}
+			}
+			s := newStage(t, c)
+			if err := s.Plan(src.Format, want); err != nil {
+				t.Fatal(err)
+			}
+			end, bad := h, error(nil)
+			if i%5 == 0 {
+				end, bad = rnd.IntN(h), cut
+			}
+			in.Fill()
+			var readers sync.WaitGroup
+			for _, out := range outs {
+				ref := bytes.Repeat([]byte{canary}, len(out.Bytes))
+				r.picture(out.Format, ref)
+				readers.Go(func() { readLines(t, out, ref) })
+			}
+			readers.Go(func() { roll(in, src, rnd, end, bad) })
+			err := s.Process(context.Background(), in, outs)
+			if !errors.Is(err, bad) {
+				t.Errorf("%v, want %v", err, bad)
+			}
+			for _, out := range outs {
+				out.Finish(err)
+			}
+			readers.Wait()
+		})
+	}
+}
+
+// readLines compares lines of a picture as they arrive. Those of planes that have other lines are compared at the end.
+func readLines(t *testing.T, out *pipeline.Frame, want []byte) {
+	f := out.Format
+	for y := 0; y < f.Height; {
+		have, err := out.WaitLines(t.Context(), y+1)
+		if err != nil {
+			return
+		}
+		from, to := y*f.Stride, min(have*f.Stride, len(want))
+		if i := firstDifference(out.Bytes[from:to], want[from:to]); i >= 0 && f.Pixel != pipeline.I420 && f.Pixel != pipeline.NV12 {
+			t.Errorf("%s: byte %d of line %d is wrong, of %d that are there", f, i%f.Stride, (from+i)/f.Stride, have)
+		}
+		y = have
+	}
+	if i := firstDifference(out.Bytes, want); i >= 0 && out.WaitWhole(t.Context()) == nil {
+		t.Errorf("%s: byte %d is wrong", f, i)
+	}
+}
+
+// TestSlicesAllocateNothing, once there were frames.
+func TestSlicesAllocateNothing(t *testing.T) {
+	s := newStage(t, Config{Workers: 2, Demosaic: Malvar})
+	src := frame(format(t, pipeline.RGGB10, 64, 256))
+	in, outs := planned(t, s, frame(src.Format), full(pipeline.UYVY))
+	rnd := rand.New(rand.NewPCG(1, 1))
+	begin, rolled := make(chan bool), make(chan bool)
+	go func() {
+		for range begin {
+			roll(in, src, rnd, src.Format.Height, nil)
+			rolled <- true
+		}
+	}()
+	defer close(begin)
+	if n := testing.AllocsPerRun(100, func() {
+		in.Fill()
+		outs[0].Fill()
+		begin <- true
+		if err := s.Process(context.Background(), in, outs); err != nil {
+			t.Fatal(err)
+		}
+		outs[0].Finish(nil)
+		<-rolled
+	}); n >= 1 { // two workers wait at once for the first time sometime
+		t.Errorf("%v allocations a frame", n)
+	}
+}
