@@ -277,6 +277,18 @@ func (c *Camera) ForceEOP() { c.regs.Write32(CamCommand, CommandForceEOP) }
 // Timestamp is the FPGA's timestamp counter in ns.
 func (c *Camera) Timestamp() uint64 { return c.pair(CamTimeLow, CamTimeHigh) }
 
+// OpenFrame is the number of the frame that is leaving, or has left last, and the start of its exposure by the timestamp
+// counter. It needs CapOpenFrame.
+func (c *Camera) OpenFrame() (sequence, start uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var words [4]uint64
+	for i, at := range []uint32{CamOpenLow, CamOpenHigh, CamOpenStartLow, CamOpenStartHigh} { // the first latches the others
+		words[i] = uint64(c.regs.Read32(at))
+	}
+	return words[1]<<32 | words[0], words[3]<<32 | words[2]
+}
+
 // Status returns the status register; all ones when the device has gone.
 func (c *Camera) Status() CameraStatus { return CameraStatus(c.regs.Read32(CamStatus)) }
 

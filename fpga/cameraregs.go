@@ -8,7 +8,7 @@ const MaxDimension = 1 << 15
 // Values of the camera block's first registers.
 const (
 	CameraMagic   = 0x4d414354 // "TCAM" in memory
-	CameraVersion = 1<<16 | 1  // major << 16 | minor: a new major number is another register map
+	CameraVersion = 1<<16 | 2  // major << 16 | minor: a new major number is another register map
 )
 
 // CameraBlock is the distance of camera blocks in the user BAR in bytes: camera n's is at n * CameraBlock.
@@ -50,6 +50,10 @@ const (
 	CamPadded        = 0x0b8 // RO  frames padded since start
 	CamTriggerMissed = 0x0bc // RO  triggers that came while a frame was being exposed, since start
 	CamLost          = 0x0c0 // RO  frames that left cut short or without their end, since start
+	CamOpenLow       = 0x0c8 // RO  sequence number of the frame that leaves, or left last, bits 31:0; latches the next three
+	CamOpenHigh      = 0x0cc // RO  bits 63:32 as latched
+	CamOpenStartLow  = 0x0d0 // RO  start of its exposure in ns of the timestamp counter, bits 31:0, as latched
+	CamOpenStartHigh = 0x0d4 // RO  bits 63:32 as latched
 )
 
 // CameraCaps are the bits of the capability register.
@@ -62,6 +66,7 @@ const (
 	CapGain                               // GAIN has an effect
 	CapForceEOP                           // the force-end-of-packet command works
 	CapEvents                             // EVENTS, EVENT_ENABLE and the user interrupt work
+	CapOpenFrame                          // OPEN_SEQUENCE and OPEN_START say which frame is leaving
 )
 
 // Bits of the control register.

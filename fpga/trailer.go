@@ -36,7 +36,8 @@ const (
 	trailerBytes    = 56  // u64
 	trailerValid    = 64  // u64
 	trailerPixelCRC = 72  // u32
-	trailerReserved = 76  // 48 bytes, zero
+	trailerFirst    = 80  // u64 ns
+	trailerLast     = 88  // u64 ns
 	trailerCRC      = 124 // u32, of bytes 0 to 123
 )
 
@@ -67,7 +68,13 @@ type Trailer struct {
 	Bytes    uint64 // pixel bytes in the packet: Stride * Height, padding included
 	Valid    uint64 // of these, bytes that the sensor delivered
 	PixelCRC uint32 // CRC-32C of the Bytes pixel bytes
+
+	// When the first and the last line had left the sensor, ns of the FPGA's timestamp counter; 0: the design does not say.
+	FirstLine, LastLine uint64
 }
+
+// reserved are the bytes of a trailer that are zero, from and to.
+var reserved = [][2]int{{trailerPixelCRC + 4, trailerFirst}, {trailerLast + 8, trailerCRC}}
 
 // ErrTrailer is wrapped by every error about a frame trailer.
 var ErrTrailer = errors.New("bad frame trailer")
@@ -96,6 +103,8 @@ func (t Trailer) AppendBinary(b []byte) ([]byte, error) {
 	le.PutUint64(raw[trailerBytes:], t.Bytes)
 	le.PutUint64(raw[trailerValid:], t.Valid)
 	le.PutUint32(raw[trailerPixelCRC:], t.PixelCRC)
+	le.PutUint64(raw[trailerFirst:], t.FirstLine)
+	le.PutUint64(raw[trailerLast:], t.LastLine)
 	b = append(b, raw[:]...)
 	tail := b[len(b)-TrailerSize:]
 	le.PutUint32(tail[trailerCRC:], PixelCRC(tail[:trailerCRC]))
@@ -122,9 +131,11 @@ func ParseTrailer(b []byte) (Trailer, error) {
 	if n := le.Uint16(b[trailerSize:]); n != TrailerSize {
 		return Trailer{}, fmt.Errorf("%w: says that it has %d bytes, want %d", ErrTrailer, n, TrailerSize)
 	}
-	for i, c := range b[trailerReserved:trailerCRC] {
-		if c != 0 {
-			return Trailer{}, fmt.Errorf("%w: reserved byte %d is %#02x, want 0", ErrTrailer, trailerReserved+i, c)
+	for _, r := range reserved {
+		for i := r[0]; i < r[1]; i++ {
+			if b[i] != 0 {
+				return Trailer{}, fmt.Errorf("%w: reserved byte %d is %#02x, want 0", ErrTrailer, i, b[i])
+			}
 		}
 	}
 	t := Trailer{
@@ -139,6 +150,8 @@ func ParseTrailer(b []byte) (Trailer, error) {
 		Bytes:    le.Uint64(b[trailerBytes:]),
 		Valid:    le.Uint64(b[trailerValid:]),
 		PixelCRC: le.Uint32(b[trailerPixelCRC:]),
+
+		FirstLine: le.Uint64(b[trailerFirst:]), LastLine: le.Uint64(b[trailerLast:]),
 	}
 	return t, t.check(le.Uint32(b[trailerBits:]))
 }
@@ -166,6 +179,8 @@ func (t Trailer) check(bits uint32) error {
 			t.Valid, t.Bytes, t.Flags&FlagPadded != 0)
 	case t.Flags&^knownTrailerFlags != 0:
 		return bad("unknown flags %#x", uint32(t.Flags&^knownTrailerFlags))
+	case t.LastLine < t.FirstLine:
+		return bad("its last line left the sensor at %d ns, before the first one at %d ns", t.LastLine, t.FirstLine)
 	case t.End < t.Start:
 		return bad("exposure ends at %d ns, before it starts at %d ns", t.End, t.Start)
 	}

@@ -22,11 +22,14 @@ type cameraRegisters struct {
 	lost                uint32
 	timeHigh            uint32 // latched
 	sequenceHigh        uint32 // latched
+	opened              opened // the frame that leaves, or left last
+	openedRead          opened // latched
 }
 
 const (
-	cameraCaps = fpga.CapFreeRunning | fpga.CapTriggered | fpga.CapExposure | fpga.CapGain | fpga.CapForceEOP | fpga.CapEvents
-	allEvents  = uint32(fpga.EventDropped | fpga.EventPadded | fpga.EventOverflow | fpga.EventTriggerMissed |
+	cameraCaps = fpga.CapFreeRunning | fpga.CapTriggered | fpga.CapExposure | fpga.CapGain | fpga.CapForceEOP | fpga.CapEvents |
+		fpga.CapOpenFrame
+	allEvents = uint32(fpga.EventDropped | fpga.EventPadded | fpga.EventOverflow | fpga.EventTriggerMissed |
 		fpga.EventForcedEOP)
 	unityGain = 256
 	maxGain   = 16 * unityGain
@@ -151,6 +154,15 @@ func (c *camera) readDerived(off uint32) uint32 {
 		return c.missed
 	case fpga.CamLost:
 		return c.lost
+	case fpga.CamOpenLow:
+		c.openedRead = c.opened
+		return uint32(c.opened.sequence)
+	case fpga.CamOpenHigh:
+		return uint32(c.openedRead.sequence >> 32)
+	case fpga.CamOpenStartLow:
+		return uint32(c.openedRead.start)
+	case fpga.CamOpenStartHigh:
+		return uint32(c.openedRead.start >> 32)
 	}
 	return 0
 }

@@ -40,6 +40,10 @@ type SensorConfig struct {
 	Jitter     time.Duration
 	JitterSeed uint64
 
+	// Readout is how long the lines of a frame take to leave the sensor after its exposure, evenly, up to the period: a line
+	// leaves the FPGA when it has come. 0: all at once.
+	Readout time.Duration
+
 	// Bare makes it a stream without a camera block, as a stock design has it: it runs from reset on, a packet is a
 	// frame's pixels, and it takes no notice of the channel: when that stops, a packet that has begun to leave goes on
 	// where it was with the next start.
@@ -98,6 +102,8 @@ func NewSensor(cfg SensorConfig) (*Sensor, error) {
 		return nil, bad("period %v, want %v to 4.29 s", cfg.Period, minPeriod)
 	case cfg.Jitter < 0 || cfg.Jitter > cfg.Period-cfg.Exposure:
 		return nil, bad("jitter %v, want up to %v: the period less the exposure", cfg.Jitter, cfg.Period-cfg.Exposure)
+	case cfg.Readout < 0 || cfg.Readout > cfg.Period:
+		return nil, bad("readout %v, want up to the period %v", cfg.Readout, cfg.Period)
 	case cfg.Exposure < 0 || cfg.Exposure > cfg.Period:
 		return nil, bad("exposure %v, want up to the period %v", cfg.Exposure, cfg.Period)
 	}

@@ -22,6 +22,9 @@ type RingConfig struct {
 	// its packets are frames and nothing else, and the design goes on with the packet that it has begun when it is stopped
 	// and started. So what comes after Start is thrown away up to the end of a packet.
 	Trailer int
+	// Slice, if not 0, is how many bytes of a frame Next does not wait longer for: a descriptor ends at each multiple of it, and
+	// announces that. It is a multiple of the stream's width.
+	Slice int
 	// Unblock is called, if not nil, when the engine does not stop because it waits for the rest of a packet: it makes
 	// the design end the packet.
 	Unblock func()
@@ -42,13 +45,16 @@ type Ring struct {
 	*feed
 	unblock func()
 	tail    int       // bytes
+	told    progress  // of the oldest frame, by Next
 	late    time.Time // since when the oldest frame's write-backs have been missing or wrong; zero: they are not
 }
 
-// A Completion is a slot that the device has filled.
+// A Completion is a slot that the device has filled, or, with RingConfig.Slice, has begun to fill.
 type Completion struct {
 	Slot    int
-	Trailer []byte // valid until the slot is freed; nil of a bare stream
+	Done    bool   // the frame is complete; else its first Filled bytes are there, and more of it comes next
+	Filled  int    // bytes of pixels
+	Trailer []byte // of a complete frame, valid until the slot is freed; nil of a bare stream
 }
 
 // NewRing lays out the descriptors of all slots.
@@ -62,6 +68,10 @@ func (d *Device) NewRing(cfg RingConfig) (*Ring, error) {
 	}
 	// More positions than slots: the next one is always empty, and a write-back is not used again soon.
 	r := &Ring{unblock: cfg.Unblock, tail: cfg.Trailer}
+	r.told.slice = cfg.Slice
+	if cfg.Slice%d.width != 0 {
+		return nil, c.errorf(ErrMemory, "slices have %d bytes: they must be a multiple of %d, the stream's width", cfg.Slice, d.width)
+	}
 	if cfg.Trailer == 0 {
 		r.tail = d.width
 	}
@@ -77,7 +87,7 @@ func (d *Device) NewRing(cfg RingConfig) (*Ring, error) {
 		if m.Size() != cfg.Slots[0].Size() {
 			err = c.errorf(ErrMemory, "slot %d has %d bytes, slot 0 has %d", i, m.Size(), cfg.Slots[0].Size())
 		} else {
-			_, err = r.add(m, cfg.Trailer)
+			_, err = r.add(m, cfg.Trailer, cfg.Slice)
 		}
 		if err != nil {
 			return nil, errors.Join(err, r.Close())
@@ -96,6 +106,7 @@ func (r *Ring) Start(slots []int) error {
 		seen[i] = true
 	}
 	r.late = time.Time{}
+	r.told.reset()
 	return r.start(slots)
 }
 
@@ -114,7 +125,7 @@ func (r *Ring) Free(i int) error {
 	return r.pump()
 }
 
-// Next waits for the next frame in the order of the stream. It serves the channel; one goroutine calls it. After an
+// Next waits for the next frame in the order of the stream, or, with RingConfig.Slice, for the next slice of it. It serves the channel; one goroutine calls it. After an
 // error other than ctx's the ring must be stopped.
 func (r *Ring) Next(ctx context.Context) (Completion, error) {
 	for why := byNothing; ; {
@@ -175,6 +186,9 @@ func (r *Ring) complete(why reason) (Completion, bool, error) {
 			return Completion{}, false, nil
 		}
 		lost, err := r.overdue(f.end)
+		if err == nil && !lost && r.advance(f, s) {
+			return Completion{Slot: f.slot, Filled: r.told.bytes}, true, nil
+		}
 		if lost {
 			err = r.c.errorf(ErrLost, "the descriptors of slot %d are completed, their write-backs have not come within %v", f.slot, r.lateBound())
 		}
@@ -193,11 +207,12 @@ func (r *Ring) complete(why reason) (Completion, bool, error) {
 		return Completion{}, false, r.misfit(f.slot, s.chain.n, length, eop, uint32(r.tail))
 	}
 	r.take()
+	r.told.reset()
 	r.late = time.Time{}
 	if why == byTick {
 		r.stats.Missed++
 	}
-	return Completion{Slot: f.slot, Trailer: s.trailer}, true, nil
+	return Completion{Slot: f.slot, Done: true, Filled: s.bytes(), Trailer: s.trailer}, true, nil
 }
 
 // overdue looks, when something has been announced, whether descriptors are completed although their write-backs are not

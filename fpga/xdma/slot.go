@@ -22,9 +22,9 @@ type slot struct {
 }
 
 // newSlot lays out the descriptors of a frame. A C2H stream descriptor's source field is the address of its write-back
-// (PG195, C2H stream); an H2C one has no destination. Where a frame has no trailer, its last beat takes the place of one.
-func (c *channel) newSlot(mem fpga.Memory, trailer int) (*slot, error) {
-	segments := pieces(mem.Segments)
+// (PG195, C2H stream); an H2C one has no destination. With slice a descriptor ends at each multiple of it. Where a frame has no trailer, its last beat takes the place of one.
+func (c *channel) newSlot(mem fpga.Memory, trailer, slice int) (*slot, error) {
+	segments := pieces(sliced(mem.Segments, slice))
 	if len(segments) == 0 {
 		return nil, c.errorf(ErrMemory, "a slot has no bytes")
 	}
@@ -59,13 +59,14 @@ func (c *channel) newSlot(mem fpga.Memory, trailer int) (*slot, error) {
 	if trailer == 0 {
 		s.trailer, s.trailerAddr = nil, lastBeat
 	}
-	parts := make([]part, len(segments))
+	parts, end := make([]part, len(segments)), 0
 	for k, seg := range segments {
 		parts[k] = part{src: seg.Addr, n: seg.Len}
 		if c.dir == fpga.C2H {
 			parts[k] = part{src: base + uint64(back+k*writeBackSize), dst: seg.Addr, n: seg.Len}
 		}
-		if (k+1)%pumpEvery == 0 {
+		end += seg.Len
+		if (k+1)%pumpEvery == 0 || slice > 0 && end%slice == 0 {
 			parts[k].control = descCompleted
 		}
 		s.lengths = append(s.lengths, uint32(seg.Len))
@@ -110,8 +111,8 @@ func (s *slot) filled() (all bool, wrong int) {
 }
 
 // add lays out one more slot.
-func (f *feed) add(mem fpga.Memory, trailer int) (int, error) {
-	s, err := f.c.newSlot(mem, trailer)
+func (f *feed) add(mem fpga.Memory, trailer, slice int) (int, error) {
+	s, err := f.c.newSlot(mem, trailer, slice)
 	if err != nil {
 		return 0, err
 	}

@@ -146,8 +146,15 @@ type camera struct {
 
 func newCamera(t testing.TB, width, height, slots, segment int, period time.Duration, options ...func(*Config)) *camera {
 	t.Helper()
-	format := fpga.NewFourCC([4]byte{'R', 'G', '1', '0'})
-	s, err := model.NewSensor(model.SensorConfig{Width: width, Height: height, Format: format, Frames: [][]byte{random(2 * width * height)}, Shift: 2, Period: period})
+	return newCameraOf(t, model.SensorConfig{Width: width, Height: height, Period: period}, slots, segment, 0, options...)
+}
+
+// newCameraOf makes a camera of a sensor of which geometry and times are given, and a ring with such slices.
+func newCameraOf(t testing.TB, cfg model.SensorConfig, slots, segment, slice int, options ...func(*Config)) *camera {
+	t.Helper()
+	cfg.Format, cfg.Shift = fpga.NewFourCC([4]byte{'R', 'G', '1', '0'}), 2
+	cfg.Frames = [][]byte{random(2 * cfg.Width * cfg.Height)}
+	s, err := model.NewSensor(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,13 +163,13 @@ func newCamera(t testing.TB, width, height, slots, segment int, period time.Dura
 	for range slots {
 		c.slots = append(c.slots, c.bus.memory(s.FrameBytes(), segment))
 	}
-	if c.ring, err = c.device.NewRing(RingConfig{Slots: c.slots, Trailer: fpga.TrailerSize}); err != nil {
+	if c.ring, err = c.device.NewRing(RingConfig{Slots: c.slots, Trailer: fpga.TrailerSize, Slice: slice}); err != nil {
 		t.Fatal(err)
 	}
 	if c.Camera, err = fpga.OpenCameraBlock(c.model.BARs()[0].Registers, 0); err != nil {
 		t.Fatal(err)
 	}
-	c.config = fpga.CameraConfig{Width: width, Height: height, Format: format, Period: period}
+	c.config = fpga.CameraConfig{Width: cfg.Width, Height: cfg.Height, Format: cfg.Format, Period: cfg.Period}
 	if err := c.Configure(c.config); err != nil {
 		t.Fatal(err)
 	}

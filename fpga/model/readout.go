@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import "time"
+
+// readoutLines is how many lines of a frame that is read out leave at a time.
+const readoutLines = 8
+
+// made is a frame that was built while it was exposed, so that its first line leaves in time.
+type made struct {
+	opened
+	ok      bool
+	run     uint64
+	setting exposing
+	data    []byte
+}
+
+// makeAhead builds the frame under way if it has not been built. Whatever changes before it is taken makes it useless.
+func (c *camera) makeAhead() {
+	m := &c.made
+	c.d.mu.Lock()
+	run, seq, setting := c.runs, c.sequence, c.setting
+	t := c.trailer(seq, c.begin, setting.time)
+	same := m.ok && m.run == run && m.sequence == seq && m.setting == setting && m.start == t.Start
+	c.d.mu.Unlock()
+	if same {
+		return
+	}
+	if m.data == nil {
+		m.data = make([]byte, len(c.buffers[0].data))
+	}
+	c.build(m.data, seq, setting, t)
+	m.ok, m.run, m.opened, m.setting = true, run, opened{seq, t.Start}, setting
+}
+
+// arrived is how many bytes of the oldest frame the sensor has delivered. While there are more to come, the host's engine is
+// told when. It is called with Device.mu held.
+func (c *camera) arrived() int {
+	b, cfg := c.full[0], &c.sensor.cfg
+	now := c.d.clock.Now()
+	since := now.Sub(b.begin)
+	if since >= cfg.Readout {
+		return len(b.data)
+	}
+	line := max(1, cfg.Readout/time.Duration(cfg.Height))
+	steps := int(max(0, since) / (readoutLines * line))
+	if next := b.begin.Add(time.Duration(steps+1) * readoutLines * line); now.After(c.lines) || now.Equal(c.lines) {
+		c.lines = b.begin.Add(min(next.Sub(b.begin), cfg.Readout))
+		c.d.after(c.lines.Sub(now), c.host.kick)
+	}
+	return min(steps*readoutLines, cfg.Height) * c.sensor.line / BeatBytes * BeatBytes
+}
