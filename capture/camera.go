@@ -39,9 +39,12 @@ type FPGAConfig struct {
 	Channel int
 	// Reset pulses the FPGA's reset line, once in a recovery that nothing else has helped for half of GiveUp, the reset of the
 	// Card's function after a quarter included; the hardware has been let go then. It returns false when there is no such line. nil: there never is.
-	Reset    func(context.Context) (bool, error)
-	Recorder *pipeline.Recorder
-	Logger   *slog.Logger // nil: slog.Default()
+	Reset func(context.Context) (bool, error)
+	// SliceLines, if not 0, has frames handed on while they fill, at each so many lines (pipeline.Frame.Fill). The FPGA must say
+	// which frame leaves (fpga.CapOpenFrame); without that, and with Bare, frames are handed on when they are complete.
+	SliceLines int
+	Recorder   *pipeline.Recorder
+	Logger     *slog.Logger // nil: slog.Default()
 }
 
 // Errors of a camera. They come wrapped with what, where and what to do.

@@ -33,6 +33,7 @@ type session struct {
 	next    uint64        // the FPGA's sequence number after the last frame seen
 	resumed bool          // a bare stream was started again, and no frame has come since
 	taken   uint64        // frames that the sensor has begun, as the watchdog saw last
+	filling filling
 }
 
 func (c *FPGACamera) newSession(ctx context.Context) (*session, error) {
@@ -51,7 +52,7 @@ func (s *session) open(ctx context.Context) error {
 		if err := s.openCamera(); err != nil {
 			return err
 		}
-		ring = xdma.RingConfig{Channel: s.camera.Info().Channel, Trailer: fpga.TrailerSize, Unblock: s.camera.ForceEOP}
+		ring = xdma.RingConfig{Channel: s.camera.Info().Channel, Trailer: fpga.TrailerSize, Unblock: s.camera.ForceEOP, Slice: s.slice()}
 	}
 	var err error
 	if s.device, err = cfg.Card.channel(ctx, s, fpga.C2H, ring.Channel); err != nil {
@@ -134,7 +135,8 @@ func (s *session) free(slot int) {
 
 // run streams until ctx ends, and returns nil then, or something fails. Afterwards the engine still has to be stopped. The
 // camera keeps taking frames when only the engine has to start again, so the FPGA's own count tells what was lost.
-func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) error {
+func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) (err error) {
+	defer func() { s.cut(err) }()
 	c := s.owner
 	if err := s.ring.Start(c.freeSlots()); err != nil {
 		return err
@@ -158,7 +160,11 @@ func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) error {
 		if s.lost() {
 			return fmt.Errorf("frame slot: %w", tegra.ErrRevoked)
 		}
-		if err := s.take(done, emit); err != nil {
+		take := s.take
+		if !done.Done {
+			take = s.part
+		}
+		if err := take(done, emit); err != nil {
 			return err
 		}
 	}
@@ -195,6 +201,10 @@ func (s *session) take(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	if c.clock.due(now) && c.clock.Update(s.camera.Timestamp) {
 		c.cfg.Logger.Warn("clock step: the FPGA's time was mapped again", "source", c.cfg.Name)
 	}
+	if s.filling.frame != nil {
+		s.complete(trailer, now)
+		return nil
+	}
 	f, err := c.pool.Lease(done.Slot)
 	if err != nil {
 		return err
@@ -210,13 +220,18 @@ func (s *session) take(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	}
 	f.Sequence = s.base + trailer.Sequence
 	f.Times.ExposureStart, f.Times.Uncertainty = c.clock.At(trailer.Start)
-	f.Times.ExposureEnd, _ = c.clock.At(trailer.End)
-	f.Times.Captured = now
-	if trailer.Flags&fpga.FlagPadded != 0 {
-		f.Flags |= pipeline.FlagPadded
-	}
+	c.describe(f, trailer, now)
 	c.deliver(f, emit)
 	return nil
+}
+
+// describe fills in what only the trailer says of a frame.
+func (c *FPGACamera) describe(f *pipeline.Frame, t fpga.Trailer, now time.Time) {
+	f.Times.ExposureEnd, _ = c.clock.At(t.End)
+	f.Times.Captured = now
+	if t.Flags&fpga.FlagPadded != 0 {
+		f.Flags |= pipeline.FlagPadded
+	}
 }
 
 func (c *FPGACamera) deliver(f *pipeline.Frame, emit func(*pipeline.Frame)) {

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/tegra"
+)
+
+// filling is the frame that was handed on before it is complete.
+type filling struct {
+	frame           *pipeline.Frame // nil: there is none
+	slot            int
+	sequence, start uint64 // by the FPGA's registers
+	crc             uint32 // of its first checked bytes
+	checked         int
+}
+
+// Why a frame is damaged that was handed on while it filled. Its readers get an error that wraps one of them.
+var (
+	errCut    = errors.New("the stream was interrupted inside the frame")
+	errPixels = errors.New("its pixels do not match the FPGA's CRC")
+)
+
+// slice is how many bytes of a frame are handed on at once; 0: frames are handed on when they are complete.
+func (s *session) slice() int {
+	cfg, info := &s.owner.cfg, s.camera.Info()
+	if cfg.SliceLines == 0 {
+		return 0
+	}
+	if info.Caps&fpga.CapOpenFrame == 0 {
+		cfg.Logger.Warn("frames are handed on when they are complete: the FPGA does not say which one leaves (capability bit 6, docs/fpga-interface.md)",
+			"source", cfg.Name)
+		return 0
+	}
+	n, align := cfg.SliceLines*s.owner.format.Stride, max(1, info.Align)
+	return (n + align - 1) / align * align
+}
+
+// part hands on what has come of a frame. The first part begins the frame, if it is certain which one it is: the FPGA's
+// registers name the frame that leaves now, and that is this one if no other can be between it and the one before.
+func (s *session) part(done xdma.Completion, emit func(*pipeline.Frame)) error {
+	c, f := s.owner, &s.filling
+	if f.frame == nil {
+		sequence, start := s.camera.OpenFrame()
+		if sequence != s.next {
+			return nil // it is handed on when it is complete
+		}
+		frame, err := c.pool.Lease(done.Slot)
+		if err != nil {
+			return err
+		}
+		*f = filling{frame: frame, slot: done.Slot, sequence: sequence, start: start}
+		frame.Sequence = s.base + sequence
+		frame.Times.ExposureStart, frame.Times.Uncertainty = c.clock.At(start)
+		frame.Fill()
+		frame.Retain() // one lease goes to the consumers
+		frame.Arrive(done.Filled / c.format.Stride)
+		emit(frame)
+	}
+	f.frame.Arrive(done.Filled / c.format.Stride)
+	f.check(done.Filled)
+	return nil
+}
+
+// check goes on with the CRC, up to byte end of the pixels.
+func (f *filling) check(end int) {
+	f.crc, f.checked = fpga.UpdatePixelCRC(f.crc, f.frame.Bytes[f.checked:end]), end
+}
+
+// complete ends the frame that fills: its trailer has come.
+func (s *session) complete(t fpga.Trailer, now time.Time) {
+	c, f := s.owner, &s.filling
+	s.next = t.Sequence + 1
+	f.check(c.format.Size())
+	var why error
+	switch {
+	case t.Sequence != f.sequence || t.Start != f.start:
+		why = fmt.Errorf("the FPGA's registers said that it is frame %d, its trailer says %d", f.sequence, t.Sequence)
+	case t.PixelCRC != f.crc:
+		why = errPixels
+	}
+	if why != nil {
+		c.refused.Add(1)
+		c.cfg.Logger.Error("frame refused: "+why.Error(), "source", c.cfg.Name, "frame", s.base+f.sequence, "slot", f.slot)
+		s.end(why)
+		return
+	}
+	c.describe(f.frame, t, now)
+	c.last.Store(f.frame.Sequence)
+	c.frames.Add(1)
+	s.end(nil)
+}
+
+// cut ends the frame that fills, if there is one, since the session ends: by why, or because it was told to.
+func (s *session) cut(why error) {
+	switch {
+	case s.filling.frame == nil:
+	case s.lost():
+		s.end(fmt.Errorf("%w: %w (%v)", errCut, tegra.ErrRevoked, s.why))
+	case why != nil:
+		s.end(fmt.Errorf("%w: %w", errCut, why))
+	default:
+		s.end(errCut)
+	}
+}
+
+// end finishes the frame that fills, and gives up the session's lease.
+func (s *session) end(err error) {
+	f := s.filling.frame
+	s.filling = filling{}
+	f.Finish(err)
+	f.Release()
+}
