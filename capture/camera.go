@@ -43,8 +43,10 @@ type FPGAConfig struct {
 	// SliceLines, if not 0, has frames handed on while they fill, at each so many lines (pipeline.Frame.Fill). The FPGA must say
 	// which frame leaves (fpga.CapOpenFrame); without that, and with Bare, frames are handed on when they are complete.
 	SliceLines int
-	Recorder   *pipeline.Recorder
-	Logger     *slog.Logger // nil: slog.Default()
+	// OnFrame, if not nil, is called with each frame when it is complete, before anybody is told so.
+	OnFrame  func(*pipeline.Frame)
+	Recorder *pipeline.Recorder
+	Logger   *slog.Logger // nil: slog.Default()
 }
 
 // Errors of a camera. They come wrapped with what, where and what to do.

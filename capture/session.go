@@ -235,9 +235,17 @@ func (c *FPGACamera) describe(f *pipeline.Frame, t fpga.Trailer, now time.Time) 
 }
 
 func (c *FPGACamera) deliver(f *pipeline.Frame, emit func(*pipeline.Frame)) {
+	c.whole(f)
+	emit(f)
+}
+
+// whole counts a frame that is complete.
+func (c *FPGACamera) whole(f *pipeline.Frame) {
 	c.last.Store(f.Sequence)
 	c.frames.Add(1)
-	emit(f)
+	if c.cfg.OnFrame != nil {
+		c.cfg.OnFrame(f)
+	}
 }
 
 // fits says whether a trailer is of the frames that were asked for.

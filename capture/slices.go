@@ -93,8 +93,7 @@ func (s *session) complete(t fpga.Trailer, now time.Time) {
 		return
 	}
 	c.describe(f.frame, t, now)
-	c.last.Store(f.frame.Sequence)
-	c.frames.Add(1)
+	c.whole(f.frame)
 	s.end(nil)
 }
 

@@ -79,7 +79,11 @@ func (w *headerWriter) times(h []byte, seq uint16, info *trainInfo) {
 // info says what RTCP needs to know of f, but for the pixels.
 func (w *headerWriter) info(f *pipeline.Frame) trainInfo {
 	at := f.Times.Shown()
-	return trainInfo{ssrc: w.ssrc, timestamp: MediaClock(at) + w.offset, sequence: f.Sequence, captured: at, ntp: NTP(at), done: f.Times.Captured}
+	i := trainInfo{ssrc: w.ssrc, timestamp: MediaClock(at) + w.offset, sequence: f.Sequence, captured: at, ntp: NTP(at)}
+	if !f.Filling() {
+		i.done = f.Times.Captured
+	}
+	return i
 }
 
 // MediaClock is t in units of 1/90000 s since 1970, modulo 2^32.

@@ -81,11 +81,30 @@ func (p *rawPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 		p.gather(t, f.Bytes)
 	}
 	t.info.pixels = p.line * p.format.Height
-	if p.checksum {
-		t.info.crc = p.crc(f.Bytes)
+	if p.checksum && !f.Filling() {
+		t.info.crc = p.crc(0, f.Bytes, 0, p.format.Height)
 	}
 	return nil
 }
+
+// Packets implements Slicer.
+func (p *rawPacketizer) Packets(lines int) int { return lines * p.perLine }
+
+// Sum implements Slicer.
+func (p *rawPacketizer) Sum(t *Train, f *pipeline.Frame, from, to int) {
+	if from == 0 { // Packetize may have found a complete frame
+		t.info.crc = 0
+	}
+	if p.checksum {
+		t.info.crc = p.crc(t.info.crc, f.Bytes, from, to)
+	}
+}
+
+// Seal implements Slicer.
+func (p *rawPacketizer) Seal(t *Train, f *pipeline.Frame) { t.info.done = f.Times.Captured }
+
+// Unsent implements Slicer.
+func (p *rawPacketizer) Unsent(n int) { p.next -= uint32(n) }
 
 // stamp writes what differs from frame to frame.
 func (p *rawPacketizer) stamp(h []byte, seq uint32, info *trainInfo) {
@@ -131,19 +150,19 @@ func (p *rawPacketizer) fillGaps(t *Train, b []byte) {
 	p.next = seq
 }
 
-// crc is the CRC-32C of the lines without their padding.
-func (p *rawPacketizer) crc(b []byte) uint32 {
-	if p.format.Stride == p.line && !p.ready {
-		return CRC(b[:p.line*p.format.Height])
-	}
-	var crc uint32
+// crc goes on with the CRC-32C of lines from to to, without their padding.
+func (p *rawPacketizer) crc(crc uint32, b []byte, from, to int) uint32 {
 	if p.ready {
-		for b = b[:p.format.Size()]; len(b) > 0; b = b[p.format.PacketPitch:] {
-			crc = crc32.Update(crc, castagnoli, b[p.headers:p.format.PacketPitch])
+		pitch := p.format.PacketPitch
+		for i := from * p.perLine; i < to*p.perLine; i++ {
+			crc = crc32.Update(crc, castagnoli, b[i*pitch+p.headers:(i+1)*pitch])
 		}
 		return crc
 	}
-	for y := range p.format.Height {
+	if p.format.Stride == p.line {
+		return crc32.Update(crc, castagnoli, b[from*p.line:to*p.line])
+	}
+	for y := from; y < to; y++ {
 		crc = crc32.Update(crc, castagnoli, b[y*p.format.Stride:][:p.line])
 	}
 	return crc

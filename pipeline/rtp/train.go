@@ -22,6 +22,20 @@ type Packetizer interface {
 	Packetize(t *Train, f *pipeline.Frame) error
 }
 
+// A Slicer is a Packetizer whose trains may be sent while their frame fills (pipeline.Frame.Fill). Packetize makes all headers
+// then, but for what is known when the frame is complete; Sum and Seal do the rest.
+type Slicer interface {
+	Packetizer
+	// Packets is how many packets the first lines lines are.
+	Packets(lines int) int
+	// Sum goes on with the checksum of t by lines from to to of f; from line 0 on it begins.
+	Sum(t *Train, f *pipeline.Frame, from, to int)
+	// Seal completes t: all lines of f are summed, and f is complete.
+	Seal(t *Train, f *pipeline.Frame)
+	// Unsent gives back the sequence numbers of the last n packets of the newest train, which are not sent.
+	Unsent(n int)
+}
+
 // NewPacketizer makes the packetizer of a stream of frames of format f. Without s.Start it begins at random.
 func NewPacketizer(s Stream, f pipeline.Format) (Packetizer, error) {
 	s = s.WithDefaults()

@@ -9,7 +9,6 @@ import (
 	"github.com/tegracast/tegracast/capture"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/device"
-	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
 )
@@ -28,12 +27,13 @@ func (a *Appliance) openFPGA(c *config.Source, k *config.FPGA) (source, error) {
 		Reset: func(ctx context.Context) (bool, error) { return a.lines.Reset(ctx, c.Card.Name) },
 		Card:  card, Number: k.Camera, Name: c.Name, Recorder: a.recorder, Width: k.Width, Height: k.Height, Pixel: pixel,
 		Rate: k.Rate.V, Exposure: k.Exposure.V, Gain: k.Gain, Slots: c.Slots, Flags: memoryFlags(c), Logger: a.env.Log,
-		Triggered: k.Triggered, Bare: c.Bare, Channel: k.Channel,
+		Triggered: k.Triggered, Bare: c.Bare, Channel: k.Channel, SliceLines: sliceOf(c),
+		OnFrame: func(f *pipeline.Frame) { a.lines.Seen(c.Name, f) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("source %s: %w", c.Name, err)
 	}
-	return &watchedCamera{camera, c.Name, a.lines}, nil
+	return camera, nil
 }
 
 // card is the FPGA of a source, opened.
@@ -66,17 +66,13 @@ func memoryFlags(c *config.Source) cudahost.Flags {
 	return cudahost.Mapped
 }
 
-// watchedCamera is a camera whose frames the GPIO lines see before the graph does.
-type watchedCamera struct {
-	*capture.FPGACamera
-	name  string
-	lines *lines.Lines
-}
+// sliceLines is how many lines of a camera's frames are handed on at once, where an output wants slices.
+const sliceLines = 32
 
-// Run implements pipeline.Source.
-func (w *watchedCamera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
-	return w.FPGACamera.Run(ctx, func(f *pipeline.Frame) {
-		w.lines.Seen(w.name, f)
-		emit(f)
-	})
+// sliceOf is how many lines of a source's frames are handed on at once; 0: frames are handed on when they are complete.
+func sliceOf(c *config.Source) int {
+	if c.Slices {
+		return sliceLines
+	}
+	return 0
 }

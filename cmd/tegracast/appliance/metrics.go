@@ -4,6 +4,8 @@ package appliance
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tegracast/tegracast/capture"
 )
 
 // streamMetrics are the counters of the RTP streams.
@@ -67,7 +69,7 @@ func (m *hardwareMetrics) Collect(ch chan<- prometheus.Metric) {
 			}
 			emit("kernel_quarantined", "1 while a kernel stage is in quarantine and skipped, else 0.", "stage", k.name, prometheus.GaugeValue, out)
 		}
-		if c, ok := f.source.(*watchedCamera); ok {
+		if c, ok := f.source.(*capture.FPGACamera); ok {
 			emit("source_clock_drift_ratio", "Rate error of the FPGA's clock against this machine's clock; positive when the FPGA's is fast.",
 				"source", f.name, prometheus.GaugeValue, c.Clock().Drift()/1e6)
 			emit("source_clock_steps_total", "Steps of the FPGA's or this machine's clock, after each of which the FPGA's time was mapped again.",

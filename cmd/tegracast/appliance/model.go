@@ -54,11 +54,12 @@ func (a *Appliance) modelCamera(c *config.Source, k *config.Model) (source, erro
 	camera, err := capture.NewFPGACamera(capture.FPGAConfig{
 		Card: card.Card, Name: c.Name, Recorder: a.recorder, Width: k.Width, Height: k.Height, Pixel: pixel,
 		Rate: k.Rate.V, Exposure: k.Exposure.V, Slots: c.Slots, Flags: memoryFlags(c), Logger: a.env.Log, Bare: c.Bare,
+		SliceLines: sliceOf(c), OnFrame: func(f *pipeline.Frame) { a.lines.Seen(c.Name, f) },
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &watchedCamera{camera, c.Name, a.lines}, nil
+	return camera, nil
 }
 
 // faultPlan is what the configuration wants to go wrong. A revocation, F11, hits one slot after the other.
@@ -103,6 +104,7 @@ func modelSensor(m *config.Model) (*model.Sensor, error) {
 	cfg.Width, cfg.Height, cfg.Shift = m.Width, m.Height, *m.Shift
 	cfg.Format = fpga.FourCC(pixel)
 	cfg.Bare = m.Bare()
+	cfg.Readout = m.Readout.V
 	cfg.Period = m.Rate.V.Period() // its exposure is that of the frames; the camera is told another one
 	return model.NewSensor(cfg)
 }

@@ -92,6 +92,7 @@ type Source struct {
 	Format        pipeline.Format
 	FormatKnown   bool // else Format is empty: the file tells when it is opened
 	Card          Card
+	Slices        bool   // an output wants its frames while they arrive
 	Bare          bool   // a stream without camera block and trailers
 	Triggered     bool   // it exposes when something else triggers it
 	NoExposure    string // why nobody knows when its frames are exposed, such as "is a file"; empty: the frames say when
@@ -110,8 +111,10 @@ type Card struct {
 	Poll bool   // completions are looked for in memory
 }
 
-// Same reports whether the sections of two sources, with the defaults, say the same.
-func (s *Source) Same(other *Source) bool { return yamlfile.Same(s.section, other.section) }
+// Same reports whether two sources are opened and work alike.
+func (s *Source) Same(other *Source) bool {
+	return s.Slices == other.Slices && yamlfile.Same(s.section, other.section)
+}
 
 // A StageKind makes pictures or results of frames: an element of one of the lists of StageKinds.
 type StageKind interface {
@@ -179,6 +182,7 @@ type Output struct {
 	Rate   pipeline.Rate
 	Policy pipeline.Policy
 	Card   string // name of the Card that the frames go to; empty: none
+	Slices bool   // frames leave while they arrive
 	Kind   OutputKind
 	At     yamlfile.Place
 	OpenAt yamlfile.Place // what is wrong when it cannot be opened

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
 // scales are how many times narrower and lower a picture is.
@@ -51,6 +52,22 @@ func (o *Output) fits(at yamlfile.Section, a *Appliance, in Pictures) error {
 	}
 	_, _, err := o.Formats(source.Format)
 	return err
+}
+
+// slice has the frames leave while they arrive, where everything on their way can do that.
+func (o *Output) slice(at yamlfile.Section, a *Appliance) error {
+	source, stage := a.Source(o.Source), a.Stage(o.From)
+	stream, is := o.Kind.(*RTP)
+	switch {
+	case !is || o.results || stream.Payload.V != rtp.Raw:
+		return at.Errorf("only rtp with payload raw leaves in slices: leave latency out")
+	case source.Card.Name == "" || source.Bare:
+		return at.Errorf("the frames of %q do not come in slices: only a camera with camera block and trailers has them, so leave latency out", o.Source)
+	case !stage.Pictures.Any || stage.From != o.Source:
+		return at.Errorf("%s %q works on whole frames: leave latency out, or read from an isp behind the camera", stage.what, o.From)
+	}
+	o.Slices, source.Slices = true, true
+	return nil
 }
 
 // packetReady says whether the isp can lay an output's pictures out as its packets: when nobody else reads them.

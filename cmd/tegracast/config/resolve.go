@@ -139,7 +139,10 @@ func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error)
 	if o.results && c.Scale != "" {
 		return o, at.Key("scale").Errorf("results have no size: leave scale out")
 	}
-	return o, o.fits(at, r.out, in)
+	if err := o.fits(at, r.out, in); err != nil || c.Latency != "slice" {
+		return o, err
+	}
+	return o, o.slice(at.Key("latency"), r.out)
 }
 
 func (r *resolver) lines(root yamlfile.Section) error {

@@ -53,6 +53,7 @@ type Config struct {
 	TTL          int          // of multicast and unicast packets; 0: 1 for multicast, the system's for unicast
 	DSCP         int          // RFC 2474, 0 to 63
 	Pacing       Pacing       // over the frame period in trains of several lengths, or none
+	Slices       bool         // frames that fill (pipeline.Frame.Fill) are sent as their lines arrive; of raw video only
 	Burst        int          // most packets sent to a destination without a pause; 0: as Pacing says, without it 16
 	Way          Way          // to compare them; an output uses Automatic
 	Logger       *slog.Logger // nil: slog.Default

@@ -72,9 +72,12 @@ func (h *holding) settle() {
 }
 
 func (h *holding) give(j job) {
-	if j.failed {
+	switch {
+	case j.train.filling.damaged:
+		h.queue.Fail(j.frame, pipeline.DropDamaged, nil) // the source has told the log
+	case j.failed:
 		h.queue.Fail(j.frame, pipeline.DropSink, nil) // the destinations have told the log
-	} else {
+	default:
 		h.queue.Done(j.frame)
 	}
 	h.free <- j.train

@@ -115,7 +115,7 @@ func (s *Sink) send(h *holding, j job) {
 func (s *Sink) packetize(ctx context.Context, q *pipeline.Queue, h *holding, pass func(job)) error {
 	for {
 		t := <-h.free
-		f, err := q.Next(ctx)
+		f, err := s.next(ctx, q, t)
 		if err != nil {
 			return err
 		}

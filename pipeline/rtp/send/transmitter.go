@@ -20,6 +20,7 @@ import (
 type train struct {
 	*rtp.Train
 	departure time.Duration // of the packets that are sent now, by the monotonic clock
+	filling   filling       // of a frame that fills
 	inFlight  atomic.Int32  // messages of MSG_ZEROCOPY that the kernel has not done with; until then the frame must stay
 }
 
@@ -149,11 +150,34 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	for _, d := range dests {
 		d.begin()
 	}
-	burst := x.config.Burst
-	x.pacer.begin(x.span, (t.Len()+burst-1)/burst)
+	burst, span := x.config.Burst, x.span
+	if t.filling.frame != nil {
+		span = time.Duration(sliceSpan * float64(span))
+	}
+	x.pacer.begin(span, x.span, (t.Len()+burst-1)/burst)
 	if x.period > 0 {
 		x.bucket.drain = drainFactor * float64(t.Len()) / x.period.Seconds()
 	}
+	if err := x.packets(t, dests); err != nil {
+		x.abandon(t, dests)
+		return false
+	}
+	x.finish(t, dests)
+	if !t.Done().IsZero() {
+		x.last.Observe(time.Since(t.Done()) + max(0, t.departure-x.pacer.now()))
+	}
+	failed = true
+	for _, d := range dests {
+		if !d.end() {
+			failed = false
+		}
+	}
+	x.report(t, dests)
+	return failed
+}
+
+// packets paces the packets of t. An error is of a frame that turned out to be damaged while it was sent.
+func (x *transmitter) packets(t *train, dests []*destination) error {
 	most := maxAhead
 	for _, d := range dests {
 		most = min(most, d.way.ahead)
@@ -161,6 +185,16 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	for k, to := 0, 0; to < t.Len(); k++ {
 		from := to
 		to = min(from+x.step(k), t.Len())
+		if t.filling.frame != nil {
+			there, err := t.await(from)
+			if err != nil {
+				return err
+			}
+			to, k = min(to, there), from/x.config.Burst
+			if t.filling.waited {
+				x.pacer.shift(k)
+			}
+		}
 		if most > 0 {
 			t.departure = x.pacer.ahead(k, most)
 		} else {
@@ -175,18 +209,7 @@ func (x *transmitter) Send(t *train) (failed bool) {
 			x.first.Observe(time.Since(t.Done()))
 		}
 	}
-	x.finish(t, dests)
-	if !t.Done().IsZero() {
-		x.last.Observe(time.Since(t.Done()) + max(0, t.departure-x.pacer.now()))
-	}
-	failed = true
-	for _, d := range dests {
-		if !d.end() {
-			failed = false
-		}
-	}
-	x.report(t, dests)
-	return failed
+	return nil
 }
 
 // step is how many packets leave after wait k. Without pacing bursts follow one another anyway, and many go in a call of

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+var errDamaged = errors.New("damaged")
+
+// sendFilling sends a frame whose lines come while it is sent, up to line end, where it finishes with err. early: it is complete
+// before it is packetized.
+func sendFilling(t *testing.T, s *Sink, from *pipeline.Frame, end int, early bool, err error) (failed bool) {
+	t.Helper()
+	f := &pipeline.Frame{Format: from.Format, Bytes: bytes.Repeat([]byte{0xaa}, len(from.Bytes)), Sequence: from.Sequence}
+	f.Times.ExposureStart = from.Times.Shown()
+	f.Fill()
+	tr := s.trains[0]
+	packer := s.packer.(rtp.Slicer)
+	tr.filling = filling{ctx: t.Context(), frame: f, packer: packer}
+	if early {
+		copy(f.Bytes, from.Bytes)
+		f.Finish(nil)
+	}
+	if err := s.packer.Packetize(tr.Train, f); err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan bool)
+	go func() { sent <- s.sender.Send(tr) }()
+	pieces, pitch, gap := 1, from.Format.Stride, 0
+	if from.Format.PacketPitch > 0 { // the headers are there already
+		pieces, pitch, gap = packer.Packets(1), from.Format.PacketPitch, from.Format.HeaderGap
+	}
+	for y := 0; y < end && !early; y++ {
+		for i := y * pieces; i < (y+1)*pieces; i++ {
+			copy(f.Bytes[i*pitch+gap:(i+1)*pitch], from.Bytes[i*pitch+gap:])
+		}
+		if y%5 == 4 {
+			f.Arrive(y + 1)
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	if !early {
+		f.Times.Captured = from.Times.Captured
+		f.Finish(err)
+	}
+	return <-sent
+}
+
+// TestSlicesAreTheSamePackets: whatever way sends them, the packets and the checksum of a frame that is sent while it fills
+// are those of the frame.
+func TestSlicesAreTheSamePackets(t *testing.T) {
+	for _, g := range []struct {
+		width, height, mtu int
+		ready              bool
+		pixel              pipeline.PixelFormat
+	}{
+		{width: 1920, height: 20, pixel: pipeline.UYVY},
+		{width: 962, height: 21, pixel: pipeline.UYVY},
+		{width: 2, height: 2, pixel: pipeline.UYVY},
+		{width: 500, height: 40, mtu: 600, pixel: pipeline.UYVY},
+		{width: 1920, height: 20, ready: true, pixel: pipeline.UYVY},
+		{width: 1920, height: 9, ready: true, pixel: pipeline.UYVP},
+		{width: 641, height: 9, pixel: pipeline.RGB24},
+	} {
+		for _, pacing := range []Pacing{PaceFrame, PaceBurst} {
+			for e := Automatic; e <= Single; e++ {
+				t.Run(fmt.Sprint(g, pacing, e), func(t *testing.T) {
+					conn, addr := listener(t)
+					f := rtptest.Format(t, g.pixel, g.width, g.height, 100)
+					stream := rtp.Stream{MTU: g.mtu, Start: testStart(), Checksum: true}
+					plain := testSink(t, Config{Stream: stream}, f)
+					c := Config{Stream: stream, Destinations: []string{addr}, Pacing: pacing, Way: e, Slices: true}
+					if g.ready {
+						f, _ = c.PacketReady(f)
+					}
+					s := testSink(t, c, f)
+					for n := range 3 {
+						frame := rtptest.Frame(plain.format, n)
+						want := packets(t, plain, frame)
+						sum := plain.trains[0].Checksum()
+						if g.ready {
+							frame = rtptest.PackReady(frame, f)
+						}
+						if sendFilling(t, s, frame, g.height, n == 1, nil) {
+							t.Error("the frame failed")
+						}
+						s.sender.reap()
+						got := read(t, conn)
+						if len(got) != len(want) {
+							t.Fatalf("frame %d: %d packets, want %d", n, len(got), len(want))
+						}
+						for i := range got {
+							if !bytes.Equal(got[i], want[i]) {
+								t.Fatalf("frame %d: packet %d of %d differs", n, i, len(got))
+							}
+						}
+						if s.trains[0].Checksum() != sum {
+							t.Errorf("frame %d: checksum %+v, want %+v", n, s.trains[0].Checksum(), sum)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestADamagedFrameHasNoMarker: nothing of it is sent after it is known to be damaged, and the next frame goes on with the next
+// sequence number.
+func TestADamagedFrameHasNoMarker(t *testing.T) {
+	conn, addr := listener(t)
+	f := rtptest.Format(t, pipeline.UYVY, 1920, 40, 100)
+	s := testSink(t, Config{Stream: rtp.Stream{Start: testStart(), Checksum: true}, Destinations: []string{addr}, Slices: true, Pacing: PaceBurst}, f)
+	next := uint16(rtptest.Sequence & 0xffff)
+	for n, end := range []int{40, 17, 40, 40, 0, 40} {
+		why := error(nil)
+		if n == 1 || n == 3 || n == 4 { // in the middle, at the very end, before the first line
+			why = errDamaged
+		}
+		sendFilling(t, s, rtptest.Frame(f, n), end, false, why)
+		marked := false
+		for _, p := range read(t, conn) {
+			if seq := uint16(p[2])<<8 | uint16(p[3]); seq != next {
+				t.Fatalf("frame %d: sequence number %d, want %d", n, seq, next)
+			}
+			next++
+			marked = marked || p[1]>>7 == 1
+		}
+		if marked != (why == nil) || s.trains[0].filling.damaged == marked {
+			t.Errorf("frame %d: marker %t, damaged %t", n, marked, s.trains[0].filling.damaged)
+		}
+	}
+	if st := s.Stats().Destinations[0]; st.Frames != 3 || st.Cut != 3 || st.Dropped != 0 {
+		t.Errorf("%+v", st)
+	}
+}
