@@ -149,10 +149,17 @@ func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) (err erro
 		}
 		s.started = true
 	}
-	for {
+	for ending := false; !ending || s.filling.frame != nil; {
 		done, err := s.ring.Next(ctx)
-		if ctx.Err() != nil {
-			return nil
+		if ctx.Err() != nil && (err != nil || s.filling.frame == nil) {
+			if ending || !s.mayEnd(ctx) {
+				return nil
+			}
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 2*c.cfg.Rate.Period())
+			defer cancel()
+			ending = true
+			continue
 		}
 		if err != nil {
 			return err
@@ -168,6 +175,7 @@ func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) (err erro
 			return err
 		}
 	}
+	return nil
 }
 
 // freeSlots lists the slots that nobody holds. Releasing gives each to the ring if it runs and does not have it yet.

@@ -3,6 +3,7 @@
 package capture
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -108,6 +109,12 @@ func (s *session) cut(why error) {
 	default:
 		s.end(errCut)
 	}
+}
+
+// mayEnd says whether the frame that fills can be waited for: nothing is wrong, the stream is just to end.
+func (s *session) mayEnd(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return s.filling.frame != nil && (errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded))
 }
 
 // end finishes the frame that fills, and gives up the session's lease.
