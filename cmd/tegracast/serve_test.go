@@ -176,3 +176,26 @@ func bareStreamed(t *testing.T) error {
 	}
 	return nil
 }
+
+// A frame a minute takes no minute to send: the program ends soon after SIGTERM, with exact books and a BYE.
+func TestServeEndsSoonWhenFramesAreRare(t *testing.T) {
+	dir, port := t.TempDir(), rtptest.EvenPorts(t, 1)[0]
+	file := programtest.Write(t, "a.raw", strings.Repeat("\x00", 2*64*64))
+	serve := programtest.StartProgram(t, "serve", "--sdp-dir", dir, "--config", programtest.Write(t, "rare.yaml", fmt.Sprintf(`
+memory: host
+web: {listen: none}
+sources: [{name: camera, file: {path: %s, width: 64, height: 64, rate: 1/60}}]
+isp: [{name: isp}]
+outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
+`, file, port)))
+	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
+	time.Sleep(500 * time.Millisecond) // the first frame is on its way
+	began := time.Now()
+	serve.Stop(t)
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("it took %v to end", took)
+	}
+	if n := books(t, serve.Out.String()); n["raw"] != [3]int{1, 1, 0} {
+		t.Errorf("books:\n%s", serve.Out.String())
+	}
+}
