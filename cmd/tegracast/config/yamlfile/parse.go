@@ -12,6 +12,7 @@ import (
 	"reflect"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 )
 
@@ -19,7 +20,11 @@ import (
 // file as a Section, for the checks that the tags cannot say. Every error is an *Error.
 func Parse(path string, text []byte, into any) (root Section, err error) {
 	d := &document{path: path}
-	if d.tree, err = parser.ParseBytes(text, 0); err != nil {
+	tokens := lexer.Tokenize(string(text))
+	if err := d.checkShape(tokens); err != nil {
+		return root, err
+	}
+	if d.tree, err = parser.Parse(tokens, 0); err != nil {
 		return root, d.located(err)
 	}
 	if err := d.checkTypes(reflect.TypeOf(into).Elem()); err != nil {
