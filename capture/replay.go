@@ -77,29 +77,23 @@ func NewReplay(c ReplayConfig) (*Replay, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	file, err := os.Open(c.Path)
+	file, size, err := pipeline.OpenRegular(c.Path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w: correct the path, or its permissions", ErrReplay, err)
 	}
 	r := &Replay{config: c, file: file}
-	if err := r.prepare(); err != nil {
+	if err := r.prepare(size); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %s: %w", ErrReplay, c.Path, err), file.Close())
 	}
 	return r, nil
 }
 
-func (r *Replay) prepare() error {
-	info, err := r.file.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return errors.New("not a regular file: only those can be replayed")
-	}
+func (r *Replay) prepare(size int64) error {
+	var err error
 	if r.config.Format == (pipeline.Format{}) {
-		err = r.indexY4M(info.Size())
+		err = r.indexY4M(size)
 	} else {
-		err = r.indexRaw(info.Size())
+		err = r.indexRaw(size)
 	}
 	if err != nil {
 		return err

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tegracast/tegracast/pipeline"
 )
 
@@ -202,13 +204,18 @@ func TestPacerDoesNotDrift(t *testing.T) {
 func TestReplayRefusesFile(t *testing.T) {
 	dir := t.TempDir()
 	f := replayFormat(t, pipeline.RGGB10, 4, 2, pipeline.Rate{})
+	fifo := filepath.Join(dir, "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		path   string
 		format pipeline.Format
 		want   []string
 	}{
 		"missing":   {filepath.Join(dir, "none"), f, []string{"none", "no such file", "correct the path"}},
-		"directory": {dir, f, []string{dir, "not a regular file"}},
+		"directory": {dir, f, []string{dir + " is a directory, not a regular file", "name a file"}},
+		"FIFO":      {fifo, f, []string{fifo + " is a FIFO"}},
 		"empty":     {replayFile(t, nil), f, []string{"is empty", "16 bytes"}},
 		"short":     {replayFile(t, make([]byte, 15)), f, []string{"has 15 bytes, 1 less", "RG10 4x2", "correct the width"}},
 		"odd": {replayFile(t, make([]byte, 41)), f, []string{

@@ -143,7 +143,7 @@ var combinations = [][3]string{
 	{"{name: isp}", "{name: isp, gamma: 2, curve: [0, 1]}", "c.yaml:2:26: isp[0].gamma: curve is the tone curve"},
 	{"{name: isp}", "{name: isp, curve: [0]}", "isp[0].curve: must have at least two knots"},
 	{"{name: isp}", "{name: isp, defects: {file: /nowhere}}", "isp[0].defects.file: stat /nowhere: no such file or directory: correct the path"},
-	{"{name: isp}", "{name: isp, shading: {file: /}}", "isp[0].shading.file: / is not a regular file"},
+	{"{name: isp}", "{name: isp, shading: {file: /}}", "isp[0].shading.file: / is a directory, not a regular file"},
 	{"{name: isp}", "{name: isp, shading: {file: configcmd.go}}", `isp[0].shading.file: configcmd.go, line 1: the number of columns is "//"`},
 	{"isp: [{name: isp}]\n", "", `source "camera" delivers Bayer frames, which need an isp`},
 	{"name: raw", "name: raw, from: camera", "outputs[0].from: source \"camera\" delivers Bayer frames"},

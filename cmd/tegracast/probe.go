@@ -12,6 +12,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/verdict"
+	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
@@ -65,12 +66,15 @@ func probe(ctx context.Context, e env, args []string) error {
 	return nil
 }
 
+// maxSDP is the longest session description in bytes: one has a thousand.
+const maxSDP = 1 << 20
+
 // readSDP returns the first stream that the file describes.
 func readSDP(path string) (rtp.Media, error) {
 	if path == "" {
 		return rtp.Media{}, errors.New("give the stream's description with --sdp FILE: tegracast serve writes one for each output")
 	}
-	b, err := os.ReadFile(path)
+	b, err := pipeline.ReadRegular(path, maxSDP, "a session description")
 	if err != nil {
 		return rtp.Media{}, err
 	}

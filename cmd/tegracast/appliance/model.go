@@ -4,7 +4,6 @@ package appliance
 
 import (
 	"fmt"
-	"os"
 	"sync/atomic"
 
 	"github.com/tegracast/tegracast/capture"
@@ -73,12 +72,15 @@ func faultPlan(m *config.Model, sim *tegrasim.Sim) model.FaultPlan {
 	return plan
 }
 
+// maxReplay is the longest file in bytes that a sensor holds in memory.
+const maxReplay = 1 << 30
+
 // modelSensor makes the sensor that replays the test chart, cut to the wanted size, or a raw file.
 func modelSensor(m *config.Model) (*model.Sensor, error) {
 	cfg := model.TestChartSensor()
 	pixel, _ := m.Sensor.Pixel()
 	if m.Replay != "" {
-		b, err := os.ReadFile(m.Replay)
+		b, err := pipeline.ReadRegular(m.Replay, maxReplay, "held in memory: replay it by a source with file, which reads frame by frame")
 		if err != nil {
 			return nil, err
 		}

@@ -3,15 +3,16 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"image"
 	"io"
 	"math"
-	"os"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
@@ -173,21 +174,11 @@ func (c *ISP) addFiles(at yamlfile.Section) error {
 const maxCalibration = 16 << 20
 
 func readCalibration[T any](path string, parse func(io.Reader) (T, error)) (v T, err error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return v, fmt.Errorf("%w: correct the path, or its permissions", err)
-	case !info.Mode().IsRegular():
-		return v, fmt.Errorf("%s is not a regular file", path)
-	case info.Size() > maxCalibration:
-		return v, fmt.Errorf("%s is longer than %d bytes: that cannot be a calibration", path, maxCalibration)
-	}
-	file, err := os.Open(path)
+	text, err := pipeline.ReadRegular(path, maxCalibration, "a calibration")
 	if err != nil {
-		return v, err
+		return v, withRemedy(err)
 	}
-	defer file.Close()
-	v, err = parse(io.LimitReader(file, maxCalibration))
+	v, err = parse(bytes.NewReader(text))
 	if errors.Is(err, isp.ErrConfig) {
 		err = fmt.Errorf("%s, %s", path, plain(err, isp.ErrConfig))
 	}

@@ -13,11 +13,10 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"syscall"
+	"io/fs"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 //go:embed default.yaml
@@ -42,21 +41,21 @@ func Load(path string) (*Appliance, error) {
 const maxFile = 1 << 20
 
 func readText(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
+	b, err := pipeline.ReadRegular(path, maxFile, "a configuration")
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
 		return nil, fmt.Errorf("%w: write one with `tegracast config default`", err)
 	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	switch {
-	case errors.Is(err, syscall.EISDIR):
-		return nil, fmt.Errorf("%s is a directory: name the configuration file in it", path)
-	case err != nil:
-		return nil, err
-	case len(b) > maxFile:
-		return nil, fmt.Errorf("%s is longer than %d bytes: that cannot be a configuration", path, maxFile)
+	return b, err
+}
+
+// withRemedy says what to do about a file that the system does not open.
+func withRemedy(err error) error {
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		return fmt.Errorf("%w: correct the path, or its permissions", err)
 	}
-	return b, nil
+	return err
 }
 
 // Parse checks and resolves the text of a configuration file. path is what errors call it. Every error is an *yamlfile.Error.
