@@ -17,6 +17,12 @@ import (
 // ErrReplay is wrapped by every error about a file that cannot be replayed.
 var ErrReplay = errors.New("replay")
 
+// MaxReplayRate is the highest rate in frames a second: RTP's clock of 90 kHz ticks twice from frame to frame (docs/rtp.md).
+const MaxReplayRate = 45000
+
+// apart is the least time between the stamps of two frames: RTP's clock ticks at least once, wherever it is rounded.
+const apart = time.Second/90000 + 1
+
 // ReplayConfig says which file is replayed and how.
 type ReplayConfig struct {
 	Path string
@@ -100,6 +106,9 @@ func (r *Replay) prepare(size int64) error {
 	}
 	if r.config.Rate.Num != 0 {
 		r.format.Rate = r.config.Rate
+	}
+	if rate := r.format.Rate; rate.Num > MaxReplayRate*rate.Den {
+		return fmt.Errorf("%s frames a second: give a rate of at most %d", rate, MaxReplayRate)
 	}
 	return r.allocate()
 }
@@ -187,11 +196,13 @@ func (r *Replay) Status() pipeline.SourceStatus {
 
 // Run emits the frames until ctx ends, or the file does and is not to be looped. The sequence number is counted from
 // 0 and goes on for frames that are skipped. A paced frame n is due n frame periods after the first; it is skipped
-// when no slot is free then, or when the next one is due already. An unpaced one waits for a slot.
+// when no slot is free then, or when the next one is due already. An unpaced one waits for a slot. No two frames are stamped
+// within one tick of RTP's clock, also when one follows at once that was late: receivers tell frames apart by it.
 func (r *Replay) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	p := newPacer(r.format.Rate)
 	defer p.timer.Stop()
 	paced := !r.config.Unpaced && r.format.Rate.Num > 0
+	var last time.Time
 	for n := uint64(0); ; n++ {
 		if !r.config.Loop && n >= uint64(len(r.frames)) {
 			return nil
@@ -208,10 +219,24 @@ func (r *Replay) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 			f.Release()
 			return fmt.Errorf("%w: %s: frame %d: %w", ErrReplay, r.config.Path, n, err)
 		}
-		f.Sequence, f.Times.Captured = n, time.Now()
+		last = stamp(last)
+		f.Sequence, f.Times.Captured = n, last
 		r.emitted.Add(1)
 		emit(f)
 	}
+}
+
+// stamp is now, but apart from the last stamp. It waits when it would run ahead of the clock by more than frames of one rate do.
+func stamp(last time.Time) time.Time {
+	now := time.Now()
+	least := last.Add(apart)
+	if last.IsZero() || now.After(least) {
+		return now
+	}
+	if ahead := least.Sub(now); ahead > time.Millisecond {
+		time.Sleep(ahead)
+	}
+	return least
 }
 
 // slot waits for the time of frame n and leases a slot for it, or returns nil when the frame is to be skipped.

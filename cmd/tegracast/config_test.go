@@ -132,6 +132,7 @@ var combinations = [][3]string{
 	{"240}", "240}, file: {path: x}", "exactly one of fpga, model and file"},
 	{"model: {width: 320, height: 240}", "file: {path: x.raw}", "a headerless file needs its width and height"},
 	{"model: {width: 320, height: 240}", "file: {path: x.y4m, width: 320, height: 240}", "leave them out"},
+	{"model: {width: 320, height: 240}", "file: {path: x.raw, width: 320, height: 240, rate: 45001}", "c.yaml:1:77: sources[0].file.rate: 45001: must be at most 45000"},
 	{"model: {width: 320, height: 240}", "file: {path: x.y4m}", "isp takes a sensor's frames"},
 	{"name: camera", "name: camera, slots: 4", "sources[0].slots: 4 are too few: what reads from \"camera\" may hold so many frames that it needs 5"},
 	{camera + "\nisp: [{name: isp}]\noutputs: [{name: raw, ", "camera, file: {path: x.y4m}}]\noutputs: [{name: raw, queue: 6, ", "so many frames that it needs 9"},
