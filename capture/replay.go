@@ -77,24 +77,46 @@ type Replay struct {
 	skipped atomic.Uint64
 }
 
+// CheckReplay says whether the file can be replayed as frames of the format, which is zero for YUV4MPEG2. Errors are those of
+// NewReplay.
+func CheckReplay(path string, f pipeline.Format) error {
+	r, err := openReplay(ReplayConfig{Path: path, Format: f})
+	if err != nil {
+		return err
+	}
+	return r.file.Close()
+}
+
 // NewReplay opens the file, checks all of its structure and allocates the slots. Close frees them. Errors wrap
 // ErrReplay, and ErrY4M or the operating system's error where there is one.
 func NewReplay(c ReplayConfig) (*Replay, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	r, err := openReplay(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.allocate(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %s: %w", ErrReplay, c.Path, err), r.file.Close())
+	}
+	return r, nil
+}
+
+// openReplay opens the file and finds its frames.
+func openReplay(c ReplayConfig) (*Replay, error) {
 	file, size, err := pipeline.OpenRegular(c.Path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w: correct the path, or its permissions", ErrReplay, err)
 	}
 	r := &Replay{config: c, file: file}
-	if err := r.prepare(size); err != nil {
+	if err := r.index(size); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %s: %w", ErrReplay, c.Path, err), file.Close())
 	}
 	return r, nil
 }
 
-func (r *Replay) prepare(size int64) error {
+func (r *Replay) index(size int64) error {
 	var err error
 	if r.config.Format == (pipeline.Format{}) {
 		err = r.indexY4M(size)
@@ -110,7 +132,7 @@ func (r *Replay) prepare(size int64) error {
 	if rate := r.format.Rate; rate.Num > MaxReplayRate*rate.Den {
 		return fmt.Errorf("%s frames a second: give a rate of at most %d", rate, MaxReplayRate)
 	}
-	return r.allocate()
+	return nil
 }
 
 func (r *Replay) indexY4M(size int64) error {

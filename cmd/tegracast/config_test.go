@@ -153,6 +153,8 @@ var combinations = [][3]string{
 	{"payload: raw", "payload: raw, session: raw", "outputs[0].rtp.session: only payload results has a session"},
 	{"payload: raw", "payload: results, session: raw", `outputs[0].rtp.session: "raw" is not an output that sends pictures by RTP`},
 	{"{name: raw, rtp: {payload: raw", "{name: raw, scale: half, rtp: {payload: results", "outputs[0].scale: results have no size"},
+	{"payload: raw", "payload: raw, quality: 50", "outputs[0].rtp.quality: only payload jpeg has a quality"},
+	{"payload: raw", "payload: raw, interface: lo", "outputs[0].rtp.interface: no destination is a multicast group: leave interface out"},
 	{streams, "{name: a, results: {}}", "outputs[0].results: give the destination of the results"},
 	{streams, "{name: a, results: {udp: [here]}}", `outputs[0].results.udp[0]: "here": must be host:port`},
 	{streams, "{name: a, results: {udp: [\"h:1\", \"h:1\"]}}", "h:1 is the destination of outputs[0].results.udp[0] already"},
@@ -212,13 +214,10 @@ func TestBadConfig(t *testing.T) {
 			refused(t, goodYAML(t, c[0], c[1]), c[2])
 		}
 	}
+	replay := programtest.Write(t, "x.raw", strings.Repeat("\x00", 2*2048*240))
 	for _, c := range impossiblePictures {
 		text := strings.NewReplacer("320, height: 240", c[0], "rtp: {payload: raw", c[1]).Replace(good)
-		if path := programtest.Write(t, "c.yaml", text); c[2] != "" {
-			refused(t, path, c[2])
-		} else if status, _, errw := runs(t, "config", "check", path); status != exitOK {
-			t.Errorf("%v: %s", c, errw)
-		}
+		accepted(t, programtest.Write(t, "c.yaml", strings.Replace(text, "x.raw", replay, 1)), c[2])
 	}
 }
 

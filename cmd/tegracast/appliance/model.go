@@ -72,26 +72,14 @@ func faultPlan(m *config.Model, sim *tegrasim.Sim) model.FaultPlan {
 	return plan
 }
 
-// maxReplay is the longest file in bytes that a sensor holds in memory.
-const maxReplay = 1 << 30
-
 // modelSensor makes the sensor that replays the test chart, cut to the wanted size, or a raw file.
 func modelSensor(m *config.Model) (*model.Sensor, error) {
 	cfg := model.TestChartSensor()
 	pixel, _ := m.Sensor.Pixel()
 	if m.Replay != "" {
-		b, err := pipeline.ReadRegular(m.Replay, maxReplay, "held in memory: replay it by a source with file, which reads frame by frame")
-		if err != nil {
+		var err error
+		if cfg.Frames, err = m.Frames(); err != nil {
 			return nil, err
-		}
-		size := pixel.LineBytes(m.Width) * m.Height
-		if len(b) == 0 || len(b)%size != 0 {
-			return nil, fmt.Errorf("%s has %d bytes: must be a multiple of %d, the size of a frame of %dx%d: check width and height, and sensor",
-				m.Replay, len(b), size, m.Width, m.Height)
-		}
-		cfg.Frames = nil
-		for off := 0; off < len(b); off += size {
-			cfg.Frames = append(cfg.Frames, b[off:off+size])
 		}
 	} else if m.Width != cfg.Width || m.Height != cfg.Height {
 		if m.Width > cfg.Width || m.Height > cfg.Height {

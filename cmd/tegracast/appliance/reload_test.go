@@ -313,7 +313,8 @@ func TestMain(m *testing.M) { programtest.Main(m) }
 // TestAReloadThatCannotBeUndone ends the program with an error that is none of the configuration: the service manager starts it
 // again then.
 func TestAReloadThatCannotBeUndone(t *testing.T) {
-	raw := programtest.Write(t, "frame.raw", strings.Repeat("\x00\x01", 64*16))
+	frame := strings.Repeat("\x00\x01", 64*16)
+	raw, other := programtest.Write(t, "frame.raw", frame), programtest.Write(t, "other.raw", frame)
 	text := fmt.Sprintf(`
 web: {listen: none}
 memory: host
@@ -325,13 +326,13 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 	if err := os.Remove(raw); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(s.file, []byte(strings.Replace(text, "frame.raw", "nothing.raw", 1)), 0o600); err != nil {
+	if err := os.WriteFile(s.file, []byte(strings.NewReplacer(raw, other, "127.0.0.1", "nowhere.invalid").Replace(text)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.hangup <- nil
 	err := <-s.ended
 	var mistake *yamlfile.Error
-	if err == nil || errors.As(err, &mistake) || !strings.Contains(err.Error(), "frame.raw") || s.log.count("nothing.raw") == 0 {
+	if err == nil || errors.As(err, &mistake) || !strings.Contains(err.Error(), "frame.raw") || s.log.count("nowhere.invalid") == 0 {
 		t.Errorf("%v", err)
 	}
 	s.stop()

@@ -98,6 +98,9 @@ func (c *ISP) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	if err != nil {
 		return at.Errorf("%s", plain(err, isp.ErrConfig))
 	}
+	if err := c.checkDefects(at.Key("defects"), source.Format); err != nil {
+		return err
+	}
 	s.Pictures, s.holds = Pictures{Any: true}, 1
 	return c.Auto.check(r, at.Key("auto"), c.Name, source)
 }
@@ -166,6 +169,22 @@ func (c *ISP) addFiles(at yamlfile.Section) error {
 		if c.config.Shading, err = readCalibration(c.Shading.File, isp.ParseShading); err != nil {
 			return at.Key("shading").Key("file").Errorf("%w", err)
 		}
+	}
+	return nil
+}
+
+// checkDefects refuses known defects that are none of the picture's pixels: those of the section first, then the file's.
+func (c *ISP) checkDefects(at yamlfile.Section, f pipeline.Format) error {
+	for i, p := range c.config.Defects.Pixels {
+		if p.In(image.Rect(0, 0, f.Width, f.Height)) {
+			continue
+		}
+		place, file := at.Key("pixels").Element(i), ""
+		if i >= len(c.Defects.Pixels) {
+			place, file = at.Key("file"), c.Defects.File+": "
+		}
+		return place.Errorf("%s[%d, %d]: x must be from 0 to %d and y from 0 to %d, in a picture of %dx%d",
+			file, p.X, p.Y, f.Width-1, f.Height-1, f.Width, f.Height)
 	}
 	return nil
 }

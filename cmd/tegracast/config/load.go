@@ -49,15 +49,6 @@ func readText(path string) ([]byte, error) {
 	return b, err
 }
 
-// withRemedy says what to do about a file that the system does not open.
-func withRemedy(err error) error {
-	var failed *fs.PathError
-	if errors.As(err, &failed) {
-		return fmt.Errorf("%w: correct the path, or its permissions", err)
-	}
-	return err
-}
-
 // Parse checks and resolves the text of a configuration file. path is what errors call it. Every error is an *yamlfile.Error.
 func Parse(path string, text []byte) (a *Appliance, err error) {
 	defer func() { // a file must not end the program, whatever it does to the library

@@ -39,6 +39,7 @@ func (f *Replay) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
 	case !f.describesItself() && (f.Width == 0 || f.Height == 0):
 		return at.Errorf("a headerless file needs its width and height")
 	}
+	s.file = func() error { return capture.CheckReplay(f.Path, s.Format) }
 	if err := f.Sensor.check(at.Key("sensor"), true); err != nil || f.describesItself() {
 		return err
 	}
