@@ -21,10 +21,11 @@ const probeUsage = `Usage: tegracast probe --sdp FILE [--duration D] [--json] [-
 
 Receives a stream and checks it: packets, losses, reordering, jitter, complete
 frames, the CRC of the pixels against the sender's (checksum: true), and the
-latency from capture to complete frame. If the sender is another machine, the
-latency is right only when both clocks are synchronised. Status 0 when the stream
-is clean; 1 after loss, damage or silence, or when the sender promises checksums
-and no pixels could be verified.
+latency from the frame's timestamp (the start of its exposure, if the camera
+tells it) to the complete frame. If the sender is another machine, the latency is
+right only when both clocks are synchronised. Status 0 when the stream is clean; 1
+after loss, damage or silence, or when the sender promises checksums and no pixels
+could be verified.
 `
 
 func probe(ctx context.Context, e env, args []string) error {
