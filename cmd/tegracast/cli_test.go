@@ -140,6 +140,8 @@ func TestBadInput(t *testing.T) {
 		"camera's device":  {serve("model: {", "fpga: {device: /dev/tegra_p2p99, "), 1, []string{"source camera", "/dev/tegra_p2p99 is not there"}},
 		"other device":     {serve("model: {", "fpga: {device: /dev/null, "), 1, []string{"/dev/null", "load the module"}},
 		"no config file":   {[]string{"serve", "--config", "/nowhere.yaml"}, 2, []string{"/nowhere.yaml", "tegracast config default"}},
+		"no folder":        {[]string{"serve", "--config", short + "/x.yaml"}, 2, []string{short + "/x.yaml: not a directory: correct the path, or its permissions"}},
+		"UTF-16":           {[]string{"config", "check", programtest.Write(t, "c.yaml", "\xff\xfem\x00")}, 2, []string{"c.yaml:1:1: the text is UTF-16: save it as UTF-8"}},
 		"directory":        {[]string{"serve", "--config", "/tmp"}, 2, []string{"/tmp is a directory", "name a file"}},
 		"endless file":     {[]string{"config", "check", "/dev/zero"}, 2, []string{"/dev/zero is a device", "name a file"}},
 		"missing raw file": {serve("model: {", "file: {path: /nowhere.raw, "), 2, []string{"c.yaml:1:", "/nowhere.raw"}},

@@ -55,6 +55,12 @@ func TestConfigCheckLooksAtTheFilesOfSources(t *testing.T) {
 	}
 }
 
+// TestAByteOrderMarkIsNoKey: editors put one in front of UTF-8. Places of mistakes are those without it.
+func TestAByteOrderMarkIsNoKey(t *testing.T) {
+	accepted(t, programtest.Write(t, "c.yaml", "\ufeff"+good), "")
+	refused(t, programtest.Write(t, "c.yaml", "\ufeff"+strings.Replace(good, "sources", "source", 1)), `c.yaml:1:1: unknown key "source"`)
+}
+
 // TestDefectsOutsideThePictureAreRefused, those of the section and those of its file.
 func TestDefectsOutsideThePictureAreRefused(t *testing.T) {
 	file := programtest.Write(t, "defects.txt", "319 239\n0 240\n")

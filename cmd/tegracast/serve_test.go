@@ -5,10 +5,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -197,5 +200,41 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 	}
 	if n := books(t, serve.Out.String()); n["raw"] != [3]int{1, 1, 0} {
 		t.Errorf("books:\n%s", serve.Out.String())
+	}
+}
+
+// TestServeOutlivesItsReader: `serve 2>&1 | head -1` streams on when head has gone, and ends with BYE.
+func TestServeOutlivesItsReader(t *testing.T) {
+	dir, port := t.TempDir(), rtptest.EvenPorts(t, 1)[0]
+	file := goodYAML(t, "5004", fmt.Sprint(port))
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(programtest.Program(t), "serve", "--config", file, "--sdp-dir", dir)
+	cmd.Stdout, cmd.Stderr = writer, writer
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill() }()
+	writer.Close()
+	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
+	reader.Close()
+	probe := programtest.StartProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", "3s", "--json")
+	for range 3 {
+		time.Sleep(500 * time.Millisecond)
+		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil { // it logs
+			t.Fatal(err)
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("serve: %v", err)
+	}
+	probe.End(t, 20*time.Second)
+	if out := probe.Out.String(); !strings.Contains(out, `"byes": 1`) {
+		t.Errorf("no BYE: %s", out)
 	}
 }

@@ -42,11 +42,13 @@ const maxFile = 1 << 20
 
 func readText(path string) ([]byte, error) {
 	b, err := pipeline.ReadRegular(path, maxFile, "a configuration")
-	var failed *fs.PathError
-	if errors.As(err, &failed) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w: write one with `tegracast config default`", err)
+	case err != nil:
+		return nil, withRemedy(err)
 	}
-	return b, err
+	return b, nil
 }
 
 // Parse checks and resolves the text of a configuration file. path is what errors call it. Every error is an *yamlfile.Error.
