@@ -20,6 +20,9 @@ var ErrReplay = errors.New("replay")
 // MaxReplayRate is the highest rate in frames a second: RTP's clock of 90 kHz ticks twice from frame to frame (docs/rtp.md).
 const MaxReplayRate = 45000
 
+// maxFrames bounds the index of a file: the frames of three days at 60 a second.
+const maxFrames = 1 << 24
+
 // apart is the least time between the stamps of two frames: RTP's clock ticks at least once, wherever it is rounded.
 const apart = time.Second/90000 + 1
 
@@ -164,6 +167,9 @@ func (r *Replay) indexRaw(size int64) error {
 		return fmt.Errorf("has %d bytes, that is %d frames of %s (%d bytes each) and %d bytes over: "+
 			"correct the width, height, stride or pixel format, or write the file again",
 			size, size/length, f, length, size%length)
+	}
+	if size/length > maxFrames {
+		return fmt.Errorf("has %d frames: at most %d are replayed, cut the file", size/length, maxFrames)
 	}
 	r.format = f
 	for at := int64(0); at < size; at += length {

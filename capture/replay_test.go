@@ -240,6 +240,10 @@ func TestReplayRefusesFile(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	long := replayFile(t, nil)
+	if err := os.Truncate(long, 16*(1<<24+1)); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		path   string
 		format pipeline.Format
@@ -248,6 +252,7 @@ func TestReplayRefusesFile(t *testing.T) {
 		"missing":   {filepath.Join(dir, "none"), f, []string{"none", "no such file", "correct the path"}},
 		"directory": {dir, f, []string{dir + " is a directory, not a regular file", "name a file"}},
 		"FIFO":      {fifo, f, []string{fifo + " is a FIFO"}},
+		"long":      {long, f, []string{"has 16777217 frames: at most 16777216"}},
 		"empty":     {replayFile(t, nil), f, []string{"is empty", "16 bytes"}},
 		"short":     {replayFile(t, make([]byte, 15)), f, []string{"has 15 bytes, 1 less", "RG10 4x2", "correct the width"}},
 		"odd": {replayFile(t, make([]byte, 41)), f, []string{
