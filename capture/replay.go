@@ -17,6 +17,15 @@ import (
 // ErrReplay is wrapped by every error about a file that cannot be replayed.
 var ErrReplay = errors.New("replay")
 
+// MaxReplayRate is the highest rate in frames a second: RTP's clock of 90 kHz ticks twice from frame to frame (docs/rtp.md).
+const MaxReplayRate = 45000
+
+// maxFrames bounds the index of a file: the frames of three days at 60 a second.
+const maxFrames = 1 << 24
+
+// apart is the least time between the stamps of two frames: RTP's clock ticks at least once, wherever it is rounded.
+const apart = time.Second/90000 + 1
+
 // ReplayConfig says which file is replayed and how.
 type ReplayConfig struct {
 	Path string
@@ -71,35 +80,51 @@ type Replay struct {
 	skipped atomic.Uint64
 }
 
+// CheckReplay says whether the file can be replayed as frames of the format, which is zero for YUV4MPEG2. Errors are those of
+// NewReplay.
+func CheckReplay(path string, f pipeline.Format) error {
+	r, err := openReplay(ReplayConfig{Path: path, Format: f})
+	if err != nil {
+		return err
+	}
+	return r.file.Close()
+}
+
 // NewReplay opens the file, checks all of its structure and allocates the slots. Close frees them. Errors wrap
 // ErrReplay, and ErrY4M or the operating system's error where there is one.
 func NewReplay(c ReplayConfig) (*Replay, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	file, err := os.Open(c.Path)
+	r, err := openReplay(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.allocate(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %s: %w", ErrReplay, c.Path, err), r.file.Close())
+	}
+	return r, nil
+}
+
+// openReplay opens the file and finds its frames.
+func openReplay(c ReplayConfig) (*Replay, error) {
+	file, size, err := pipeline.OpenRegular(c.Path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w: correct the path, or its permissions", ErrReplay, err)
 	}
 	r := &Replay{config: c, file: file}
-	if err := r.prepare(); err != nil {
+	if err := r.index(size); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %s: %w", ErrReplay, c.Path, err), file.Close())
 	}
 	return r, nil
 }
 
-func (r *Replay) prepare() error {
-	info, err := r.file.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return errors.New("not a regular file: only those can be replayed")
-	}
+func (r *Replay) index(size int64) error {
+	var err error
 	if r.config.Format == (pipeline.Format{}) {
-		err = r.indexY4M(info.Size())
+		err = r.indexY4M(size)
 	} else {
-		err = r.indexRaw(info.Size())
+		err = r.indexRaw(size)
 	}
 	if err != nil {
 		return err
@@ -107,7 +132,10 @@ func (r *Replay) prepare() error {
 	if r.config.Rate.Num != 0 {
 		r.format.Rate = r.config.Rate
 	}
-	return r.allocate()
+	if rate := r.format.Rate; rate.Num > MaxReplayRate*rate.Den {
+		return fmt.Errorf("%s frames a second: give a rate of at most %d", rate, MaxReplayRate)
+	}
+	return nil
 }
 
 func (r *Replay) indexY4M(size int64) error {
@@ -139,6 +167,9 @@ func (r *Replay) indexRaw(size int64) error {
 		return fmt.Errorf("has %d bytes, that is %d frames of %s (%d bytes each) and %d bytes over: "+
 			"correct the width, height, stride or pixel format, or write the file again",
 			size, size/length, f, length, size%length)
+	}
+	if size/length > maxFrames {
+		return fmt.Errorf("has %d frames: at most %d are replayed, cut the file", size/length, maxFrames)
 	}
 	r.format = f
 	for at := int64(0); at < size; at += length {
@@ -193,11 +224,13 @@ func (r *Replay) Status() pipeline.SourceStatus {
 
 // Run emits the frames until ctx ends, or the file does and is not to be looped. The sequence number is counted from
 // 0 and goes on for frames that are skipped. A paced frame n is due n frame periods after the first; it is skipped
-// when no slot is free then, or when the next one is due already. An unpaced one waits for a slot.
+// when no slot is free then, or when the next one is due already. An unpaced one waits for a slot. No two frames are stamped
+// within one tick of RTP's clock, also when one follows at once that was late: receivers tell frames apart by it.
 func (r *Replay) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	p := newPacer(r.format.Rate)
 	defer p.timer.Stop()
 	paced := !r.config.Unpaced && r.format.Rate.Num > 0
+	var last time.Time
 	for n := uint64(0); ; n++ {
 		if !r.config.Loop && n >= uint64(len(r.frames)) {
 			return nil
@@ -214,10 +247,24 @@ func (r *Replay) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 			f.Release()
 			return fmt.Errorf("%w: %s: frame %d: %w", ErrReplay, r.config.Path, n, err)
 		}
-		f.Sequence, f.Times.Captured = n, time.Now()
+		last = stamp(last)
+		f.Sequence, f.Times.Captured = n, last
 		r.emitted.Add(1)
 		emit(f)
 	}
+}
+
+// stamp is now, but apart from the last stamp. It waits when it would run ahead of the clock by more than frames of one rate do.
+func stamp(last time.Time) time.Time {
+	now := time.Now()
+	least := last.Add(apart)
+	if last.IsZero() || now.After(least) {
+		return now
+	}
+	if ahead := least.Sub(now); ahead > time.Millisecond {
+		time.Sleep(ahead)
+	}
+	return least
 }
 
 // slot waits for the time of frame n and leases a slot for it, or returns nil when the frame is to be skipped.

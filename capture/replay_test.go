@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tegracast/tegracast/pipeline"
 )
 
@@ -187,6 +189,38 @@ func TestReplayPacedSkips(t *testing.T) {
 	}
 }
 
+// TestFramesOfAReplayAreApart: however fast frames follow, no two have one timestamp of RTP's clock, 90 kHz, and none is stamped
+// far ahead of its time.
+func TestFramesOfAReplayAreApart(t *testing.T) {
+	f := replayFormat(t, pipeline.RGGB10, 4, 2, pipeline.Rate{Num: 1000, Den: 1})
+	for name, c := range map[string]ReplayConfig{"paced": {Rate: pipeline.Rate{Num: 20000, Den: 1}}, "unpaced": {Unpaced: true}} {
+		c.Path, c.Format, c.Loop, c.Slots = replayFile(t, rawFrames(3, 16)), f, true, 2
+		r := newReplay(t, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		seen := map[int64]uint64{}
+		err := r.Run(ctx, func(f *pipeline.Frame) {
+			defer f.Release()
+			at := f.Times.Captured
+			tick := at.UnixNano()/1e9*90000 + at.UnixNano()%1e9*9/1e5
+			if first, taken := seen[tick]; taken {
+				t.Errorf("%s: frames %d and %d share the timestamp %d", name, first, f.Sequence, tick)
+				cancel()
+			}
+			if ahead := time.Until(at); ahead > 2*time.Millisecond {
+				t.Errorf("%s: frame %d is stamped %v ahead", name, f.Sequence, ahead)
+				cancel()
+			}
+			if seen[tick] = f.Sequence; len(seen) == 1000 {
+				cancel()
+			}
+		})
+		cancel()
+		if err != nil || len(seen) < 1000 {
+			t.Errorf("%s: %v after %d frames", name, err, len(seen))
+		}
+	}
+}
+
 func TestPacerDoesNotDrift(t *testing.T) {
 	p := newPacer(pipeline.Rate{Num: 30000, Den: 1001})
 	for n, want := range map[uint64]time.Duration{
@@ -202,18 +236,29 @@ func TestPacerDoesNotDrift(t *testing.T) {
 func TestReplayRefusesFile(t *testing.T) {
 	dir := t.TempDir()
 	f := replayFormat(t, pipeline.RGGB10, 4, 2, pipeline.Rate{})
+	fifo := filepath.Join(dir, "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	long := replayFile(t, nil)
+	if err := os.Truncate(long, 16*(1<<24+1)); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		path   string
 		format pipeline.Format
 		want   []string
 	}{
 		"missing":   {filepath.Join(dir, "none"), f, []string{"none", "no such file", "correct the path"}},
-		"directory": {dir, f, []string{dir, "not a regular file"}},
+		"directory": {dir, f, []string{dir + " is a directory, not a regular file", "name a file"}},
+		"FIFO":      {fifo, f, []string{fifo + " is a FIFO"}},
+		"long":      {long, f, []string{"has 16777217 frames: at most 16777216"}},
 		"empty":     {replayFile(t, nil), f, []string{"is empty", "16 bytes"}},
 		"short":     {replayFile(t, make([]byte, 15)), f, []string{"has 15 bytes, 1 less", "RG10 4x2", "correct the width"}},
 		"odd": {replayFile(t, make([]byte, 41)), f, []string{
 			"has 41 bytes, that is 2 frames", "(16 bytes each) and 9 bytes over", "correct the width",
 		}},
+		"too fast":   {replayFile(t, []byte("YUV4MPEG2 W4 H2 F45001:1\nFRAME\n123456789012")), pipeline.Format{}, []string{"45001 frames", "at most 45000"}},
 		"y4m as raw": {replayFile(t, []byte("YUV4MPEG2 W4 H2\nFRAME\n123456789012")), f, []string{"leave out the format"}},
 		"raw as y4m": {replayFile(t, make([]byte, 16)), pipeline.Format{}, []string{"byte 0", "needs its pixel format"}},
 	} {
@@ -284,7 +329,7 @@ func TestReplayFileCutUnderWay(t *testing.T) {
 }
 
 func TestReplayAllocatesNothing(t *testing.T) {
-	f := replayFormat(t, pipeline.RGGB10, 64, 64, pipeline.Rate{Num: 100000, Den: 1})
+	f := replayFormat(t, pipeline.RGGB10, 64, 64, pipeline.Rate{Num: 40000, Den: 1})
 	for _, unpaced := range []bool{true, false} {
 		r := newReplay(t, ReplayConfig{
 			Path: replayFile(t, rawFrames(2, f.Size())), Format: f, Slots: 2, Loop: true, Unpaced: unpaced,

@@ -63,7 +63,9 @@ func parseY4M(r io.ReaderAt, size int64) (*y4m, error) {
 			return nil, y4mError(at, "frame %d needs %d bytes, the file has %d more: it was cut off",
 				len(y.frames), length, size-at)
 		}
-		y.frames = append(y.frames, at)
+		if y.frames = append(y.frames, at); len(y.frames) > maxFrames {
+			return nil, y4mError(at, "more than %d frames: cut the file", maxFrames)
+		}
 		at += length
 	}
 	if len(y.frames) == 0 {

@@ -291,6 +291,41 @@ func TestAttachAndDetachUnderWay(t *testing.T) {
 	})
 }
 
+// TestBooksGoOnInTheNextOutput: an output that takes the place of a detached one of its name goes on with all that was counted:
+// delivered, dropped by itself, dropped by a stage on the way, and latencies. It may be in another graph.
+func TestBooksGoOnInTheNextOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var books *Books
+		var before OutputStats
+		for range 2 {
+			st := &copier{fail: func(seq uint64) error {
+				if seq%10 == 3 {
+					return errors.New("bad frame")
+				}
+				return nil
+			}}
+			r := newRig(t, newCamera(t, 9, 1000, 10*time.Millisecond), st)
+			ended := make(chan error, 1)
+			go func() { ended <- r.Run(t.Context()) }()
+			for range 20 {
+				time.Sleep(35 * time.Millisecond)
+				o := r.attach(t, OutputConfig{Name: "guest", Sink: &viewer{took: 13 * time.Millisecond}, Format: i420(), Books: books})
+				time.Sleep(195 * time.Millisecond)
+				s := o.Detach(t.Context())
+				balance(t, s)
+				if s.Delivered < before.Delivered+10 || s.Captured < before.Captured+15 || s.Latencies.Count < s.Delivered ||
+					s.Dropped["isp/stage"] <= before.Dropped["isp/stage"] || s.Dropped["guest/queue"] <= before.Dropped["guest/queue"] {
+					t.Fatalf("the books do not go on: %+v, then %+v", before, s)
+				}
+				before, books = s, o.Books()
+			}
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 func TestStageFailureIsCountedForEveryOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &copier{fail: func(seq uint64) error {

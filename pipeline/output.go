@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -22,6 +23,14 @@ type OutputConfig struct {
 	Rate   Rate   // at most so many frames a second; zero: all
 	Depth  int    // frames that may wait; zero: 2
 	Policy Policy // which frame is lost when the output cannot keep up
+	// Books are those of an output of the same name that was detached: this one goes on with them. Nil: they begin.
+	Books *Books
+}
+
+// Books are all that an output has counted, for the one that takes its place.
+type Books struct {
+	account *Account
+	lost    map[string]uint64 // by stages on the way, as in OutputStats.Dropped
 }
 
 // An Output is a sink that is attached to a graph.
@@ -31,7 +40,8 @@ type Output struct {
 	point    *point
 	stage    *stageNode // nil when the output taps a source
 	consumer *consumer
-	base     []Counts // the books of the stages on the way, from the last to the first, when the output was attached
+	lost     map[string]uint64 // Books.lost
+	base     []Counts          // the books of the stages on the way, from the last to the first, when the output was attached
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -88,6 +98,9 @@ func (o *Output) join(p *point, stage *stageNode, needs SinkNeeds) error {
 		return fmt.Errorf("%w: packet-ready frames of %s have one reader, which writes headers into them: use plain frames", ErrNegotiation, p.node)
 	}
 	account := NewAccount(o.cfg.Name, o.graph.cfg.Recorder)
+	if b := o.cfg.Books; b != nil {
+		account, o.lost = b.account, b.lost
+	}
 	o.point, o.stage = p, stage
 	o.consumer = &consumer{
 		queue: NewQueue(o.cfg.Depth, o.cfg.Policy, account), account: account,
@@ -242,6 +255,17 @@ func (o *Output) Detach(ctx context.Context) OutputStats {
 		}
 	})
 	return o.Stats()
+}
+
+// Books are the output's, for another one to go on with. It has been detached.
+func (o *Output) Books() *Books {
+	b := &Books{account: o.consumer.account, lost: map[string]uint64{}}
+	for at, n := range o.Stats().Dropped {
+		if !strings.HasPrefix(at, o.cfg.Name+"/") {
+			b.lost[at] = n
+		}
+	}
+	return b
 }
 
 // leave takes the output off its point and off the graph. It reports whether the sink was started.

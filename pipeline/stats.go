@@ -35,7 +35,7 @@ type StageStats struct {
 type OutputStats struct {
 	Name      string            `json:"name"`
 	From      string            `json:"from"`
-	Captured  uint64            `json:"captured"` // frames since it was attached
+	Captured  uint64            `json:"captured"` // frames since it was attached, and those of OutputConfig.Books
 	Delivered uint64            `json:"delivered"`
 	Dropped   map[string]uint64 `json:"dropped,omitempty"` // by "place/reason"
 	Waiting   uint64            `json:"waiting"`           // in the queue or in the sink's hands
@@ -94,6 +94,10 @@ func (o *Output) Stats() OutputStats {
 				s.Captured += n
 			}
 		}
+	}
+	for at, n := range o.lost {
+		s.Dropped[at] += n
+		s.Captured += n
 	}
 	if err := o.Err(); err != nil {
 		s.Error = err.Error()

@@ -43,7 +43,15 @@ func (l Line) find() (chip string, offset int, err error) {
 			return "", 0, err
 		}
 	}
-	return "", 0, fmt.Errorf("%w: %s is on none of %s: gpioinfo lists what there is", ErrNoLine, l, strings.Join(chips, ", "))
+	return "", 0, onNone(l, chips)
+}
+
+// onNone says that none of the chips has the line.
+func onNone(l Line, chips []string) error {
+	if len(chips) == 0 {
+		return fmt.Errorf("%w: %s: there is no GPIO chip that this user may see: gpiodetect lists them", ErrNoLine, l)
+	}
+	return fmt.Errorf("%w: %s is on none of %s: gpioinfo lists what there is", ErrNoLine, l, strings.Join(chips, ", "))
 }
 
 // explain tells a system call's error in the terms of GPIO.

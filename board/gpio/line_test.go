@@ -3,6 +3,7 @@
 package gpio
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -48,4 +49,17 @@ func FuzzLine(f *testing.F) {
 			t.Errorf("%q: %+v, then %+v %v", text, l, again, err)
 		}
 	})
+}
+
+// TestALineThatNoChipHas: the error says where it was looked for, also when there is no chip.
+func TestALineThatNoChipHas(t *testing.T) {
+	l := Line{Name: "NOSUCH"}
+	for want, chips := range map[string][]string{
+		"NOSUCH is on none of gpiochip0, gpiochip1: gpioinfo":      {"gpiochip0", "gpiochip1"},
+		"NOSUCH: there is no GPIO chip that this user may see: gp": nil,
+	} {
+		if err := onNone(l, chips); !errors.Is(err, ErrNoLine) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: want %q", err, want)
+		}
+	}
 }

@@ -28,7 +28,7 @@ var may = map[string][]string{
 	"pipeline/web":     {"pipeline"},
 	"pipeline/results": {"pipeline"},
 
-	"cmd/tegracast/config":          {"tegra", "fpga", "board", "pipeline/...", "cmd/tegracast/config/yamlfile", "cmd/tegracast/programtest"},
+	"cmd/tegracast/config":          {"tegra", "fpga", "board", "capture", "pipeline/...", "cmd/tegracast/config/yamlfile", "cmd/tegracast/programtest"},
 	"cmd/tegracast/config/yamlfile": {},
 	"cmd/tegracast/lines":           {"board", "capture", "pipeline", "cmd/tegracast/config", "cmd/tegracast/programtest"},
 	"cmd/tegracast/command":         {},

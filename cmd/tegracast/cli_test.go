@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tegracast/tegracast/cmd/tegracast/loopback"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
@@ -115,6 +117,10 @@ func TestBadInput(t *testing.T) {
 	defer busy.Close()
 	port := busy.LocalAddr().(*net.UDPAddr).Port
 	sdp := fmt.Sprintf("v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\nm=video %d RTP/AVP 26\r\nc=IN IP4 127.0.0.1\r\n", port)
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	serve := func(old, new string) []string {
 		return []string{"serve", "--sdp-dir", t.TempDir(), "--config", goodYAML(t, old, new)}
 	}
@@ -134,11 +140,20 @@ func TestBadInput(t *testing.T) {
 		"camera's device":  {serve("model: {", "fpga: {device: /dev/tegra_p2p99, "), 1, []string{"source camera", "/dev/tegra_p2p99 is not there"}},
 		"other device":     {serve("model: {", "fpga: {device: /dev/null, "), 1, []string{"/dev/null", "load the module"}},
 		"no config file":   {[]string{"serve", "--config", "/nowhere.yaml"}, 2, []string{"/nowhere.yaml", "tegracast config default"}},
-		"directory":        {[]string{"serve", "--config", "/tmp"}, 2, []string{"/tmp is a directory", "name the configuration file"}},
-		"endless file":     {[]string{"config", "check", "/dev/zero"}, 2, []string{"/dev/zero is longer than"}},
+		"no folder":        {[]string{"serve", "--config", short + "/x.yaml"}, 2, []string{short + "/x.yaml: not a directory: correct the path, or its permissions"}},
+		"UTF-16":           {[]string{"config", "check", programtest.Write(t, "c.yaml", "\xff\xfem\x00")}, 2, []string{"c.yaml:1:1: the text is UTF-16: save it as UTF-8"}},
+		"directory":        {[]string{"serve", "--config", "/tmp"}, 2, []string{"/tmp is a directory", "name a file"}},
+		"endless file":     {[]string{"config", "check", "/dev/zero"}, 2, []string{"/dev/zero is a device", "name a file"}},
 		"missing raw file": {serve("model: {", "file: {path: /nowhere.raw, "), 2, []string{"c.yaml:1:", "/nowhere.raw"}},
 		"short raw file":   {serve("model: {", "file: {path: "+short+", "), 2, []string{"c.yaml:1:", short, "1000", "153600"}},
 		"short replay":     {serve("model: {", "model: {replay: "+short+", "), 2, []string{"c.yaml:1:", short, "1000", "153600", "check width and height"}},
+		"FIFO as config":   {[]string{"serve", "--config", fifo}, 2, []string{fifo + " is a FIFO", "name a file"}},
+		"FIFO as file":     {serve("model: {", "file: {path: "+fifo+", "), 2, []string{"c.yaml:1:", fifo + " is a FIFO"}},
+		"FIFO as replay":   {serve("model: {", "model: {replay: "+fifo+", "), 2, []string{"c.yaml:1:", fifo + " is a FIFO"}},
+		"endless replay":   {serve("model: {", "model: {replay: /dev/zero, "), 2, []string{"c.yaml:1:", "/dev/zero is a device"}},
+		"FIFO as SDP":      {[]string{"probe", "--sdp", fifo}, 2, []string{fifo + " is a FIFO"}},
+		"endless SDP":      {[]string{"probe", "--sdp", "/dev/zero"}, 2, []string{"/dev/zero is a device"}},
+		"FIFO as kernel":   {[]string{"config", "check", kernelOf(t, fifo)}, 2, []string{"c.yaml:3:", fifo + " is a FIFO"}},
 		"unreachable":      {serve("127.0.0.1:5004", "nowhere.invalid:5004"), 1, []string{"nowhere.invalid"}},
 		"cuda":             {serve("isp: [", "memory: cuda\nisp: ["), 2, []string{"c.yaml:2:", "use host or auto"}},
 		"config check":     {[]string{"config", "check", short}, 2, []string{"short.raw:1:"}},
@@ -150,6 +165,12 @@ func TestBadInput(t *testing.T) {
 	} {
 		says(t, name, c.args, c.status, c.words...)
 	}
+}
+
+// kernelOf is a configuration with a kernel in that file.
+func kernelOf(t *testing.T, file string) string {
+	t.Helper()
+	return goodYAML(t, "outputs:", "kernels: [{name: k, file: "+file+"}]\noutputs:")
 }
 
 func TestReadmeCommandsExist(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/verdict"
+	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
@@ -20,10 +21,11 @@ const probeUsage = `Usage: tegracast probe --sdp FILE [--duration D] [--json] [-
 
 Receives a stream and checks it: packets, losses, reordering, jitter, complete
 frames, the CRC of the pixels against the sender's (checksum: true), and the
-latency from capture to complete frame. If the sender is another machine, the
-latency is right only when both clocks are synchronised. Status 0 when the stream
-is clean; 1 after loss, damage or silence, or when the sender promises checksums
-and no pixels could be verified.
+latency from the frame's timestamp (the start of its exposure, if the camera
+tells it) to the complete frame. If the sender is another machine, the latency is
+right only when both clocks are synchronised. Status 0 when the stream is clean; 1
+after loss, damage or silence, or when the sender promises checksums and no pixels
+could be verified.
 `
 
 func probe(ctx context.Context, e env, args []string) error {
@@ -65,12 +67,15 @@ func probe(ctx context.Context, e env, args []string) error {
 	return nil
 }
 
+// maxSDP is the longest session description in bytes: one has a thousand.
+const maxSDP = 1 << 20
+
 // readSDP returns the first stream that the file describes.
 func readSDP(path string) (rtp.Media, error) {
 	if path == "" {
 		return rtp.Media{}, errors.New("give the stream's description with --sdp FILE: tegracast serve writes one for each output")
 	}
-	b, err := os.ReadFile(path)
+	b, err := pipeline.ReadRegular(path, maxSDP, "a session description")
 	if err != nil {
 		return rtp.Media{}, err
 	}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -41,6 +43,9 @@ func serve(ctx context.Context, e env, args []string) error {
 	if err := parse(f, args); err != nil {
 		return err
 	}
+	// Whoever reads the output may go, as head does: then writing to it fails, and the stream goes on. Until the process ends: the
+	// last message comes after serve.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	c, err := config.Load(*path)
 	if err != nil {
 		return err

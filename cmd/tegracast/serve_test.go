@@ -5,10 +5,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -175,4 +178,63 @@ func bareStreamed(t *testing.T) error {
 		return fmt.Errorf("status %d, %+v", status, v)
 	}
 	return nil
+}
+
+// A frame a minute takes no minute to send: the program ends soon after SIGTERM, with exact books and a BYE.
+func TestServeEndsSoonWhenFramesAreRare(t *testing.T) {
+	dir, port := t.TempDir(), rtptest.EvenPorts(t, 1)[0]
+	file := programtest.Write(t, "a.raw", strings.Repeat("\x00", 2*64*64))
+	serve := programtest.StartProgram(t, "serve", "--sdp-dir", dir, "--config", programtest.Write(t, "rare.yaml", fmt.Sprintf(`
+memory: host
+web: {listen: none}
+sources: [{name: camera, file: {path: %s, width: 64, height: 64, rate: 1/60}}]
+isp: [{name: isp}]
+outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
+`, file, port)))
+	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
+	time.Sleep(500 * time.Millisecond) // the first frame is on its way
+	began := time.Now()
+	serve.Stop(t)
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("it took %v to end", took)
+	}
+	if n := books(t, serve.Out.String()); n["raw"] != [3]int{1, 1, 0} {
+		t.Errorf("books:\n%s", serve.Out.String())
+	}
+}
+
+// TestServeOutlivesItsReader: `serve 2>&1 | head -1` streams on when head has gone, and ends with BYE.
+func TestServeOutlivesItsReader(t *testing.T) {
+	dir, port := t.TempDir(), rtptest.EvenPorts(t, 1)[0]
+	file := goodYAML(t, "5004", fmt.Sprint(port))
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(programtest.Program(t), "serve", "--config", file, "--sdp-dir", dir)
+	cmd.Stdout, cmd.Stderr = writer, writer
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill() }()
+	writer.Close()
+	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
+	reader.Close()
+	probe := programtest.StartProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", "3s", "--json")
+	for range 3 {
+		time.Sleep(500 * time.Millisecond)
+		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil { // it logs
+			t.Fatal(err)
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("serve: %v", err)
+	}
+	probe.End(t, 20*time.Second)
+	if out := probe.Out.String(); !strings.Contains(out, `"byes": 1`) {
+		t.Errorf("no BYE: %s", out)
+	}
 }

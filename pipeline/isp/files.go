@@ -4,6 +4,7 @@ package isp
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"image"
 	"io"
@@ -43,7 +44,10 @@ func (w *textWords) next() (string, bool) {
 
 // refuse is an error at the last word.
 func (w *textWords) refuse(format string, a ...any) error {
-	if err := w.lines.Err(); err != nil {
+	switch err := w.lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return fmt.Errorf("%w: line %d: longer than %d bytes: break it into several", ErrConfig, w.line+1, bufio.MaxScanTokenSize-1)
+	case err != nil:
 		return fmt.Errorf("%w: line %d: %w", ErrConfig, w.line+1, err)
 	}
 	return fmt.Errorf("%w: line %d: %s", ErrConfig, max(w.line, 1), fmt.Sprintf(format, a...))

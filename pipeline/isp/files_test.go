@@ -21,7 +21,7 @@ func TestParseDefects(t *testing.T) {
 		"1 2\n3":                       "line 2: the file ends where y should be",
 		"1 2\n3 -1":                    `line 2: y is "-1": must be a whole number from 0 to 32767`,
 		"a":                            `line 1: x is "a"`,
-		strings.Repeat("x", 1<<17):     "line 1: bufio.Scanner: token too long",
+		strings.Repeat("x", 1<<17):     "line 1: longer than 65535 bytes: break it into several",
 		strings.Repeat("1 1\n", 1<<20): "more than 524288 defects",
 	} {
 		if _, err := ParseDefects(strings.NewReader(text)); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {

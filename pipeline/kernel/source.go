@@ -8,12 +8,12 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 //go:embed prelude.cuh
@@ -24,17 +24,9 @@ const maxSource = 1 << 20
 
 // ReadSource reads a user's file. Errors wrap ErrConfig.
 func ReadSource(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	text, err := pipeline.ReadRegular(path, maxSource, "a kernel")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxSource+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
-	case len(text) > maxSource:
-		return nil, fmt.Errorf("%w: %s is longer than %d bytes: that cannot be a kernel", ErrConfig, path, maxSource)
 	}
 	return text, nil
 }

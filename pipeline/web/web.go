@@ -31,7 +31,7 @@ type Config struct {
 }
 
 // A Server answers GET /metrics, /healthz (503 and the reason while the pipeline stalls) and /readyz (503 until every output
-// is armed).
+// is armed). At most 32 clients are connected, and one answer is made at a time: clients cannot starve the stream.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
@@ -48,13 +48,14 @@ func New(c Config) (*Server, error) {
 			return nil, fmt.Errorf("metrics: %w", err)
 		}
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn)}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	quick, mux := http.NewServeMux(), http.NewServeMux()
+	mux.Handle("/", bounded(quick, maxAnswer))
+	quick.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn)}))
+	quick.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, stalled := c.Health()
 		answer(w, stalled)
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	quick.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		ready, _ := c.Health()
 		if ready {
 			answer(w, nil)
@@ -75,7 +76,7 @@ func New(c Config) (*Server, error) {
 	}
 	return &Server{l, &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn),
+		ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn), ConnState: new(connections).watch,
 	}}, nil
 }
 

@@ -45,6 +45,8 @@ type Appliance struct {
 
 	health func() (ready bool, stalled error) // nil: nobody watches
 
+	books map[string]*pipeline.Books // of the outputs that a reload has closed, by name
+
 	mu    sync.Mutex // guards cards, flows, and their sources and outputs, against those who read the books
 	flows []*flow    // in the order of the sources
 }
@@ -58,6 +60,7 @@ func newAppliance(e Env) *Appliance {
 		env: e, recorder: pipeline.NewRecorder(flightEvents),
 		quarantine: kernel.NewQuarantine(quarantineFolder()), order: kernel.NewOrder(),
 		cards: map[string]*capture.Card{}, models: map[string]*modelCard{}, devices: map[string]func() error{},
+		books: map[string]*pipeline.Books{},
 	}
 	a.lines = lines.New(lines.Config{Board: e.Board, Cameras: a.cameras, Health: a.state, Logger: e.Log})
 	return a

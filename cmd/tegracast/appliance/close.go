@@ -50,6 +50,7 @@ func (a *Appliance) dropFlow(f *flow) error {
 // dropOutput takes an output off its flow while that runs.
 func (a *Appliance) dropOutput(ctx context.Context, f *flow, o *output) error {
 	o.attached.Detach(ctx)
+	a.books[o.name] = o.attached.Books()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f.outputs = slices.DeleteFunc(f.outputs, func(x *output) bool { return x == o })

@@ -4,7 +4,6 @@ package appliance
 
 import (
 	"fmt"
-	"os"
 	"sync/atomic"
 
 	"github.com/tegracast/tegracast/capture"
@@ -79,18 +78,9 @@ func modelSensor(m *config.Model) (*model.Sensor, error) {
 	cfg := model.TestChartSensor()
 	pixel, _ := m.Sensor.Pixel()
 	if m.Replay != "" {
-		b, err := os.ReadFile(m.Replay)
-		if err != nil {
+		var err error
+		if cfg.Frames, err = m.Frames(); err != nil {
 			return nil, err
-		}
-		size := pixel.LineBytes(m.Width) * m.Height
-		if len(b) == 0 || len(b)%size != 0 {
-			return nil, fmt.Errorf("%s has %d bytes: must be a multiple of %d, the size of a frame of %dx%d: check width and height, and sensor",
-				m.Replay, len(b), size, m.Width, m.Height)
-		}
-		cfg.Frames = nil
-		for off := 0; off < len(b); off += size {
-			cfg.Frames = append(cfg.Frames, b[off:off+size])
 		}
 	} else if m.Width != cfg.Width || m.Height != cfg.Height {
 		if m.Width > cfg.Width || m.Height > cfg.Height {

@@ -113,6 +113,7 @@ func (a *Appliance) addOutput(c *config.Output) error {
 	}
 	o.attached, err = f.graph.Attach(pipeline.OutputConfig{
 		Name: c.Name, Sink: sink, From: c.From, Format: want, Rate: c.Rate, Depth: c.Depth, Policy: c.Policy,
+		Books: a.books[c.Name],
 	})
 	if err != nil {
 		return errors.Join(c.At.Errorf("%w", oneLine{err}), o.close())

@@ -268,12 +268,53 @@ func TestDestinationsOfARunningStream(t *testing.T) {
 	s.end(t)
 }
 
+// TestTheBooksOfAnOutputOutliveAReload: a reload that opens an output again, or its source, does not set its counters back.
+func TestTheBooksOfAnOutputOutliveAReload(t *testing.T) {
+	p := rtptest.EvenPorts(t, 3)
+	to := []string{fmt.Sprint("127.0.0.1:", p[0]), fmt.Sprint("127.0.0.1:", p[1]), fmt.Sprint("127.0.0.1:", p[2])}
+	s := startReloads(t, reloadConfig(t, to, 31, 1.5, 1400))
+	seen := map[string]pipeline.OutputStats{}
+	moved := func() bool {
+		return !slices.ContainsFunc(s.a.stats().Outputs, func(o pipeline.OutputStats) bool { return o.Delivered < seen[o.Name].Delivered+3 })
+	}
+	look := func() {
+		t.Helper()
+		for _, o := range s.a.stats().Outputs {
+			was := seen[o.Name]
+			if o.Delivered < was.Delivered || o.Captured < was.Captured || o.Latencies.Count < was.Latencies.Count {
+				t.Errorf("%s: %d of %d frames, and %d of %d before", o.Name, o.Delivered, o.Captured, was.Delivered, was.Captured)
+			}
+			seen[o.Name] = o
+		}
+	}
+	for i, text := range []string{
+		reloadConfig(t, to, 31, 1.5, 1300), // the third output
+		reloadConfig(t, to, 30, 1.5, 1300), // the second source
+		reloadConfig(t, to, 30, 1.5, 1200),
+	} {
+		for begin := time.Now(); !moved(); time.Sleep(time.Millisecond) {
+			if time.Since(begin) > 20*time.Second {
+				t.Fatalf("reload %d: no frames come", i)
+			}
+		}
+		look()
+		s.put(t, text)
+		look()
+	}
+	for _, o := range s.end(t).Outputs {
+		if o.Delivered < seen[o.Name].Delivered || o.Captured != o.Delivered+o.Drops() || o.Waiting != 0 {
+			t.Errorf("%s: %d of %d frames, and %d before", o.Name, o.Delivered, o.Captured, seen[o.Name].Delivered)
+		}
+	}
+}
+
 func TestMain(m *testing.M) { programtest.Main(m) }
 
 // TestAReloadThatCannotBeUndone ends the program with an error that is none of the configuration: the service manager starts it
 // again then.
 func TestAReloadThatCannotBeUndone(t *testing.T) {
-	raw := programtest.Write(t, "frame.raw", strings.Repeat("\x00\x01", 64*16))
+	frame := strings.Repeat("\x00\x01", 64*16)
+	raw, other := programtest.Write(t, "frame.raw", frame), programtest.Write(t, "other.raw", frame)
 	text := fmt.Sprintf(`
 web: {listen: none}
 memory: host
@@ -285,13 +326,13 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 	if err := os.Remove(raw); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(s.file, []byte(strings.Replace(text, "frame.raw", "nothing.raw", 1)), 0o600); err != nil {
+	if err := os.WriteFile(s.file, []byte(strings.NewReplacer(raw, other, "127.0.0.1", "nowhere.invalid").Replace(text)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.hangup <- nil
 	err := <-s.ended
 	var mistake *yamlfile.Error
-	if err == nil || errors.As(err, &mistake) || !strings.Contains(err.Error(), "frame.raw") || s.log.count("nothing.raw") == 0 {
+	if err == nil || errors.As(err, &mistake) || !strings.Contains(err.Error(), "frame.raw") || s.log.count("nowhere.invalid") == 0 {
 		t.Errorf("%v", err)
 	}
 	s.stop()

@@ -100,7 +100,8 @@ type Source struct {
 	At            yamlfile.Place
 	OpenAt        yamlfile.Place // what is wrong when it cannot be opened
 
-	cpuReads string // why its frames cannot be in write-combined memory; empty: they can
+	file     func() error // says whether the file that it reads is good; nil: it reads none
+	cpuReads string       // why its frames cannot be in write-combined memory; empty: they can
 	section  *SourceSection
 }
 

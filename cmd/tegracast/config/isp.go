@@ -3,15 +3,16 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"image"
 	"io"
 	"math"
-	"os"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/isp"
 	"github.com/tegracast/tegracast/pipeline/isp/cuda"
 )
@@ -98,6 +99,9 @@ func (c *ISP) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	if err != nil {
 		return at.Errorf("%s", plain(err, isp.ErrConfig))
 	}
+	if err := c.checkDefects(at.Key("defects"), source.Format); err != nil {
+		return err
+	}
 	s.Pictures, s.holds = Pictures{Any: true}, 1
 	switch {
 	case c.Device == "cuda":
@@ -176,25 +180,31 @@ func (c *ISP) addFiles(at yamlfile.Section) error {
 	return nil
 }
 
+// checkDefects refuses known defects that are none of the picture's pixels: those of the section first, then the file's.
+func (c *ISP) checkDefects(at yamlfile.Section, f pipeline.Format) error {
+	for i, p := range c.config.Defects.Pixels {
+		if p.In(image.Rect(0, 0, f.Width, f.Height)) {
+			continue
+		}
+		place, file := at.Key("pixels").Element(i), ""
+		if i >= len(c.Defects.Pixels) {
+			place, file = at.Key("file"), c.Defects.File+": "
+		}
+		return place.Errorf("%s[%d, %d]: x must be from 0 to %d and y from 0 to %d, in a picture of %dx%d",
+			file, p.X, p.Y, f.Width-1, f.Height-1, f.Width, f.Height)
+	}
+	return nil
+}
+
 // maxCalibration is the longest calibration file in bytes.
 const maxCalibration = 16 << 20
 
 func readCalibration[T any](path string, parse func(io.Reader) (T, error)) (v T, err error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return v, fmt.Errorf("%w: correct the path, or its permissions", err)
-	case !info.Mode().IsRegular():
-		return v, fmt.Errorf("%s is not a regular file", path)
-	case info.Size() > maxCalibration:
-		return v, fmt.Errorf("%s is longer than %d bytes: that cannot be a calibration", path, maxCalibration)
-	}
-	file, err := os.Open(path)
+	text, err := pipeline.ReadRegular(path, maxCalibration, "a calibration")
 	if err != nil {
-		return v, err
+		return v, withRemedy(err)
 	}
-	defer file.Close()
-	v, err = parse(io.LimitReader(file, maxCalibration))
+	v, err = parse(bytes.NewReader(text))
 	if errors.Is(err, isp.ErrConfig) {
 		err = fmt.Errorf("%s, %s", path, plain(err, isp.ErrConfig))
 	}

@@ -19,11 +19,12 @@ const good = programtest.Small
 func TestISPConfig(t *testing.T) {
 	defects := programtest.Write(t, "defects.txt", "7 8\n9 10 # hot\n")
 	shading := programtest.Write(t, "shading.txt", "2 2\nred 1 1 1 1.5\ngreen_red 1 1 1 1.25\ngreen_blue 1 1 1 1.25\nblue 1 1 1 2\n")
+	raw := programtest.Write(t, "x.raw", strings.Repeat("\x00", 320*240*3/2))
 	text := strings.NewReplacer("{name: isp}", `{name: isp, black_levels: {red: 60, green_red: 61, green_blue: 62, blue: 63},
  defects: {pixels: [[3, 4], [5, 6]], file: "`+defects+`", threshold: 80}, shading: {file: "`+shading+`"},
  white_balance: {red: 1.5, blue: 1.1}, demosaic: bilinear, matrix: [[1.5, -0.3, -0.2], [-0.2, 1.5, -0.3], [0, -0.5, 1.5]],
  curve: [0, 0.5, 1], sharpen: 0.5, workers: 2}`, "payload: raw", "payload: raw, pixels: rgb24", "name: raw,", "name: raw, scale: quarter,",
-		"model: {width: 320, height: 240}", "file: {path: x.raw, width: 320, height: 240, sensor: {mosaic: bggr, bits: 12, packed: true}}").Replace(good)
+		"model: {width: 320, height: 240}", "file: {path: "+raw+", width: 320, height: 240, sensor: {mosaic: bggr, bits: 12, packed: true}}").Replace(good)
 	d, err := Parse("c.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)

@@ -55,7 +55,7 @@ func TestBadKernels(t *testing.T) {
 		{"state: 64", "state: 2147483648", "must be a whole number from 0 to 1073741824"},
 		{"50ms", "1ms", "time limit 1ms: must be from 10ms to 1m0s"},
 		{"50ms", "soon", "write a time such as 8ms"},
-		{"motion.cu", "none.cu", "kernels[0].file: open ../../../docs/kernels/none.cu: no such file"},
+		{"motion.cu", "none.cu", "kernels[0].file: stat ../../../docs/kernels/none.cu: no such file"},
 		{"from: focus, rtp", "from: motion, rtp", `kernel "motion" outputs results, not pictures: read from "isp"`},
 		{"from: focus, rtp", "from: focus, scale: half, rtp", "cannot be scaled: leave scale out"},
 		{"payload: raw", "payload: jpeg", `kernel "focus" makes UYVY, but the output sends YU12`},

@@ -13,11 +13,10 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"syscall"
+	"io/fs"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 //go:embed default.yaml
@@ -42,19 +41,12 @@ func Load(path string) (*Appliance, error) {
 const maxFile = 1 << 20
 
 func readText(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("%w: write one with `tegracast config default`", err)
-	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	b, err := pipeline.ReadRegular(path, maxFile, "a configuration")
 	switch {
-	case errors.Is(err, syscall.EISDIR):
-		return nil, fmt.Errorf("%s is a directory: name the configuration file in it", path)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w: write one with `tegracast config default`", err)
 	case err != nil:
-		return nil, err
-	case len(b) > maxFile:
-		return nil, fmt.Errorf("%s is longer than %d bytes: that cannot be a configuration", path, maxFile)
+		return nil, withRemedy(err)
 	}
 	return b, nil
 }

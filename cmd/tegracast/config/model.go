@@ -52,14 +52,14 @@ func (m *Model) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
 	s.Card = Card{Name: s.Name, Own: true}
 	s.streamed(m.Bare())
 	if m.Replay != "" {
-		s.OpenAt = at.Key("replay").Place()
+		s.OpenAt, s.file = at.Key("replay").Place(), m.checkReplay
 	}
 	return nil
 }
 
 func (m *Model) check(at yamlfile.Section) error {
 	pixel, _ := m.Sensor.Pixel()
-	switch size := pixel.LineBytes(m.Width) * m.Height; {
+	switch size := m.frameBytes(); {
 	case m.Width == 0 || m.Height == 0:
 		return at.Errorf("give both width and height")
 	case size%model.BeatBytes != 0:
@@ -98,4 +98,47 @@ func (m *Model) checkTiming(at yamlfile.Section) error {
 		return at.Key("rate").Errorf("%s: the sensor cannot: %s", m.Rate.V, why)
 	}
 	return nil
+}
+
+// maxReplay is the longest file in bytes that a sensor holds in memory.
+const maxReplay = 1 << 30
+
+func (m *Model) frameBytes() int {
+	pixel, _ := m.Sensor.Pixel()
+	return pixel.LineBytes(m.Width) * m.Height
+}
+
+// checkReplay looks at the file of the frames, and does not read it.
+func (m *Model) checkReplay() error {
+	f, size, err := pipeline.OpenRegular(m.Replay)
+	if err != nil {
+		return withRemedy(err)
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	frame := int64(m.frameBytes())
+	switch {
+	case size > maxReplay:
+		return fmt.Errorf("%s is longer than %d bytes, which the model would hold in memory: replay it by a source with file", m.Replay, maxReplay)
+	case size == 0 || size%frame != 0:
+		return fmt.Errorf("%s has %d bytes: must be a multiple of %d, the size of a frame of %dx%d: check width and height, and sensor",
+			m.Replay, size, frame, m.Width, m.Height)
+	}
+	return nil
+}
+
+// Frames reads the frames of the file that the sensor delivers.
+func (m *Model) Frames() ([][]byte, error) {
+	if err := m.checkReplay(); err != nil {
+		return nil, err
+	}
+	b, err := pipeline.ReadRegular(m.Replay, maxReplay, "held in memory")
+	if err != nil {
+		return nil, err
+	}
+	if len(b) == 0 || len(b)%m.frameBytes() != 0 {
+		return nil, fmt.Errorf("%s changes while it is read: start again when it is complete", m.Replay)
+	}
+	return slices.Collect(slices.Chunk(b, m.frameBytes())), nil
 }

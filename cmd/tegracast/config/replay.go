@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tegracast/tegracast/capture"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
@@ -29,6 +30,8 @@ func (f *Replay) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
 	switch {
 	case f.Path == "":
 		return at.Key("path").Errorf("give the file to replay")
+	case f.Rate.V.Num > capture.MaxReplayRate*f.Rate.V.Den:
+		return at.Key("rate").Errorf("%s: must be at most %d, so that the frames' RTP timestamps differ", f.Rate.V, capture.MaxReplayRate)
 	case f.describesItself() && (f.Width != 0 || f.Height != 0):
 		return at.Errorf("a .y4m file contains its width and height: leave them out")
 	case f.describesItself() && f.Sensor != nil:
@@ -36,6 +39,7 @@ func (f *Replay) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
 	case !f.describesItself() && (f.Width == 0 || f.Height == 0):
 		return at.Errorf("a headerless file needs its width and height")
 	}
+	s.file = func() error { return capture.CheckReplay(f.Path, s.Format) }
 	if err := f.Sensor.check(at.Key("sensor"), true); err != nil || f.describesItself() {
 		return err
 	}

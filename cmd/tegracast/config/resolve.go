@@ -19,7 +19,7 @@ func (r *resolver) resolve(root yamlfile.Section) error {
 	if err := r.file.Web.check(root.Key("web")); err != nil {
 		return err
 	}
-	for _, step := range []func(yamlfile.Section) error{r.sources, r.stages, r.outputs, r.lines, r.writeCombined, r.slots} {
+	for _, step := range []func(yamlfile.Section) error{r.sources, r.stages, r.outputs, r.lines, r.writeCombined, r.slots, r.files} {
 		if err := step(root); err != nil {
 			return err
 		}
@@ -223,6 +223,18 @@ func (r *resolver) slots(root yamlfile.Section) error {
 			return root.Key("sources").Element(i).Key("slots").Errorf(
 				"%d are too few: what reads from %q may hold so many frames that it needs %d; give it more, or the outputs shorter queues",
 				s.Slots, s.Name, need)
+		}
+	}
+	return nil
+}
+
+// files looks at the files that sources read, when all else is right.
+func (r *resolver) files(yamlfile.Section) error {
+	for i := range r.out.Sources {
+		if s := &r.out.Sources[i]; s.file != nil {
+			if err := s.file(); err != nil {
+				return s.OpenAt.Errorf("%w", err)
+			}
 		}
 	}
 	return nil

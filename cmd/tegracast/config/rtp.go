@@ -5,6 +5,7 @@ package config
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
@@ -58,8 +59,13 @@ func (c *RTP) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 	if err := c.checkDestinations(r, at); err != nil {
 		return err
 	}
-	if c.Payload.V != rtp.Raw && c.Pixels != "" {
+	switch {
+	case c.Payload.V != rtp.Raw && c.Pixels != "":
 		return at.Key("pixels").Errorf("only payload raw has pixels: leave pixels out")
+	case c.Payload.V != rtp.JPEG && c.Quality != 0:
+		return at.Key("quality").Errorf("only payload jpeg has a quality: leave quality out")
+	case c.Interface != "" && c.unicast():
+		return at.Key("interface").Errorf("no destination is a multicast group: leave interface out, routes decide where other packets leave")
 	}
 	cfg := c.Config(o.Name)
 	if err := cfg.Validate(); err != nil {
@@ -67,6 +73,14 @@ func (c *RTP) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 	}
 	o.holds = cfg.Holds(pipeline.Format{})
 	return nil
+}
+
+// unicast says whether no destination is, or may be, a multicast group.
+func (c *RTP) unicast() bool {
+	return !slices.ContainsFunc(c.Destinations, func(dest string) bool {
+		a, err := netip.ParseAddrPort(dest)
+		return err != nil || a.Addr().Unmap().IsMulticast() // a name is looked up later
+	})
 }
 
 // checkSession checks the name of the output in whose SDP results stand, too.

@@ -52,6 +52,9 @@ const (
 	reserve = 0.05 // part of the frame period that is left for packetizing
 )
 
+// longestSpread bounds the time that one frame takes, however rare frames are: the program ends between two of them.
+const longestSpread = time.Second
+
 // clogPause is how long to wait for buffers below the socket.
 const clogPause = 100 * time.Microsecond
 
@@ -69,11 +72,12 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 	}
 	if f.Rate.Num > 0 {
 		period := time.Duration(float64(time.Second) * float64(f.Rate.Den) / float64(f.Rate.Num))
-		x.patience = time.Duration((1 - reserve) * float64(period))
+		spread := min(period, longestSpread)
+		x.patience = time.Duration((1 - reserve) * float64(spread))
 		x.period = period
 		x.bits = 8 * float64(t.Bytes()+t.Len()*wireOverhead) / period.Seconds()
 		if c.Pacing != PaceBurst {
-			x.span = time.Duration(paced * float64(period))
+			x.span = time.Duration(paced * float64(spread))
 			x.patience -= x.span
 			x.buffer = 8 * c.Burst * c.MTU
 		}

@@ -9,17 +9,30 @@
 package yamlfile
 
 import (
+	"bytes"
 	"reflect"
+	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 )
+
+// byteOrderMark is what some editors begin a text of UTF-8 with (YAML 1.2 §5.2).
+const byteOrderMark = "\ufeff"
 
 // Parse reads a file's text into the struct that into points to. path is what errors call the file. It returns the whole
 // file as a Section, for the checks that the tags cannot say. Every error is an *Error.
 func Parse(path string, text []byte, into any) (root Section, err error) {
 	d := &document{path: path}
-	if d.tree, err = parser.ParseBytes(text, 0); err != nil {
+	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
+		return root, d.whole().Errorf("the text is UTF-16: save it as UTF-8")
+	}
+	tokens := lexer.Tokenize(strings.TrimPrefix(string(text), byteOrderMark))
+	if err := d.checkShape(tokens); err != nil {
+		return root, err
+	}
+	if d.tree, err = parser.Parse(tokens, 0); err != nil {
 		return root, d.located(err)
 	}
 	if err := d.checkTypes(reflect.TypeOf(into).Elem()); err != nil {

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package yamlfile
+
+import (
+	"github.com/goccy/go-yaml/token"
+)
+
+// The YAML library takes memory by the square of a file's depth, and time by the square of its keys. No configuration comes
+// near these bounds.
+const (
+	maxDepth = 50    // lists and maps inside one another
+	maxKeys  = 10000 // of all maps
+)
+
+// checkShape refuses a file that the library would choke on, before it parses the tokens.
+func (d *document) checkShape(tokens token.Tokens) error {
+	flow, keys, line := 0, 0, 0
+	var columns []int // at which the blocks begin that are open here
+	for _, t := range tokens {
+		first := t.Position.Line != line
+		line = t.Position.Line
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			flow++
+		case token.SequenceEndType, token.MappingEndType:
+			flow = max(0, flow-1)
+		case token.MappingValueType:
+			keys++
+		case token.SequenceEntryType, token.MappingKeyType:
+			first = true // what follows on the line may be a block, too
+		}
+		if first && flow == 0 {
+			for len(columns) > 0 && columns[len(columns)-1] >= t.Position.Column {
+				columns = columns[:len(columns)-1]
+			}
+			columns = append(columns, t.Position.Column)
+		}
+		at := Place{file: d.path, line: t.Position.Line, column: t.Position.Column}
+		switch {
+		case flow+len(columns) > maxDepth:
+			return at.Errorf("more than %d lists and maps inside one another: no configuration has so many", maxDepth)
+		case keys > maxKeys:
+			return at.Errorf("more than %d keys: no configuration has so many", maxKeys)
+		}
+	}
+	return nil
+}

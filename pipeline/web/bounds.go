@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// Clients must not take from the frames what these need: time of the CPU, memory and descriptors.
+const (
+	maxConnections = 32               // a further one is closed at once
+	maxAtWork      = 1                // answers that are made at a time; the others wait
+	maxWait        = 2 * time.Second  // for their turn; then the answer is 503
+	maxAnswer      = 10 * time.Second // for a client to take its answer
+)
+
+// connections counts those that are open, and closes those beyond the limit.
+type connections struct{ open atomic.Int32 }
+
+// watch is an http.Server's ConnState.
+func (c *connections) watch(conn net.Conn, s http.ConnState) {
+	switch s {
+	case http.StateNew:
+		if c.open.Add(1) > maxConnections {
+			_ = conn.Close()
+		}
+	case http.StateClosed, http.StateHijacked:
+		c.open.Add(-1)
+	}
+}
+
+// bounded makes the answers of next one after the other, in memory: a client that reads slowly keeps nobody waiting. It loses
+// its connection when it has not taken its answer within the given time.
+func bounded(next http.Handler, within time.Duration) http.Handler {
+	turns := make(chan struct{}, maxAtWork)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		timer := time.NewTimer(maxWait)
+		defer timer.Stop()
+		select {
+		case turns <- struct{}{}:
+		case <-timer.C:
+			http.Error(w, "too many requests are waiting: ask again later", http.StatusServiceUnavailable)
+			return
+		case <-r.Context().Done():
+			return
+		}
+		a := answerBuffer{header: w.Header(), status: http.StatusOK}
+		func() {
+			defer func() { <-turns }()
+			next.ServeHTTP(&a, r)
+		}()
+		a.send(w, within)
+	})
+}
+
+// answerBuffer is an answer before it is sent.
+type answerBuffer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// send gives the client that long to take the answer, and a profile that it asks for next on the same connection longer again.
+func (a *answerBuffer) send(w http.ResponseWriter, within time.Duration) {
+	conn := http.NewResponseController(w)
+	_ = conn.SetWriteDeadline(time.Now().Add(within)) // every connection of a server has one
+	a.header.Set("Content-Length", strconv.Itoa(a.body.Len()))
+	w.WriteHeader(a.status)
+	if _, err := w.Write(a.body.Bytes()); err == nil && conn.Flush() == nil {
+		_ = conn.SetWriteDeadline(time.Time{})
+	}
+}
+
+// Header implements http.ResponseWriter.
+func (a *answerBuffer) Header() http.Header { return a.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answerBuffer) WriteHeader(status int) { a.status = status }
+
+// Write implements http.ResponseWriter.
+func (a *answerBuffer) Write(b []byte) (int, error) { return a.body.Write(b) }
