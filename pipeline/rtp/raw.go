@@ -65,6 +65,9 @@ func (p *rawPacketizer) NewTrain() (*Train, error) {
 		t.iov[2*i] = udp.Vector{Base: udp.Address(h), Len: uint64(p.headers)}
 		t.iov[2*i+1].Len = uint64(size)
 	}
+	if p.checksum {
+		t.crc = p.crc
+	}
 	t.count, t.bytes, t.uniform = n, n*p.headers+p.line*p.format.Height, p.line%p.size == 0
 	return t, nil
 }
@@ -81,9 +84,6 @@ func (p *rawPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 		p.gather(t, f.Bytes)
 	}
 	t.info.pixels = p.line * p.format.Height
-	if p.checksum {
-		t.info.crc = p.crc(f.Bytes)
-	}
 	return nil
 }
 
@@ -131,7 +131,7 @@ func (p *rawPacketizer) fillGaps(t *Train, b []byte) {
 	p.next = seq
 }
 
-// crc is the CRC-32C of the lines without their padding.
+// crc is the CRC-32C of the lines without their padding. It reads only what NewTrain and Packetize do not write.
 func (p *rawPacketizer) crc(b []byte) uint32 {
 	if p.format.Stride == p.line && !p.ready {
 		return CRC(b[:p.line*p.format.Height])

@@ -43,6 +43,7 @@ type transmitter struct {
 	first    pipeline.Histogram // from the end of the frame's DMA to its first packet
 	last     pipeline.Histogram // and to its last
 	reported time.Time
+	sums     summing
 	hearing  sync.WaitGroup
 }
 
@@ -76,6 +77,9 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 			x.patience -= x.span
 			x.buffer = 8 * c.Burst * c.MTU
 		}
+	}
+	if c.Checksum && c.Payload == rtp.Raw { // others are summed where their bytes are written
+		x.sums.start()
 	}
 	x.dests.Store(&[]*destination{})
 	return x
@@ -146,6 +150,25 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	if len(dests) == 0 || x.closed {
 		return false
 	}
+	x.begin(t, dests)
+	x.play(t, dests)
+	x.finish(t, dests)
+	if !t.Done().IsZero() {
+		x.last.Observe(time.Since(t.Done()) + max(0, t.departure-x.pacer.now()))
+	}
+	failed = true
+	for _, d := range dests {
+		if !d.end() {
+			failed = false
+		}
+	}
+	x.sums.wait()
+	x.report(t, dests)
+	return failed
+}
+
+// begin prepares for t.
+func (x *transmitter) begin(t *train, dests []*destination) {
 	for _, d := range dests {
 		d.begin()
 	}
@@ -154,6 +177,11 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	if x.period > 0 {
 		x.bucket.drain = drainFactor * float64(t.Len()) / x.period.Seconds()
 	}
+}
+
+// play hands the bursts of t to the destinations when they are due. The first one leaves before the checksum is begun:
+// to wake its goroutine takes time.
+func (x *transmitter) play(t *train, dests []*destination) {
 	most := maxAhead
 	for _, d := range dests {
 		most = min(most, d.way.ahead)
@@ -171,22 +199,13 @@ func (x *transmitter) Send(t *train) (failed bool) {
 		for _, d := range dests {
 			d.push(t, to)
 		}
-		if k == 0 && !t.Done().IsZero() {
+		if k > 0 {
+			continue
+		}
+		if x.sums.begin(t); !t.Done().IsZero() {
 			x.first.Observe(time.Since(t.Done()))
 		}
 	}
-	x.finish(t, dests)
-	if !t.Done().IsZero() {
-		x.last.Observe(time.Since(t.Done()) + max(0, t.departure-x.pacer.now()))
-	}
-	failed = true
-	for _, d := range dests {
-		if !d.end() {
-			failed = false
-		}
-	}
-	x.report(t, dests)
-	return failed
 }
 
 // step is how many packets leave after wait k. Without pacing bursts follow one another anyway, and many go in a call of
@@ -287,6 +306,7 @@ func (x *transmitter) Close() error {
 		errs = append(errs, d.close())
 	}
 	x.mu.Unlock()
+	x.sums.end()
 	x.hearing.Wait()
 	return errors.Join(errs...)
 }
