@@ -135,7 +135,7 @@ var combinations = [][3]string{
 	{"model: {width: 320, height: 240}", "file: {path: x.raw, width: 320, height: 240, rate: 45001}", "c.yaml:1:77: sources[0].file.rate: 45001: must be at most 45000"},
 	{"model: {width: 320, height: 240}", "file: {path: x.y4m}", "isp takes a sensor's frames"},
 	{"name: camera", "name: camera, slots: 4", "sources[0].slots: 4 are too few: what reads from \"camera\" may hold so many frames that it needs 5"},
-	{camera + "\nisp: [{name: isp}]\noutputs: [{name: raw, ", "camera, slots: 8, file: {path: x.y4m}}]\noutputs: [{name: raw, queue: 6, ", "so many frames that it needs 9"},
+	{camera + "\nisp: [{name: isp}]\noutputs: [{name: raw, ", "camera, slots: 8, file: {path: x.y4m}}]\noutputs: [{name: raw, queue: 6, ", "so many frames that it needs 10"},
 	{"{name: isp}", "{name: camera}", `"camera" is the name of sources[0] already`},
 	{"{name: isp}", "{name: isp, from: cam}", `isp[0].from: there is no source "cam"`},
 	{"{name: isp}", "{name: isp, black_level: 1023}", "from 0 to 1022"},

@@ -20,6 +20,7 @@ func BenchmarkPacketizeRaw(b *testing.B) {
 				if err := s.Packetize(s.train, frame); err != nil {
 					b.Fatal(err)
 				}
+				s.train.Sum()
 			}
 			rtptest.PerPacket(b, s.train.Len())
 		})

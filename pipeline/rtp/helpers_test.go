@@ -44,5 +44,6 @@ func packets(t testing.TB, p *packing, f *pipeline.Frame) [][]byte {
 	if err := p.Packetize(p.train, f); err != nil {
 		t.Fatal(err)
 	}
+	p.train.Sum()
 	return rtptest.Packets(t, p.train)
 }

@@ -65,6 +65,9 @@ func (p *rawPacketizer) NewTrain() (*Train, error) {
 		t.iov[2*i] = udp.Vector{Base: udp.Address(h), Len: uint64(p.headers)}
 		t.iov[2*i+1].Len = uint64(size)
 	}
+	if p.checksum {
+		t.crc = func(b []byte) uint32 { return p.crc(0, b, 0, p.format.Height) }
+	}
 	t.count, t.bytes, t.uniform = n, n*p.headers+p.line*p.format.Height, p.line%p.size == 0
 	return t, nil
 }
@@ -81,27 +84,23 @@ func (p *rawPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 		p.gather(t, f.Bytes)
 	}
 	t.info.pixels = p.line * p.format.Height
-	if p.checksum && !f.Filling() {
-		t.info.crc = p.crc(0, f.Bytes, 0, p.format.Height)
-	}
 	return nil
 }
 
 // Packets implements Slicer.
 func (p *rawPacketizer) Packets(lines int) int { return lines * p.perLine }
 
-// Sum implements Slicer.
-func (p *rawPacketizer) Sum(t *Train, f *pipeline.Frame, from, to int) {
-	if from == 0 { // Packetize may have found a complete frame
-		t.info.crc = 0
-	}
+// SumLines implements Slicer.
+func (p *rawPacketizer) SumLines(t *Train, f *pipeline.Frame, from, to int) {
 	if p.checksum {
 		t.info.crc = p.crc(t.info.crc, f.Bytes, from, to)
 	}
 }
 
 // Seal implements Slicer.
-func (p *rawPacketizer) Seal(t *Train, f *pipeline.Frame) { t.info.done = f.Times.Captured }
+func (p *rawPacketizer) Seal(t *Train, f *pipeline.Frame) {
+	t.info.done, t.info.summed = f.Times.Captured, true
+}
 
 // Unsent implements Slicer.
 func (p *rawPacketizer) Unsent(n int) { p.next -= uint32(n) }
@@ -150,7 +149,8 @@ func (p *rawPacketizer) fillGaps(t *Train, b []byte) {
 	p.next = seq
 }
 
-// crc goes on with the CRC-32C of lines from to to, without their padding.
+// crc goes on with the CRC-32C of lines from to to, without their padding. It reads only what NewTrain and Packetize do not
+// write.
 func (p *rawPacketizer) crc(crc uint32, b []byte, from, to int) uint32 {
 	if p.ready {
 		pitch := p.format.PacketPitch

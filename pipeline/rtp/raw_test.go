@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"sync"
 	"testing"
 
 	pion "github.com/pion/rtp"
@@ -119,6 +120,37 @@ func TestRawRefusesAShortFrame(t *testing.T) {
 	frame.Bytes = frame.Bytes[:len(frame.Bytes)-1]
 	if err := s.Packetize(s.train, frame); !errors.Is(err, ErrFormat) {
 		t.Fatal(err)
+	}
+}
+
+// The pixels are read when the checksum is wanted, and not while packets wait for it.
+func TestPacketizeReadsNoPixels(t *testing.T) {
+	plain := rtptest.Format(t, pipeline.UYVY, 320, 240, 30)
+	ready, _ := Stream{}.PacketReady(plain)
+	for name, f := range map[string]pipeline.Format{"gather": plain, "packet-ready": ready} {
+		s := testPacking(t, Stream{Checksum: true}, f)
+		frame := rtptest.Frame(plain, 0)
+		if f.PacketPitch > 0 {
+			frame = rtptest.PackReady(frame, f)
+		}
+		if err := s.Packetize(s.train, frame); err != nil {
+			t.Fatal(err)
+		}
+		later := frame.Bytes[f.HeaderGap:][:100]
+		for i := range later {
+			later[i] = ^later[i]
+		}
+		var summing sync.WaitGroup
+		summing.Go(s.train.Sum) // beside a sender
+		var pixels []byte
+		for i := range s.train.Len() {
+			_, p := s.train.Packet(i)
+			pixels = append(pixels, p...)
+		}
+		summing.Wait()
+		if got := s.train.Checksum().CRC; got != CRC(pixels) {
+			t.Errorf("%s: CRC %#x, want %#x: the pixels were read by Packetize", name, got, CRC(pixels))
+		}
 	}
 }
 

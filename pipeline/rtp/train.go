@@ -18,18 +18,18 @@ type Packetizer interface {
 	// NewTrain makes a train with room for the largest frame and all that stays the same from frame to frame.
 	NewTrain() (*Train, error)
 	// Packetize fills t, which this packetizer has made, with f's packets. Their payloads stay where they are, so
-	// f must be held until t has been sent.
+	// f must be held until t has been sent and its Sum has returned.
 	Packetize(t *Train, f *pipeline.Frame) error
 }
 
 // A Slicer is a Packetizer whose trains may be sent while their frame fills (pipeline.Frame.Fill). Packetize makes all headers
-// then, but for what is known when the frame is complete; Sum and Seal do the rest.
+// then, but for what is known when the frame is complete; SumLines and Seal do the rest, in place of Train.Sum.
 type Slicer interface {
 	Packetizer
 	// Packets is how many packets the first lines lines are.
 	Packets(lines int) int
-	// Sum goes on with the checksum of t by lines from to to of f; from line 0 on it begins.
-	Sum(t *Train, f *pipeline.Frame, from, to int)
+	// SumLines goes on with the checksum of t by lines from to to of f.
+	SumLines(t *Train, f *pipeline.Frame, from, to int)
 	// Seal completes t: all lines of f are summed, and f is complete.
 	Seal(t *Train, f *pipeline.Frame)
 	// Unsent gives back the sequence numbers of the last n packets of the newest train, which are not sent.
@@ -65,10 +65,11 @@ type Train struct {
 	msgs    []udp.Message // one for each packet
 	scratch []byte        // room for an encoder's output
 
-	count   int    // packets
-	uniform bool   // all packets have one size
-	bytes   int    // UDP payload of all packets
-	payload []byte // the memory that payloads point into, kept alive
+	count   int                 // packets
+	uniform bool                // all packets have one size
+	bytes   int                 // UDP payload of all packets
+	payload []byte              // the memory that payloads point into, kept alive
+	crc     func([]byte) uint32 // of payload, for Sum; nil: Packetize has summed, or there is no checksum
 	info    trainInfo
 }
 
@@ -82,6 +83,7 @@ type trainInfo struct {
 	done      time.Time // when the frame's DMA was done
 	pixels    int       // bytes that the checksum covers
 	crc       uint32    // CRC-32C; 0 without checksum
+	summed    bool      // by Sum
 }
 
 // newTrain makes a train of up to packets packets of so many vectors, with headers bytes of headers and scratch bytes
@@ -120,8 +122,17 @@ func (t *Train) Contiguous() bool { return t.vectors == 1 }
 // Done is when the frame's DMA was done; zero: not known.
 func (t *Train) Done() time.Time { return t.info.done }
 
-// Checksum tells what the frame was.
+// Sum computes the checksum of the frame that Packetize was given last, unless that is done. It reads the frame's pixels,
+// and may run in another goroutine while the train is sent.
+func (t *Train) Sum() {
+	if t.crc != nil && !t.info.summed {
+		t.info.crc, t.info.summed = t.crc(t.payload), true
+	}
+}
+
+// Checksum tells what the frame was. It sums, if Sum has not.
 func (t *Train) Checksum() Checksum {
+	t.Sum()
 	return Checksum{
 		Timestamp: t.info.timestamp, CRC: t.info.crc, Sequence: t.info.sequence, Captured: t.info.captured,
 		Bytes: uint32(t.info.pixels), Packets: uint32(t.count),

@@ -125,16 +125,16 @@ func (c Config) CheckFormat(f pipeline.Format) error {
 	return nil
 }
 
-// Holds is how many frames of format f an output holds besides those that wait: JPEG encodes the next while one is
-// sent, and from packet-ready memory the kernel may still be sending those before.
+// Holds is how many frames of format f an output holds besides those that wait: the next is packetized while one is
+// sent, and from packet-ready memory the kernel may still be sending the one before.
 func (c Config) Holds(f pipeline.Format) int {
 	switch {
-	case c.Payload == rtp.JPEG:
-		return 2
+	case c.Payload == rtp.Results:
+		return 1
 	case f.PacketPitch > 0:
 		return 3
 	}
-	return 1
+	return 2
 }
 
 // CheckDestination checks "host:port" without resolving the host: RTP's port is even, RTCP takes the next one.

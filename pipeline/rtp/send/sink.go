@@ -79,31 +79,70 @@ type job struct {
 // inFlight says whether the kernel may still read the frame.
 func (j job) inFlight() bool { return j.train.inFlight.Load() > 0 }
 
-// Run implements pipeline.Sink. It holds one frame at a time, for JPEG two: one is encoded while one is sent; and those
-// that the kernel sends from their own memory. It returns after the frames in hand have been sent and RTCP has said BYE.
+// Run implements pipeline.Sink. It packetizes one frame while it sends the one before, and holds both, and those that the
+// kernel sends from their own memory. It returns after the frames in hand have been sent and RTCP has said BYE.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	h := newHolding(s.sender, q, s.trains)
-	var err error
-	var sending sync.WaitGroup
+	run := s.alternate
 	if s.config.Payload == rtp.JPEG {
-		ready := make(chan job, len(s.trains))
-		sending.Go(func() {
-			ownThread()
-			for j := range ready {
-				s.send(h, j)
-			}
-		})
-		err = s.packetize(ctx, q, h, func(j job) { ready <- j })
-		close(ready)
-	} else { // to packetize takes less than to wake another thread
-		sending.Go(func() {
-			ownThread()
-			err = s.packetize(ctx, q, h, func(j job) { s.send(h, j) })
-		})
+		run = s.encode
 	}
-	sending.Wait()
+	err := run(ctx, h)
 	h.end()
 	return errors.Join(err, s.Close())
+}
+
+// encode sends in a thread of its own what it packetizes: an encoder may not have a sender's priority.
+func (s *Sink) encode(ctx context.Context, h *holding) error {
+	ready := make(chan job, len(s.trains))
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		ownThread()
+		for j := range ready {
+			s.send(h, j)
+		}
+	})
+	defer sending.Wait()
+	defer close(ready)
+	for {
+		j, err := s.next(ctx, h)
+		if err != nil {
+			return err
+		}
+		ready <- j
+	}
+}
+
+// alternate has two threads take turns, each of which sends what it has packetized: while one sends, the other one has
+// the next frame ready or waits for it. No frame waits until another thread wakes, which takes as long as to packetize it.
+func (s *Sink) alternate(ctx context.Context, h *holding) error {
+	var taking, sending sync.Mutex // each frame has both for a moment, so that frames stay in order
+	var ended [2]error
+	var threads sync.WaitGroup
+	turns := min(len(ended), len(s.trains))
+	if s.config.Slices { // the end of a frame says which sequence number is next
+		turns = 1
+	}
+	for i := range turns {
+		threads.Go(func() {
+			ownThread()
+			for {
+				taking.Lock()
+				j, err := s.next(ctx, h)
+				if err != nil {
+					ended[i] = err
+					taking.Unlock()
+					return
+				}
+				sending.Lock()
+				taking.Unlock()
+				s.send(h, j)
+				sending.Unlock()
+			}
+		})
+	}
+	threads.Wait()
+	return ended[0]
 }
 
 func (s *Sink) send(h *holding, j job) {
@@ -111,22 +150,22 @@ func (s *Sink) send(h *holding, j job) {
 	h.put(j)
 }
 
-// packetize takes a frame only when there is a train for it: until then the queue's policy rules.
-func (s *Sink) packetize(ctx context.Context, q *pipeline.Queue, h *holding, pass func(job)) error {
+// next packetizes the next frame. It takes one only when there is a train for it: until then the queue's policy rules.
+func (s *Sink) next(ctx context.Context, h *holding) (job, error) {
+	t := <-h.free
 	for {
-		t := <-h.free
-		f, err := s.next(ctx, q, t)
+		f, err := s.frame(ctx, h.queue, t)
 		if err != nil {
-			return err
-		}
-		if err := s.packer.Packetize(t.Train, f); err != nil {
-			s.failed.Add(1)
-			q.Fail(f, pipeline.DropSink, fmt.Errorf("rtp: frame cannot be packetized: %w", err))
 			h.free <- t
-			continue
+			return job{}, err
 		}
-		s.frames.Add(1)
-		pass(job{train: t, frame: f})
+		err = s.packer.Packetize(t.Train, f)
+		if err == nil {
+			s.frames.Add(1)
+			return job{train: t, frame: f}, nil
+		}
+		s.failed.Add(1)
+		h.queue.Fail(f, pipeline.DropSink, fmt.Errorf("rtp: frame cannot be packetized: %w", err))
 	}
 }
 

@@ -4,6 +4,7 @@ package send
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"testing"
 	"time"
@@ -50,5 +51,47 @@ func TestASinkEndsWithItsContext(t *testing.T) {
 	st := rtptest.Run(t, ctx, src, s)
 	if st.Delivered == 0 || st.Captured != st.Delivered+st.Drops() {
 		t.Errorf("%+v", st)
+	}
+}
+
+// watched notes, each time a frame is packetized, how many have been sent.
+type watched struct {
+	rtp.Packetizer
+	sink *Sink
+	sent []uint64
+}
+
+func (w *watched) Packetize(t *rtp.Train, f *pipeline.Frame) error {
+	w.sent = append(w.sent, w.sink.Stats().Destinations[0].Frames)
+	return w.Packetizer.Packetize(t, f)
+}
+
+// The source is faster than the sender, so that the next frame is always there. No packet of it overtakes one of the frame
+// that is sent.
+func TestTheNextFrameIsPacketizedWhileOneIsSent(t *testing.T) {
+	c, addr := listener(t)
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
+	src := rtptest.NewSource(t, f, 8)
+	f.Rate.Num = 20
+	s := testSink(t, Config{Stream: rtp.Stream{Start: testStart(), Checksum: true}, Destinations: []string{addr}}, f)
+	w := &watched{s.packer, s, nil}
+	s.packer = w
+	close(src.Ready)
+	if st := rtptest.Run(t, t.Context(), src, s); st.Delivered != 8 {
+		t.Errorf("%+v", st)
+	}
+	for i, sent := range w.sent[1:] {
+		if sent > uint64(i) {
+			t.Errorf("%d frames had been sent when frame %d was packetized", sent, i+1)
+		}
+	}
+	got := read(t, c)
+	if len(got) != 8*240 {
+		t.Fatalf("%d packets, want %d", len(got), 8*240)
+	}
+	for i, p := range got {
+		if n := binary.BigEndian.Uint16(p[2:]); n != uint16(rtptest.Sequence+i) {
+			t.Fatalf("packet %d has the number %d", i, n)
+		}
 	}
 }

@@ -23,8 +23,8 @@ type filling struct {
 	damaged bool // the frame turned out to be damaged
 }
 
-// next waits for a frame: for one whose packets may be sent as they come, if the stream is one of slices.
-func (s *Sink) next(ctx context.Context, q *pipeline.Queue, t *train) (*pipeline.Frame, error) {
+// frame waits for a frame: for one whose packets may be sent as they come, if the stream is one of slices.
+func (s *Sink) frame(ctx context.Context, q *pipeline.Queue, t *train) (*pipeline.Frame, error) {
 	t.filling = filling{}
 	packer, can := s.packer.(rtp.Slicer)
 	if !s.config.Slices || !can {
@@ -64,7 +64,7 @@ func (t *train) await(from int) (to int, err error) {
 // sum goes on with the checksum up to a line.
 func (t *train) sum(to int) {
 	g := &t.filling
-	g.packer.Sum(t.Train, g.frame, g.summed, to)
+	g.packer.SumLines(t.Train, g.frame, g.summed, to)
 	g.summed = to
 }
 

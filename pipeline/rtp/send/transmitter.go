@@ -44,6 +44,7 @@ type transmitter struct {
 	first    pipeline.Histogram // from the end of the frame's DMA to its first packet
 	last     pipeline.Histogram // and to its last
 	reported time.Time
+	sums     summing
 	hearing  sync.WaitGroup
 }
 
@@ -81,6 +82,9 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 			x.patience -= x.span
 			x.buffer = 8 * c.Burst * c.MTU
 		}
+	}
+	if c.Checksum && c.Payload == rtp.Raw { // others are summed where their bytes are written
+		x.sums.start()
 	}
 	x.dests.Store(&[]*destination{})
 	return x
@@ -151,18 +155,8 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	if len(dests) == 0 || x.closed {
 		return false
 	}
-	for _, d := range dests {
-		d.begin()
-	}
-	burst, span := x.config.Burst, x.span
-	if t.filling.frame != nil {
-		span = time.Duration(sliceSpan * float64(span))
-	}
-	x.pacer.begin(span, x.span, (t.Len()+burst-1)/burst)
-	if x.period > 0 {
-		x.bucket.drain = drainFactor * float64(t.Len()) / x.period.Seconds()
-	}
-	if err := x.packets(t, dests); err != nil {
+	x.begin(t, dests)
+	if err := x.play(t, dests); err != nil {
 		x.abandon(t, dests)
 		return false
 	}
@@ -176,12 +170,31 @@ func (x *transmitter) Send(t *train) (failed bool) {
 			failed = false
 		}
 	}
+	if t.filling.frame == nil {
+		x.sums.wait()
+	}
 	x.report(t, dests)
 	return failed
 }
 
-// packets paces the packets of t. An error is of a frame that turned out to be damaged while it was sent.
-func (x *transmitter) packets(t *train, dests []*destination) error {
+// begin prepares for t.
+func (x *transmitter) begin(t *train, dests []*destination) {
+	for _, d := range dests {
+		d.begin()
+	}
+	burst, span := x.config.Burst, x.span
+	if t.filling.frame != nil {
+		span = time.Duration(sliceSpan * float64(span))
+	}
+	x.pacer.begin(span, x.span, (t.Len()+burst-1)/burst)
+	if x.period > 0 {
+		x.bucket.drain = drainFactor * float64(t.Len()) / x.period.Seconds()
+	}
+}
+
+// play hands the bursts of t to the destinations when they are due. The first one leaves before the checksum is begun:
+// to wake its goroutine takes time. An error is of a frame that turned out to be damaged while it was sent.
+func (x *transmitter) play(t *train, dests []*destination) error {
 	most := maxAhead
 	for _, d := range dests {
 		most = min(most, d.way.ahead)
@@ -209,7 +222,10 @@ func (x *transmitter) packets(t *train, dests []*destination) error {
 		for _, d := range dests {
 			d.push(t, to)
 		}
-		if k == 0 && !t.Done().IsZero() {
+		if k > 0 || t.filling.frame != nil {
+			continue
+		}
+		if x.sums.begin(t); !t.Done().IsZero() {
 			x.first.Observe(time.Since(t.Done()))
 		}
 	}
@@ -314,6 +330,7 @@ func (x *transmitter) Close() error {
 		errs = append(errs, d.close())
 	}
 	x.mu.Unlock()
+	x.sums.end()
 	x.hearing.Wait()
 	return errors.Join(errs...)
 }

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/pion/rtcp"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+// A checksum that takes as long as it likes holds up no packet, and the frame is not given back before it is done.
+func TestPacketsDoNotWaitForTheChecksum(t *testing.T) {
+	c, addr := listener(t)
+	reports, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: c.LocalAddr().(*net.UDPAddr).Port + 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reports.Close() }()
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
+	s := testSink(t, Config{Stream: rtp.Stream{Checksum: true}, Destinations: []string{addr}}, f)
+	s.sender.sums.end()
+	s.sender.sums = summing{todo: make(chan *train, 1), done: make(chan struct{}, 1)} // it waits for this test
+	sent := make(chan bool)
+	go func() { sent <- send(t, s, rtptest.Frame(f, 0)) }()
+	sum := <-s.sender.sums.todo
+	if got := read(t, c); len(got) != 240 {
+		t.Errorf("%d packets came before the checksum, want 240", len(got))
+	}
+	select {
+	case <-sent:
+		t.Error("the frame is given back while its checksum is computed")
+	default:
+	}
+	sum.Sum()
+	s.sender.sums.done <- struct{}{}
+	if <-sent {
+		t.Error("failed")
+	}
+	b := make([]byte, 2000)
+	_ = reports.SetReadDeadline(time.Now().Add(5 * time.Second))
+	n, err := reports.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := rtcp.Unmarshal(b[:n])
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := all[len(all)-1].(*rtcp.ApplicationDefined)
+	got, err := rtp.ParseChecksum(app.SubType, app.Name, app.Data)
+	if want := rtp.CRC(rtptest.Lines(rtptest.Frame(f, 0))); err != nil || got.CRC != want {
+		t.Errorf("CRC %#x, want %#x: %v", got.CRC, want, err)
+	}
+}
+
+// Trains that go to nobody are not summed, before the end and after it.
+func TestNobodyToSendToNeedsNoChecksum(t *testing.T) {
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
+	s := testSink(t, Config{Stream: rtp.Stream{Checksum: true}}, f)
+	for n := range 3 {
+		send(t, s, rtptest.Frame(f, n))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s.sender.Send(s.trains[0]) {
+		t.Error("sent after the end")
+	}
+}
