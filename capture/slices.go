@@ -79,6 +79,7 @@ func (f *filling) check(end int) {
 func (s *session) complete(t fpga.Trailer, now time.Time) {
 	c, f := s.owner, &s.filling
 	s.next = t.Sequence + 1
+	f.frame.Arrive(c.format.Height) // the last lines need not wait for the CRC
 	f.check(c.format.Size())
 	var why error
 	switch {

@@ -21,7 +21,7 @@ const bandLines = 64
 const shortLines = 16
 
 // sliceLines is the height of a band of a frame that fills, at most: its lines are handed on when the band is done.
-const sliceLines = 32
+const sliceLines = 16
 
 // A pass is one Process under way. The workers take bands from it until there are none left.
 type pass struct {

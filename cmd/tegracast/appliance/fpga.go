@@ -67,7 +67,7 @@ func memoryFlags(c *config.Source) cudahost.Flags {
 }
 
 // sliceLines is how many lines of a camera's frames are handed on at once, where an output wants slices.
-const sliceLines = 32
+const sliceLines = 16
 
 // sliceOf is how many lines of a source's frames are handed on at once; 0: frames are handed on when they are complete.
 func sliceOf(c *config.Source) int {

@@ -11,7 +11,7 @@ import (
 
 // sliceSpan is the part of a paced frame's time in which the packets of a frame that fills would be sent if all were there:
 // those of a slice are spread over that part of its time, and the next slice is waited for.
-const sliceSpan = 0.6
+const sliceSpan = 0.4
 
 // filling is a frame that is sent while it fills.
 type filling struct {
