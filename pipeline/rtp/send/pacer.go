@@ -17,6 +17,7 @@ type pacer struct {
 	start    time.Duration // of the frame, monotonic
 	due      time.Duration // of the burst before, on the schedule
 	interval time.Duration // between bursts; 0: no pause
+	least    time.Duration // between bursts that are late
 }
 
 // maxAhead is how many bursts the kernel may keep: fq takes at most 100 of a socket.
@@ -30,10 +31,14 @@ const (
 // now is the time of the monotonic clock.
 func (p *pacer) now() time.Duration { return p.clock.now() }
 
-// begin starts a frame of n bursts that takes span.
-func (p *pacer) begin(span time.Duration, n int) {
-	p.start, p.interval = p.now(), span/time.Duration(max(n, 1))
+// begin starts a frame of n bursts at start. It takes span; most is what a frame takes that is not late.
+func (p *pacer) begin(start time.Duration, n int, span, most time.Duration) {
+	bursts := time.Duration(max(n, 1))
+	p.start, p.interval, p.least = start, span/bursts, most/bursts/2
 }
+
+// next is when a frame can start, seen at now: not before the last burst of the one before, which the kernel may still keep.
+func (p *pacer) next(now time.Duration) time.Duration { return max(now, p.due) }
 
 // wait returns when burst k is due.
 func (p *pacer) wait(k int) {
@@ -57,10 +62,10 @@ func (p *pacer) ahead(k, most int) time.Duration {
 	return p.due
 }
 
-// schedule sets when burst k is due, seen at now. The schedule runs at half the interval when it is behind, so of
+// schedule sets when burst k is due, seen at now. The schedule runs at half the usual interval when it is behind, so of
 // bursts that were at most maxBehind/2 intervals late maxBehind follow each other at once.
 func (p *pacer) schedule(k int, now time.Duration) {
-	p.due = max(p.start+time.Duration(k)*p.interval, p.due+p.interval/2, now-maxBehind/2*p.interval)
+	p.due = max(p.start+time.Duration(k)*p.interval, p.due+p.least, now-maxBehind/2*p.interval)
 }
 
 // ownThread gives the calling goroutine a thread of its own that the scheduler wakes before busy ones, as far as the
