@@ -53,7 +53,6 @@ var allowed = map[string]string{
 	"capture.Replay.Emitted":      "tests: the books of a source",
 	"capture.Replay.Frames":       "tests: the books of a source",
 	"capture.Replay.Skipped":      "tests: the books of a source",
-	"pipeline.Queue.Len":          "tests: frames that wait",
 	"pipeline/results.Sink.Addr":  "tests: the port that the kernel chose",
 	"pipeline/results.Sink.Stats": "tests: what was sent",
 }

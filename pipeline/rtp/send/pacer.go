@@ -17,7 +17,7 @@ type pacer struct {
 	start    time.Duration // of the frame, monotonic
 	due      time.Duration // of the burst before, on the schedule
 	interval time.Duration // between bursts; 0: no pause
-	late     time.Duration // between bursts that are late
+	least    time.Duration // between bursts that are late
 }
 
 // maxAhead is how many bursts the kernel may keep: fq takes at most 100 of a socket.
@@ -31,16 +31,19 @@ const (
 // now is the time of the monotonic clock.
 func (p *pacer) now() time.Duration { return p.clock.now() }
 
-// begin starts a frame of n bursts that takes span. Bursts that are late take half of longest.
-func (p *pacer) begin(span, longest time.Duration, n int) {
-	n = max(n, 1)
-	p.start, p.interval, p.late = p.now(), span/time.Duration(n), longest/time.Duration(2*n)
+// begin starts a frame of n bursts at start. It takes span; most is what a frame takes that is not late.
+func (p *pacer) begin(start time.Duration, n int, span, most time.Duration) {
+	bursts := time.Duration(max(n, 1))
+	p.start, p.interval, p.least = start, span/bursts, most/bursts/2
 }
 
 // shift moves the schedule so that burst k is due now, if it was due before: there was nothing to send.
 func (p *pacer) shift(k int) {
 	p.start = max(p.start, p.now()-time.Duration(k)*p.interval)
 }
+
+// next is when a frame can start, seen at now: not before the last burst of the one before, which the kernel may still keep.
+func (p *pacer) next(now time.Duration) time.Duration { return max(now, p.due) }
 
 // wait returns when burst k is due.
 func (p *pacer) wait(k int) {
@@ -64,10 +67,10 @@ func (p *pacer) ahead(k, most int) time.Duration {
 	return p.due
 }
 
-// schedule sets when burst k is due, seen at now. The schedule runs at the interval of late bursts when it is behind, so of
+// schedule sets when burst k is due, seen at now. The schedule runs at half the usual interval when it is behind, so of
 // bursts that were at most maxBehind/2 intervals late maxBehind follow each other at once.
 func (p *pacer) schedule(k int, now time.Duration) {
-	p.due = max(p.start+time.Duration(k)*p.interval, p.due+p.late, now-maxBehind/2*p.interval)
+	p.due = max(p.start+time.Duration(k)*p.interval, p.due+p.least, now-maxBehind/2*p.interval)
 }
 
 // ownThread gives the calling goroutine a thread of its own that the scheduler wakes before busy ones, as far as the

@@ -21,6 +21,7 @@ type Sink struct {
 	packer rtp.Packetizer
 	trains []*train
 	sender *transmitter
+	came   arrivals // of frames
 
 	frames, failed atomic.Uint64
 	closing        sync.Once
@@ -52,6 +53,7 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 		s.trains = append(s.trains, &train{Train: t})
 	}
 	s.sender = newTransmitter(c, f, s.trains[0])
+	s.came.period = s.sender.period
 	for _, d := range c.Destinations {
 		if err := s.sender.Add(d); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -154,6 +156,7 @@ func (s *Sink) send(h *holding, j job) {
 func (s *Sink) next(ctx context.Context, h *holding) (job, error) {
 	t := <-h.free
 	for {
+		waited := s.config.Payload == rtp.Raw && h.queue.Len() > 0 // others may have waited for the encoder
 		f, err := s.frame(ctx, h.queue, t)
 		if err != nil {
 			h.free <- t
@@ -162,6 +165,7 @@ func (s *Sink) next(ctx context.Context, h *holding) (job, error) {
 		err = s.packer.Packetize(t.Train, f)
 		if err == nil {
 			s.frames.Add(1)
+			t.came = s.came.came(s.sender.pacer.now(), waited)
 			return job{train: t, frame: f}, nil
 		}
 		s.failed.Add(1)

@@ -4,6 +4,7 @@ package send
 
 import (
 	"context"
+	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
@@ -35,6 +36,15 @@ func (s *Sink) frame(ctx context.Context, q *pipeline.Queue, t *train) (*pipelin
 		t.filling = filling{ctx: ctx, frame: f, packer: packer}
 	}
 	return f, err
+}
+
+// planSlices sets the schedule of a frame of n packets that fills, seen at now.
+func (x *transmitter) planSlices(n int, now time.Duration) {
+	if x.period > 0 {
+		x.bucket.set(n, x.period, x.config.Pacing)
+	}
+	bursts := (n + x.config.Burst - 1) / x.config.Burst
+	x.pacer.begin(x.pacer.next(now), bursts, time.Duration(sliceSpan*float64(x.span)), x.span)
 }
 
 // await waits until packet from may be sent, and returns which one may not. The last packet, with the marker, waits until the

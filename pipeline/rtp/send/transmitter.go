@@ -19,7 +19,8 @@ import (
 // A train is one of package rtp on its way.
 type train struct {
 	*rtp.Train
-	departure time.Duration // of the packets that are sent now, by the monotonic clock
+	came      time.Duration // when the frame could be sent, by the monotonic clock; 0: when Send is called
+	departure time.Duration // of the packets that are sent now, by the same clock
 	filling   filling       // of a frame that fills
 	inFlight  atomic.Int32  // messages of MSG_ZEROCOPY that the kernel has not done with; until then the frame must stay
 }
@@ -182,14 +183,28 @@ func (x *transmitter) begin(t *train, dests []*destination) {
 	for _, d := range dests {
 		d.begin()
 	}
-	burst, span := x.config.Burst, x.span
+	now := x.pacer.now()
 	if t.filling.frame != nil {
-		span = time.Duration(sliceSpan * float64(span))
+		x.planSlices(t.Len(), now)
+		return
 	}
-	x.pacer.begin(span, x.span, (t.Len()+burst-1)/burst)
+	x.plan(t.Len(), t.came, now)
+}
+
+// plan sets the schedule of a frame of n packets that came at came, seen at now. A frame that is late, since it had to wait
+// for the one before, has the time that is left until the next one comes: else each would be as late as this one.
+func (x *transmitter) plan(n int, came, now time.Duration) {
+	if came == 0 {
+		came = now
+	}
 	if x.period > 0 {
-		x.bucket.drain = drainFactor * float64(t.Len()) / x.period.Seconds()
+		x.bucket.set(n, x.period, x.config.Pacing)
 	}
+	start, span := x.pacer.next(now), x.span
+	if span > 0 {
+		span = x.bucket.span(n, start, came+span, span)
+	}
+	x.pacer.begin(start, (n+x.config.Burst-1)/x.config.Burst, span, x.span)
 }
 
 // play hands the bursts of t to the destinations when they are due. The first one leaves before the checksum is begun:

@@ -320,7 +320,7 @@ func TestPacerDoesNotDrift(t *testing.T) {
 		"held up":      {50 * us, 5 * time.Millisecond, 50 * us},
 		"for too long": {0, time.Second, time.Second}, // the frame is over: at twice the rate it cannot be made up
 	} {
-		p := pacer{start: time.Hour, interval: 148 * us, late: 74 * us}
+		p := pacer{start: time.Hour, interval: 148 * us, least: 74 * us}
 		now, row, longest := p.start, 0, 0
 		for k := range bursts {
 			if k == 20 {

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+// A sending is a transmitter in virtual time.
+type sending struct {
+	*transmitter
+	now     time.Duration
+	packets int           // of a frame
+	costs   time.Duration // of a frame besides its packets
+	ahead   time.Duration // by which the kernel takes bursts early; 0: it does not keep them
+	worst   float64       // level of the bucket
+	gap     time.Duration // shortest between two frames' bursts
+}
+
+func newSending(t *testing.T, c Config, f pipeline.Format) *sending {
+	t.Helper()
+	c = c.withDefaults()
+	c.Start = testStart()
+	p, err := rtp.NewPacketizer(c.Stream, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, err := p.NewTrain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tr.Close() })
+	return &sending{transmitter: newTransmitter(c, f, &train{Train: tr}), now: time.Hour, packets: tr.Len(), gap: time.Hour}
+}
+
+// frame sends one that came at came.
+func (s *sending) frame(came time.Duration) {
+	s.now = max(s.now, came)
+	last := s.bucket.at
+	s.plan(s.packets, came, s.now)
+	for k, left := 0, s.packets; left > 0; k++ {
+		n := min(s.config.Burst, left)
+		left -= n
+		if s.pacer.schedule(k, s.now); s.pacer.due-s.ahead-s.now > earlyEnough {
+			s.now = s.pacer.due - s.ahead
+		}
+		at := s.now
+		if s.ahead > 0 {
+			at = s.pacer.due
+		}
+		if s.bucket.add(n, at); k == 0 {
+			s.gap = min(s.gap, at-last)
+		}
+		s.worst = max(s.worst, s.bucket.level)
+	}
+	s.now += s.costs
+}
+
+// TestABacklogDrains plays 4K at 60 frames a second to a sender that is held up, or has more to do for each frame than the
+// pause between two allows.
+func TestABacklogDrains(t *testing.T) {
+	const ms = time.Millisecond
+	const buffer = 12960*60/300 + 200 // and what a frame in time brings, which is sent a little faster than it drains
+	f := rtptest.Format(t, pipeline.UYVY, 3840, 2160, 60)
+	for name, tt := range map[string]struct {
+		pacing             Pacing
+		costs, hold, ahead time.Duration
+		within             int     // frames until none is later than its costs make it
+		full               float64 // packets in the receiver's buffer at the most
+	}{
+		"in time":          {costs: ms, within: 1, full: 200},
+		"held up":          {costs: ms / 2, hold: 20 * ms, within: 20, full: buffer},
+		"costs more":       {costs: 13 * ms / 6, hold: 4 * ms, within: 40, full: buffer},
+		"kernel paces":     {costs: ms / 2, hold: 20 * ms, ahead: 64 * 18 * time.Microsecond, within: 20, full: buffer},
+		"costs most":       {costs: 4 * ms, hold: 4 * ms, within: 40, full: buffer},
+		"narrow, held up":  {pacing: PaceNarrow, costs: ms / 4, hold: 20 * ms, within: 20, full: 200},
+		"wide, costs more": {pacing: PaceWide, costs: 13 * ms / 6, hold: 4 * ms, within: 40, full: buffer},
+	} {
+		s := newSending(t, Config{Pacing: tt.pacing}, f)
+		s.costs, s.ahead = tt.costs, tt.ahead
+		start, late := s.now, 0
+		for n := range 200 {
+			if n == 10 {
+				s.now += tt.hold
+			}
+			came := start + time.Duration(n)*s.period
+			if s.frame(came); s.now > came+s.period+tt.costs && n >= 10 {
+				late = n - 9
+			}
+		}
+		if late > tt.within {
+			t.Errorf("%s: frame %d after the hold is late, at the end %v", name, late, s.now-start-200*s.period)
+		}
+		if s.worst > tt.full {
+			t.Errorf("%s: the receiver's buffer has %.0f packets, at most %.0f fit", name, s.worst, tt.full)
+		}
+		if s.gap < 0 {
+			t.Errorf("%s: a frame begins %v before the last burst of the one before", name, -s.gap)
+		}
+	}
+}
+
+// A frame that is in time takes nine tenths of the period, whatever came before.
+func TestAFrameInTimeIsNotHurried(t *testing.T) {
+	f := rtptest.Format(t, pipeline.UYVY, 1920, 1080, 30)
+	s := newSending(t, Config{}, f)
+	for n := range 10 {
+		came := time.Hour + time.Duration(n)*s.period
+		if s.frame(came); s.pacer.interval != s.span/time.Duration((s.packets+15)/16) {
+			t.Errorf("frame %d: a burst every %v", n, s.pacer.interval)
+		}
+	}
+}
+
+// A receiver's buffer takes more than a small frame has. It is sent at twice the rate for all that.
+func TestASmallFrameIsNoBurst(t *testing.T) {
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
+	s := newSending(t, Config{}, f)
+	s.frame(s.now)
+	s.now += 10 * s.period
+	if s.frame(s.now - 9*s.period); s.pacer.interval != s.span/2/(240/16) {
+		t.Errorf("a burst every %v", s.pacer.interval)
+	}
+}
+
+// When a frame came is known where the sender waited for it, and reckoned where it waited for the sender.
+func TestArrivals(t *testing.T) {
+	const ms = time.Millisecond
+	a := arrivals{period: 10 * ms}
+	for i, tt := range []struct {
+		now    time.Duration
+		waited bool
+		want   time.Duration
+	}{
+		{100 * ms, true, 100 * ms}, // the first: nothing is known
+		{111 * ms, false, 111 * ms},
+		{140 * ms, true, 121 * ms},
+		{150 * ms, true, 131 * ms},
+		{155 * ms, false, 155 * ms},
+		{160 * ms, true, 160 * ms}, // early
+	} {
+		if got := a.came(tt.now, tt.waited); got != tt.want {
+			t.Errorf("%d: %v, want %v", i, got, tt.want)
+		}
+	}
+	a = arrivals{last: ms}
+	if got := a.came(100*ms, true); got != 100*ms {
+		t.Errorf("without a rate: %v", got)
+	}
+}
