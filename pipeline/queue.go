@@ -104,9 +104,10 @@ func (q *Queue) pop() *Frame {
 }
 
 // Next waits for the next frame whose bytes are final and hands its lease to the caller, who must call
-// Queue.Done or Queue.Fail with it. A frame that turns out to be damaged while it fills is counted, and not returned. Whoever launches a kernel on the frame then does so after its completion was observed, on whichever
-// goroutine that was: q.mu hands the observation on (GPUDirect RDMA 12.9 §11.7). It returns ErrDetached when the queue was
-// closed and is empty, or ctx.Err().
+// Queue.Done or Queue.Fail with it. A frame that turns out to be damaged while it fills is counted, and not returned.
+// Whoever launches a kernel on the frame then does so after its completion was observed, on whichever goroutine that was:
+// q.mu hands the observation on (GPUDirect RDMA 12.9 §11.7). It returns ErrDetached when the queue was closed and is
+// empty, or ctx.Err().
 func (q *Queue) Next(ctx context.Context) (*Frame, error) {
 	for {
 		f, err := q.NextFilling(ctx)

@@ -44,7 +44,10 @@ type retiree struct {
 
 func newStageNode(g *Graph, name string, st Stage, needs StageNeeds, from *point, depth int) *stageNode {
 	account := NewAccount(name, g.cfg.Recorder)
-	n := &stageNode{graph: g, name: name, stage: st, from: from, holds: max(needs.Holds, 1), slices: needs.Slices, outs: make([]*Frame, maxPorts), retired: make(chan retiree, 2)}
+	n := &stageNode{
+		graph: g, name: name, stage: st, from: from, holds: max(needs.Holds, 1), slices: needs.Slices,
+		outs: make([]*Frame, maxPorts), retired: make(chan retiree, 2),
+	}
 	n.consumer = &consumer{queue: NewQueue(depth, Latest, account), account: account, holds: max(depth, 1) + n.holds}
 	n.consumer.queue.log, n.consumer.queue.kind = g.cfg.Logger, "stage"
 	n.portList.Store(&[]*point{})

@@ -125,8 +125,8 @@ func (r *Ring) Free(i int) error {
 	return r.pump()
 }
 
-// Next waits for the next frame in the order of the stream, or, with RingConfig.Slice, for the next slice of it. It serves the channel; one goroutine calls it. After an
-// error other than ctx's the ring must be stopped.
+// Next waits for the next frame in the order of the stream, or, with RingConfig.Slice, for the next slice of it. It serves
+// the channel; one goroutine calls it. After an error other than ctx's the ring must be stopped.
 func (r *Ring) Next(ctx context.Context) (Completion, error) {
 	for why := byNothing; ; {
 		done, ok, err := r.complete(why)

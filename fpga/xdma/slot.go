@@ -22,7 +22,8 @@ type slot struct {
 }
 
 // newSlot lays out the descriptors of a frame. A C2H stream descriptor's source field is the address of its write-back
-// (PG195, C2H stream); an H2C one has no destination. With slice a descriptor ends at each multiple of it. Where a frame has no trailer, its last beat takes the place of one.
+// (PG195, C2H stream); an H2C one has no destination. With slice a descriptor ends at each multiple of it. Where a frame
+// has no trailer, its last beat takes the place of one.
 func (c *channel) newSlot(mem fpga.Memory, trailer, slice int) (*slot, error) {
 	segments := pieces(sliced(mem.Segments, slice))
 	if len(segments) == 0 {

@@ -52,7 +52,7 @@ func Main(m *testing.M) {
 }
 
 // Program is the path of the program.
-func Program(t *testing.T) string {
+func Program(t testing.TB) string {
 	t.Helper()
 	exe, err := program()
 	if err != nil {
@@ -71,13 +71,13 @@ type Process struct {
 }
 
 // Start runs a command that is killed at the end of the test if it still runs then.
-func Start(t *testing.T, name string, args ...string) *Process {
+func Start(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
 	return StartCommand(t, exec.Command(name, args...))
 }
 
 // StartCommand starts a command that is killed at the end of the test if it still runs then.
-func StartCommand(t *testing.T, c *exec.Cmd) *Process {
+func StartCommand(t testing.TB, c *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{Cmd: c, name: filepath.Base(c.Path), done: make(chan error, 1)}
 	p.Stdout, p.Stderr = &p.Out, &p.Err
@@ -94,7 +94,7 @@ func StartCommand(t *testing.T, c *exec.Cmd) *Process {
 }
 
 // End waits for the process, and returns the exit status.
-func (p *Process) End(t *testing.T, bound time.Duration) int {
+func (p *Process) End(t testing.TB, bound time.Duration) int {
 	t.Helper()
 	select {
 	case <-p.done:
@@ -108,7 +108,7 @@ func (p *Process) End(t *testing.T, bound time.Duration) int {
 }
 
 // Need waits for a peer to end well.
-func (p *Process) Need(t *testing.T, bound time.Duration) {
+func (p *Process) Need(t testing.TB, bound time.Duration) {
 	t.Helper()
 	if s := p.End(t, bound); s != 0 {
 		t.Fatalf("%s: status %d\nstderr: %s", p.name, s, p.Err.String())
@@ -116,13 +116,13 @@ func (p *Process) Need(t *testing.T, bound time.Duration) {
 }
 
 // StartProgram starts the program.
-func StartProgram(t *testing.T, args ...string) *Process {
+func StartProgram(t testing.TB, args ...string) *Process {
 	t.Helper()
 	return Start(t, Program(t), args...)
 }
 
 // Stop sends SIGTERM and expects status 0.
-func (p *Process) Stop(t *testing.T) {
+func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func (p *Process) Stop(t *testing.T) {
 }
 
 // Await waits until something is in a file.
-func Await(t *testing.T, path string) {
+func Await(t testing.TB, path string) {
 	t.Helper()
 	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(10 * time.Millisecond) {
 		if st, err := os.Stat(path); err == nil && st.Size() > 0 {
@@ -144,7 +144,7 @@ func Await(t *testing.T, path string) {
 }
 
 // Write puts text into a new file.
-func Write(t *testing.T, name, text string) string {
+func Write(t testing.TB, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

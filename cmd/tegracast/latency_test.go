@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+// Times of the sensor in BenchmarkLatency.
+const (
+	benchExposure = time.Millisecond
+	benchReadout  = 15 * time.Millisecond
+	benchLines    = 1080
+)
+
+const latencyYAML = `
+web: {listen: none}
+sources:
+  - name: camera
+    model: {width: 1920, height: 1080, rate: 60, exposure: 1ms, readout: 15ms}
+isp: [{name: isp, device: cpu}]
+outputs:
+  - {name: raw, latency: %s, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], capture_time: true, pacing: %s}}
+`
+
+// BenchmarkLatency measures how long after the sensor's first and last line the first and the last packet of a frame come,
+// with a receiver that shares no code with the sender: the kernel stamps the packets (SO_TIMESTAMPNS, socket(7)), and
+// abs-capture-time in them says when the exposure began, from which the sensor's line clock follows. Whole frames and
+// slices take turns. Nothing is checked.
+func BenchmarkLatency(b *testing.B) {
+	for round := range 3 {
+		for _, mode := range [][2]string{{"frame", "frame"}, {"frame", "burst"}, {"slice", "frame"}} {
+			b.Run(fmt.Sprintf("%s-%s-%d", mode[0], mode[1], round+1), func(b *testing.B) {
+				for range b.N {
+					measureLatency(b, mode[0], mode[1])
+				}
+			})
+		}
+	}
+}
+
+func measureLatency(b *testing.B, latency, pacing string) {
+	dir, port := b.TempDir(), rtptest.EvenPorts(b, 1)[0]
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetReadBuffer(64 << 20)
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) })
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	serve := programtest.StartProgram(b, "serve", "--config", programtest.Write(b, "c.yaml", fmt.Sprintf(latencyYAML, latency, port, pacing)), "--sdp-dir", dir)
+	programtest.Await(b, filepath.Join(dir, "raw.sdp"))
+	var first, last []time.Duration
+	packet, control, frame := make([]byte, 2000), make([]byte, 64), uint32(0)
+	_ = conn.SetReadDeadline(time.Now().Add(6 * time.Second))
+	for begun := time.Now(); time.Since(begun) < 5*time.Second; {
+		n, oob, _, _, err := conn.ReadMsgUDP(packet, control)
+		if err != nil {
+			b.Fatal(err)
+		}
+		at, start, ok := stamps(packet[:n], control[:oob])
+		if !ok || time.Since(begun) < time.Second { // the start
+			continue
+		}
+		lines := start.Add(benchExposure)
+		if t := binary.BigEndian.Uint32(packet[4:]); t != frame {
+			frame = t
+			first = append(first, at.Sub(lines.Add(benchReadout/benchLines)))
+		}
+		if packet[1]>>7 == 1 {
+			last = append(last, at.Sub(lines.Add(benchReadout)))
+		}
+	}
+	serve.Stop(b)
+	for name, list := range map[string][]time.Duration{"first": first, "last": last} {
+		slices.Sort(list)
+		for _, p := range []int{50, 99} {
+			b.ReportMetric(float64(list[len(list)*p/100])/1e6, fmt.Sprintf("ms-%s-p%d", name, p))
+		}
+	}
+	b.ReportMetric(float64(len(last)), "frames")
+	b.ReportMetric(0, "ns/op")
+}
+
+// stamps are when the kernel received a packet, and the start of the exposure that the packet tells of.
+func stamps(packet, control []byte) (received, exposed time.Time, ok bool) {
+	list, err := unix.ParseSocketControlMessage(control)
+	if err != nil || len(list) != 1 || len(list[0].Data) < 16 || len(packet) < 28 {
+		return received, exposed, false
+	}
+	at := list[0].Data
+	received = time.Unix(int64(binary.NativeEndian.Uint64(at)), int64(binary.NativeEndian.Uint64(at[8:])))
+	return received, rtp.FromNTP(binary.BigEndian.Uint64(packet[17:])), true
+}
