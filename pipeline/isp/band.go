@@ -20,8 +20,13 @@ const bandLines = 64
 // another's last one.
 const shortLines = 16
 
-// sliceLines is the height of a band of a frame that fills, at most: its lines are handed on when the band is done.
-const sliceLines = 16
+// sliceLines is the height of a band of a frame that fills, at most: its lines are handed on when the band is done. The first
+// band is shorter by haloLines: a band ends so many lines before a multiple of sliceLines, and has all that it looks at when
+// the source's slice has come.
+const (
+	sliceLines = 16
+	haloLines  = 4
+)
 
 // A pass is one Process under way. The workers take bands from it until there are none left.
 type pass struct {
@@ -31,6 +36,7 @@ type pass struct {
 	outs      []*pipeline.Frame
 	bandLines int          // a multiple of four; 0: what the plan needs
 	lines     int          // of a band
+	above     int          // lines that the first band is shorter by
 	next      atomic.Int32 // the next band
 	end       sync.WaitGroup
 	arrivals
@@ -49,9 +55,9 @@ func (p *pass) run(ctx context.Context, s *Stage, in *pipeline.Frame, outs []*pi
 	p.ctx, p.plan, p.in, p.outs = ctx, s.plan, in, outs
 	p.next.Store(0)
 	p.lines = cmp.Or(p.bandLines, p.plan.bandLines)
-	p.failed = nil
+	p.above, p.failed = 0, nil
 	p.fill()
-	helpers := s.workers[1:max(1, min(len(s.workers), (in.Format.Height+p.lines-1)/p.lines))]
+	helpers := s.workers[1:max(1, min(len(s.workers), p.bands()))]
 	p.end.Add(len(helpers))
 	for _, w := range helpers {
 		w.start <- p
@@ -62,33 +68,40 @@ func (p *pass) run(ctx context.Context, s *Stage, in *pipeline.Frame, outs []*pi
 	return p.failed
 }
 
+// bands is how many there are.
+func (p *pass) bands() int { return (p.in.Format.Height + p.above + p.lines - 1) / p.lines }
+
+// from is the first line of a band.
+func (p *pass) from(band int) int { return min(max(0, band*p.lines-p.above), p.in.Format.Height) }
+
 // fill makes ready to hand on lines while there are more to come, if somebody waits for them.
 func (p *pass) fill() {
 	p.done, p.first = p.done[:0], 0
 	if !slices.ContainsFunc(p.outs, func(out *pipeline.Frame) bool { return out != nil && out.Filling() }) {
 		return
 	}
-	p.lines = min(p.lines, sliceLines)
-	bands := (p.in.Format.Height + p.lines - 1) / p.lines
-	p.done = slices.Grow(p.done, bands)[:bands]
+	if p.lines = min(p.lines, sliceLines); p.lines > haloLines {
+		p.above = haloLines
+	}
+	p.done = slices.Grow(p.done, p.bands())[:p.bands()]
 	clear(p.done)
 }
 
-// finish notes that the band at line y is done, and hands on what is done from the top.
-func (p *pass) finish(y int) {
+// finish notes that a band is done, and hands on what is done from the top.
+func (p *pass) finish(band int) {
 	if len(p.done) == 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.done[y/p.lines] = true
+	p.done[band] = true
 	if p.failed != nil || !p.done[p.first] {
 		return
 	}
 	for p.first < len(p.done) && p.done[p.first] {
 		p.first++
 	}
-	end := min(p.first*p.lines, p.in.Format.Height)
+	end := p.from(p.first)
 	for i, out := range p.outs {
 		if out != nil {
 			out.Arrive(p.plan.outs[i].lines(end))
@@ -221,12 +234,12 @@ func (w *worker) work(p *pass) {
 	height := p.in.Format.Height
 	w.pass, w.plan, w.have = p, p.plan, p.in.Lines()
 	for {
-		y := int(p.next.Add(1)-1) * p.lines
-		if y >= height {
+		band := int(p.next.Add(1) - 1)
+		if p.from(band) >= height {
 			break
 		}
-		w.band(y, min(y+p.lines, height))
-		p.finish(y)
+		w.band(p.from(band), p.from(band+1))
+		p.finish(band)
 	}
 	w.pass, w.plan = nil, nil
 }
