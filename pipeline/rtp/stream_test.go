@@ -21,6 +21,8 @@ func TestRefusedFormats(t *testing.T) {
 		"JPEG of UYVY":      {Stream{Payload: JPEG}, raw},
 		"odd width":         {Stream{}, with(raw, func(f *pipeline.Format) { f.Width = 321 })},
 		"JPEG beyond 2040":  {Stream{Payload: JPEG}, rtptest.Format(t, pipeline.I420, 2048, 16, 10)},
+		"raw too wide":      {Stream{}, rtptest.Format(t, pipeline.UYVY, 32768, 2, 10)},
+		"raw too high":      {Stream{}, rtptest.Format(t, pipeline.UYVY, 2, 32768, 10)},
 		"no colours":        {Stream{}, with(raw, func(f *pipeline.Format) { f.Color = pipeline.ColorNone })},
 		"wrong colours":     {Stream{Payload: JPEG}, with(i420, func(f *pipeline.Format) { f.Color = pipeline.BT709Limited })},
 		"write-combined":    {Stream{}, with(raw, func(f *pipeline.Format) { f.Memory = pipeline.MemoryWriteCombined })},
@@ -29,6 +31,11 @@ func TestRefusedFormats(t *testing.T) {
 	} {
 		if _, err := NewPacketizer(tt.s, tt.f); !errors.Is(err, ErrFormat) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, f := range []pipeline.Format{rtptest.Format(t, pipeline.RGB24, 32767, 2, 10), rtptest.Format(t, pipeline.UYVY, 2, 32767, 10)} {
+		if err := (Stream{}).CheckFormat(f); err != nil {
+			t.Error(err)
 		}
 	}
 }
