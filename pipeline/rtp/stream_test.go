@@ -40,6 +40,32 @@ func TestRefusedFormats(t *testing.T) {
 	}
 }
 
+// Packets of a line as docs/rtp.md has them: the fewest, and the fewest of one size.
+func TestPacketReadyTakesTheFewestOfOneSize(t *testing.T) {
+	for _, tt := range []struct{ width, mtu, fewest, ready int }{
+		{1280, 0, 2, 2},
+		{1920, 0, 3, 3},
+		{3840, 0, 6, 6},
+		{4096, 0, 6, 8},
+		{1280, 1280, 3, 4},
+		{640, 9000, 1, 0}, // would be one much smaller than need be
+	} {
+		s, f := Stream{MTU: tt.mtu}, rtptest.Format(t, pipeline.UYVY, tt.width, 2, 30)
+		ready, ok := s.PacketReady(f)
+		for _, layout := range []struct {
+			f    pipeline.Format
+			want int
+		}{{f, tt.fewest}, {ready, tt.ready}} {
+			if ok == (tt.ready > 0) && layout.want == 0 {
+				continue
+			}
+			if got := testPacking(t, s, layout.f).train.Len() / 2; got != layout.want {
+				t.Errorf("%d pixels, mtu %d, packet-ready %v: %d packets a line, want %d", tt.width, tt.mtu, layout.f.PacketPitch > 0, got, layout.want)
+			}
+		}
+	}
+}
+
 func TestRefusedStreams(t *testing.T) {
 	for name, s := range map[string]Stream{
 		"mtu":     {MTU: 100},
