@@ -15,6 +15,7 @@ const (
 	jpegHeader  = 8        // RFC 2435 §3.1
 	tableHeader = 4 + 2*64 // RFC 2435 §3.1.8
 	jpegType    = 1        // 4:2:0, no restart markers (RFC 2435 §4.1)
+	jpegFile    = 1 << 10  // bytes before and after the scan in a file: 623 from image/jpeg
 	jpegQ       = 255      // quantization tables in every frame (RFC 2435 §4.2)
 )
 
@@ -42,10 +43,11 @@ func newJPEGPacketizer(s Stream, f pipeline.Format) *jpegPacketizer {
 	return p
 }
 
-// NewTrain implements Packetizer. The encoder's room is four times the picture, which a scan exceeds only when made to
-// (each coefficient in the longest code, each byte stuffed).
+// NewTrain implements Packetizer. The encoder's room is four times the picture in whole MCUs, which a scan exceeds only when
+// made to (each coefficient in the longest code, each byte stuffed), and what a file has besides the scan.
 func (p *jpegPacketizer) NewTrain() (*Train, error) {
-	room := min(4*p.format.Size(), maxFragment)
+	mcus := ((p.format.Width + 15) / 16) * ((p.format.Height + 15) / 16)
+	room := min(4*mcus*16*16*3/2+jpegFile, maxFragment)
 	n := (room+tableHeader)/p.size + 1
 	t, err := newTrain(n, 2, tableHeader+n*p.headers, room)
 	if err != nil {

@@ -10,7 +10,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
-const rawPayloadHeader = 2 + 6 // extended sequence number and one line header (RFC 4175 §4.2)
+const (
+	rawPayloadHeader = 2 + 6     // extended sequence number and one line header (RFC 4175 §4.2)
+	maxRaw           = 1<<15 - 1 // pixels: width and height in the SDP (RFC 4175 §6.1)
+)
 
 // rawPacketizer makes RFC 4175 packets. No packet holds parts of two lines, so that every header has the same length and
 // the packets of a frame can be of one size.

@@ -180,6 +180,8 @@ func (s Stream) CheckFormat(f pipeline.Format) error {
 	case f.PacketPitch != 0 && (s.Payload == JPEG || f.HeaderGap != s.HeaderSize()+rawPayloadHeader || f.PacketPitch > s.MTU-ipUDPHeader):
 		return bad("packet-ready memory has packets of %d bytes with %d of headers: Stream.PacketReady gives the right ones",
 			f.PacketPitch, f.HeaderGap)
+	case s.Payload == Raw && (f.Width > maxRaw || f.Height > maxRaw):
+		return bad("RFC 4175 §6.1 allows at most %d pixels in width and height: make the picture smaller", maxRaw)
 	case s.Payload == JPEG && (f.Width > maxJPEG || f.Height > maxJPEG):
 		return bad("RFC 2435 §3.1.5 allows at most %d pixels in width and height: halve the picture or send it raw", maxJPEG)
 	}

@@ -21,6 +21,8 @@ func TestRefusedFormats(t *testing.T) {
 		"JPEG of UYVY":      {Stream{Payload: JPEG}, raw},
 		"odd width":         {Stream{}, with(raw, func(f *pipeline.Format) { f.Width = 321 })},
 		"JPEG beyond 2040":  {Stream{Payload: JPEG}, rtptest.Format(t, pipeline.I420, 2048, 16, 10)},
+		"raw too wide":      {Stream{}, rtptest.Format(t, pipeline.UYVY, 32768, 2, 10)},
+		"raw too high":      {Stream{}, rtptest.Format(t, pipeline.UYVY, 2, 32768, 10)},
 		"no colours":        {Stream{}, with(raw, func(f *pipeline.Format) { f.Color = pipeline.ColorNone })},
 		"wrong colours":     {Stream{Payload: JPEG}, with(i420, func(f *pipeline.Format) { f.Color = pipeline.BT709Limited })},
 		"write-combined":    {Stream{}, with(raw, func(f *pipeline.Format) { f.Memory = pipeline.MemoryWriteCombined })},
@@ -29,6 +31,37 @@ func TestRefusedFormats(t *testing.T) {
 	} {
 		if _, err := NewPacketizer(tt.s, tt.f); !errors.Is(err, ErrFormat) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, f := range []pipeline.Format{rtptest.Format(t, pipeline.RGB24, 32767, 2, 10), rtptest.Format(t, pipeline.UYVY, 2, 32767, 10)} {
+		if err := (Stream{}).CheckFormat(f); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Packets of a line as docs/rtp.md has them: the fewest, and the fewest of one size.
+func TestPacketReadyTakesTheFewestOfOneSize(t *testing.T) {
+	for _, tt := range []struct{ width, mtu, fewest, ready int }{
+		{1280, 0, 2, 2},
+		{1920, 0, 3, 3},
+		{3840, 0, 6, 6},
+		{4096, 0, 6, 8},
+		{1280, 1280, 3, 4},
+		{640, 9000, 1, 0}, // would be one much smaller than need be
+	} {
+		s, f := Stream{MTU: tt.mtu}, rtptest.Format(t, pipeline.UYVY, tt.width, 2, 30)
+		ready, ok := s.PacketReady(f)
+		for _, layout := range []struct {
+			f    pipeline.Format
+			want int
+		}{{f, tt.fewest}, {ready, tt.ready}} {
+			if ok == (tt.ready > 0) && layout.want == 0 {
+				continue
+			}
+			if got := testPacking(t, s, layout.f).train.Len() / 2; got != layout.want {
+				t.Errorf("%d pixels, mtu %d, packet-ready %v: %d packets a line, want %d", tt.width, tt.mtu, layout.f.PacketPitch > 0, got, layout.want)
+			}
 		}
 	}
 }
