@@ -205,9 +205,8 @@ func (s *stream) giveUp(a *assembly) {
 func (s *stream) complete(a *assembly, now time.Time) {
 	s.close(a)
 	s.stats.Frames++
-	picture, checked := s.depack.frame(a)
-	crc := rtp.CRC(checked)
-	s.verify.frame(check{timestamp: a.timestamp, crc: crc, bytes: uint32(len(checked))})
+	picture, crc, bytes := s.depack.frame(a)
+	s.verify.frame(check{timestamp: a.timestamp, crc: crc, bytes: bytes})
 	if !s.sr.at.IsZero() {
 		ticks := int64(int32(a.timestamp - s.sr.rtp))
 		s.latency.Observe(now.Sub(rtp.FromNTP(s.sr.ntp).Add(time.Duration(ticks * 1e5 / 9))))
