@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +28,10 @@ type Config struct {
 	Logger  *slog.Logger // nil: slog.Default
 }
 
+// MaxSegments is how many packets are in one datagram at most when the kernel drops it: those that a sender on this machine
+// has handed over together (UDP_MAX_SEGMENTS, 64 or 128), or that came in a row from the network (UDP_GRO_CNT_MAX, 64).
+const MaxSegments = 128
+
 const defaultReceiveBuffer = 8 << 20
 
 // ErrReceive is wrapped by the errors of New.
@@ -42,6 +47,9 @@ type Receiver struct {
 	told   time.Time // last receiver report
 	over   time.Time // when Run's context had ended; zero: not yet
 
+	drops   atomic.Int64 // see Stats
+	dropped uint32       // the kernel's counter when it was read last
+
 	closing sync.Once
 	closed  error
 	mu      sync.Mutex
@@ -53,6 +61,7 @@ type Stats struct {
 	Packets    uint64               `json:"packets"`        // RTP, without duplicates
 	Bytes      uint64               `json:"bytes"`          // RTP headers and payload
 	Lost       uint64               `json:"lost"`           // RFC 3550 A.3
+	Drops      int64                `json:"receiver_drops"` // datagrams dropped at this socket, each up to MaxSegments packets; -1: not known
 	Reordered  uint64               `json:"reordered"`      // came after a later one
 	Duplicates uint64               `json:"duplicates"`     // came twice
 	Late       uint64               `json:"late"`           // came after their frame had been given up
@@ -99,6 +108,9 @@ func New(c Config) (*Receiver, error) {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrReceive, err), r.Close())
 	}
 	_ = unix.SetsockoptInt(r.rtp, unix.SOL_UDP, unix.UDP_GRO, 1) // a kernel that refuses it delivers packet by packet
+	if _, ok := socketDrops(r.rtp); !ok {
+		r.drops.Store(-1)
+	}
 	if r.buffer < c.Buffer {
 		c.Logger.Warn("rtp: socket receive buffer is small: bursts may be lost here", "bytes", r.buffer, "wanted", c.Buffer,
 			"remedy", fmt.Sprintf("sysctl -w net.core.rmem_max=%d", c.Buffer))

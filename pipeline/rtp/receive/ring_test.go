@@ -173,7 +173,7 @@ func TestASlowFrameHoldsUpNothing(t *testing.T) {
 	looked <- true
 	cancel()
 	running.Wait()
-	if st := r.Stats(); st.Frames != uint64(len(x.frames)) || st.Lost+st.Damaged != 0 {
+	if st := r.Stats(); st.Frames != uint64(len(x.frames)) || st.Lost+st.Damaged != 0 || st.Drops != 0 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -183,6 +183,36 @@ func waiting(r *Receiver) int {
 	r.ring.mu.Lock()
 	defer r.ring.mu.Unlock()
 	return r.ring.count
+}
+
+// TestReceiverTellsItsOwnDrops: what the kernel dropped at this socket is what has neither come nor was lost elsewhere.
+func TestReceiverTellsItsOwnDrops(t *testing.T) {
+	x := newFeed(t, rtp.Raw, 4)
+	r, c := one(t, x, nil)
+	sent, elsewhere := 0, 0
+	send := func(n, lost int) {
+		for i, b := range packets(t, x.sink, x.frames[n]) {
+			if i == lost {
+				elsewhere++
+				continue
+			}
+			if _, err := c.Write(b); err != nil {
+				t.Fatal(err)
+			}
+			sent++
+		}
+	}
+	send(0, -1) // nobody reads: two packets fit, more or less
+	send(1, 5)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	st := r.Stats()
+	if st.Packets == 0 || st.Drops <= 0 || int(st.Packets)+int(st.Drops) != sent || elsewhere != 1 {
+		t.Errorf("%d sent: %+v", sent, st)
+	}
 }
 
 // TestCRCIsThatOfThePicture, in whatever order its packets come, and when a part of it comes a second time, with other pixels.

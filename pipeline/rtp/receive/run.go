@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -60,15 +61,35 @@ func (r *Receiver) read(ctx context.Context) error {
 		}
 		now := time.Now()
 		if end {
+			r.countDrops()
 			ended, wait = true, time.Millisecond
 			r.ring.end(now)
 		}
 		if now.Sub(woken) >= wait {
-			woken = now
+			if woken = now; !ended {
+				r.countDrops()
+			}
 			r.ring.wake()
 		}
 	}
 	return nil
+}
+
+// countDrops reads how many datagrams the kernel has dropped at the RTP socket, which happens when its buffer is full.
+func (r *Receiver) countDrops() {
+	if n, ok := socketDrops(r.rtp); ok {
+		r.drops.Add(int64(n - r.dropped)) // the kernel's counter goes around
+		r.dropped = n
+	}
+}
+
+// socketDrops asks the kernel (SO_MEMINFO, since Linux 4.12).
+func socketDrops(fd int) (n uint32, ok bool) {
+	var info [9]uint32 // SK_MEMINFO_VARS of linux/sock_diag.h, the last of which is SK_MEMINFO_DROPS
+	size := uint32(unsafe.Sizeof(info))
+	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	return info[len(info)-1], errno == 0 && size == uint32(unsafe.Sizeof(info))
 }
 
 // drain takes what has come into the ring, at most a few milliseconds' worth of it.
@@ -154,7 +175,7 @@ func (r *Receiver) tell(now time.Time) {
 
 func (r *Receiver) publish() {
 	st := r.stream.snapshot()
-	st.Buffer = r.buffer
+	st.Buffer, st.Drops = r.buffer, r.drops.Load()
 	if until := r.over; !st.LastPacket.IsZero() {
 		if until.IsZero() {
 			until = time.Now()
