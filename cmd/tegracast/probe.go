@@ -21,7 +21,8 @@ const probeUsage = `Usage: tegracast probe --sdp FILE [--duration D] [--json] [-
 Receives a stream and checks it: packets, losses, reordering, jitter, complete
 frames, the CRC of the pixels against the sender's (checksum: true), and the
 latency from capture to complete frame. If the sender is another machine, the
-latency is right only when both clocks are synchronised. Datagrams that this
+latency is right only when both clocks are synchronised. Packets that are under
+way at the end of the duration are awaited for 0.2 s. Datagrams that this
 machine's kernel dropped, because the receiver was too slow, are told apart from
 packets that were lost on their way. Status 0 when the stream is clean; 1 after
 loss, damage or silence, or when the sender promises checksums and no pixels could

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"math"
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
@@ -19,6 +20,7 @@ type assembly struct {
 	open      bool
 	joined    bool // its beginning may have passed before we listened
 	timestamp uint32
+	first     uint64 // the lowest extended sequence number
 	got       coverage
 	total     int // bytes; -1: not known yet
 	mem       []byte
@@ -31,7 +33,7 @@ type assembly struct {
 
 func (a *assembly) begin(timestamp uint32, joined bool, total int) {
 	a.open, a.joined, a.timestamp, a.total = true, joined, timestamp, total
-	a.hasQuant, a.jpeg = false, rtp.JPEGHeader{}
+	a.first, a.hasQuant, a.jpeg = math.MaxUint64, false, rtp.JPEGHeader{}
 	a.summed, a.crc = 0, 0
 	a.got.reset()
 }

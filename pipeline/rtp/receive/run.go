@@ -20,11 +20,14 @@ import (
 // tick is how often a Receiver looks whether its context has ended, and publishes its counts.
 const tick = 50 * time.Millisecond
 
+// patience is how long a Receiver waits at its end for packets that others have overtaken, and for the last checksums.
+const patience = 200 * time.Millisecond
+
 // readerNice is the priority of the thread that empties the sockets: what it does not fetch in time is lost.
 const readerNice = -10
 
-// Run receives until ctx ends, and a tick longer if the last frame's checksum is under way; then it returns nil. Stats keeps
-// the last counts.
+// Run receives until ctx ends, and up to 200 ms longer if packets that were sent before the last one that counts, or its
+// frame's checksum, are under way; then it returns nil. Stats keeps the last counts.
 //
 // One thread empties the sockets into the ring. The other, the caller's, puts frames together and verifies them.
 func (r *Receiver) Run(ctx context.Context) error {
@@ -49,9 +52,6 @@ func (r *Receiver) read(ctx context.Context) error {
 	wait, woken := tick, time.Now()
 	for ended := false; !r.ring.isClosed(); {
 		fds := [2]unix.PollFd{{Fd: int32(r.rtp), Events: unix.POLLIN}, {Fd: int32(r.rtcp), Events: unix.POLLIN}}
-		if ended {
-			fds[0].Fd = -1 // none
-		}
 		if _, err := unix.Poll(fds[:], int(wait/time.Millisecond)); err != nil && !errors.Is(err, unix.EINTR) {
 			return os.NewSyscallError("poll", err)
 		}
@@ -131,9 +131,10 @@ func (r *Receiver) assemble() error {
 		r.ring.done(n)
 		now := time.Now()
 		if over {
-			r.over, patient = r.ring.endAt, now.Add(tick)
+			r.over, patient = r.ring.endAt, now.Add(patience)
+			r.stream.stop()
 		}
-		if !r.over.IsZero() && (!r.stream.awaitsChecksum() || now.After(patient)) {
+		if !r.over.IsZero() && (!r.stream.awaits() || now.After(patient)) {
 			return nil
 		}
 		if n == 0 || now.Sub(published) >= tick {
@@ -153,7 +154,7 @@ func (r *Receiver) feed(i int) {
 		r.stream.control(b, about.from, about.at)
 		return
 	case !whole:
-		r.stream.stats.Malformed++
+		r.stream.malformed()
 		return
 	}
 	for ; len(b) > size; b = b[size:] {
