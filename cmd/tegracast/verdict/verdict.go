@@ -49,18 +49,19 @@ func whose(st receive.Stats) string {
 		st.Drops, more)
 }
 
-// Print tells what a receiver has got of a stream, with the verdict.
-func Print(w io.Writer, m rtp.Media, st receive.Stats, asJSON bool) error {
+// Print tells what a receiver has got of a stream, with the verdict. A name tells the stream from others; it may be empty.
+func Print(w io.Writer, name string, m rtp.Media, st receive.Stats, asJSON bool) error {
 	clean, verdict := Judge(m, st)
 	if asJSON {
 		out := json.NewEncoder(w)
 		out.SetIndent("", "  ")
 		return out.Encode(struct {
+			Stream   string `json:"stream,omitempty"`
 			Clean    bool   `json:"clean"`
 			Verdict  string `json:"verdict"`
 			Promised bool   `json:"checksum_promised"`
 			receive.Stats
-		}{clean, verdict, m.Checksum, st})
+		}{name, clean, verdict, m.Checksum, st})
 	}
 	jitter, latency, last := notMeasured, notMeasured, "never"
 	if st.Packets > 1 {
@@ -79,7 +80,10 @@ func Print(w io.Writer, m rtp.Media, st receive.Stats, asJSON bool) error {
 	if st.Drops >= 0 {
 		here = fmt.Sprint(st.Drops)
 	}
-	fmt.Fprintf(w, `%s from %s, port %d: %s
+	if name != "" {
+		name += ": "
+	}
+	fmt.Fprintf(w, `%s%s from %s, port %d: %s
 packets     %d, lost %d, reordered %d, duplicate %d, late %d, malformed %d, foreign %d
 last packet %s
 frames      %d complete, %d damaged
@@ -87,7 +91,7 @@ pixels      CRC right in %d frames, wrong in %d, not checked in %d
 jitter      %s
 latency     %s
 buffer      %d bytes, datagrams dropped here %s
-`, m.Payload, m.Address, m.Port, verdict, st.Packets, st.Lost, st.Reordered, st.Duplicates, st.Late, st.Malformed, st.Foreign,
+`, name, m.Payload, m.Address, m.Port, verdict, st.Packets, st.Lost, st.Reordered, st.Duplicates, st.Late, st.Malformed, st.Foreign,
 		last, st.Frames, st.Damaged, st.Matched, st.Mismatched, st.Unverified, jitter, latency, st.Buffer, here)
 	return nil
 }

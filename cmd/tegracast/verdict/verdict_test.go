@@ -52,7 +52,7 @@ func TestJudge(t *testing.T) {
 // What was not measured is not printed as a perfect zero.
 func TestReportOfNothing(t *testing.T) {
 	out := &strings.Builder{}
-	if err := Print(out, rtp.Media{}, receive.Stats{}, false); err != nil {
+	if err := Print(out, "", rtp.Media{}, receive.Stats{}, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"last packet never\n", "jitter      not measured\n", "latency     not measured\n"} {
