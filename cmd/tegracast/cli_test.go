@@ -121,6 +121,8 @@ func TestBadInput(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	busySDP, again := programtest.Write(t, "busy.sdp", sdp), programtest.Write(t, "again.sdp", sdp)
+	two := programtest.Write(t, "two.sdp", sdp+fmt.Sprintf("m=video %d RTP/AVP 26\r\nc=IN IP4 127.0.0.1\r\n", port+10))
 	serve := func(old, new string) []string {
 		return []string{"serve", "--sdp-dir", t.TempDir(), "--config", goodYAML(t, old, new)}
 	}
@@ -160,7 +162,9 @@ func TestBadInput(t *testing.T) {
 		"no SDP":           {[]string{"probe"}, 2, []string{"--sdp FILE"}},
 		"SDP missing":      {[]string{"probe", "--sdp", "/nowhere.sdp"}, 2, []string{"/nowhere.sdp"}},
 		"SDP malformed":    {[]string{"probe", "--sdp", programtest.Write(t, "bad.sdp", "v=0\r\nthis is not SDP\r\n")}, 2, []string{"bad.sdp", "line 2"}},
-		"port in use":      {[]string{"probe", "--sdp", programtest.Write(t, "busy.sdp", sdp)}, 1, []string{fmt.Sprint(port), "in use"}},
+		"stream twice":     {[]string{"probe", "--sdp", busySDP, "--sdp", again}, 2, []string{again, busySDP, fmt.Sprint(port), "once"}},
+		"save two streams": {[]string{"probe", "--save", "x", "--sdp", two}, 2, []string{"--save x", "one stream"}},
+		"port in use":      {[]string{"probe", "--sdp", busySDP}, 1, []string{fmt.Sprint(port), "in use"}},
 		"no SDP folder":    {[]string{"serve", "--sdp-dir", "/nowhere"}, 1, []string{"/nowhere", "--sdp-dir"}},
 	} {
 		says(t, name, c.args, c.status, c.words...)

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
@@ -17,23 +19,27 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
-const probeUsage = `Usage: tegracast probe --sdp FILE [--duration D] [--json] [--save FILE]
+const probeUsage = `Usage: tegracast probe --sdp FILE [--sdp FILE ...] [--duration D] [--json] [--save FILE]
 
-Receives a stream and checks it: packets, losses, reordering, jitter, complete
+Receives streams and checks them: packets, losses, reordering, jitter, complete
 frames, the CRC of the pixels against the sender's (checksum: true), and the
 latency from the frame's timestamp (the start of its exposure, if the camera
 tells it) to the complete frame. If the sender is another machine, the latency is
-right only when both clocks are synchronised. Status 0 when the stream is clean; 1
-after loss, damage or silence, or when the sender promises checksums and no pixels
-could be verified.
+right only when both clocks are synchronised. Several streams, of several files
+or of one file, are received at the same time, and each gets a report of its own.
+Packets that are under way at the end of the duration are awaited for 0.2 s.
+Packets that this machine's kernel dropped, because the receiver was too slow,
+are counted beside the lost ones. Status 0 when every stream is clean; 1 after
+loss, damage or silence, or when a sender promises checksums and no pixels could
+be verified.
 `
 
 func probe(ctx context.Context, e env, args []string) error {
 	f := e.flags("probe", probeUsage)
-	sdp := f.String("sdp", "", "read the stream's session description from `FILE`")
+	sdp := f.StringArray("sdp", nil, "read the description of one or more streams from `FILE`; may be given several times")
 	duration := f.Duration("duration", 10*time.Second, "receive for the duration `D`, such as 30s")
-	asJSON := f.Bool("json", false, "print the result as JSON")
-	save := f.String("save", "", "write the received pictures, one after the other, to `FILE` (raw: UYVY, JPEG: JFIF)")
+	asJSON := f.Bool("json", false, "print the result as JSON: an object for each stream")
+	save := f.String("save", "", "write the received pictures of the only stream, one after the other, to `FILE` (raw: UYVY, JPEG: JFIF)")
 	nic := f.String("interface", "", "receive multicast on the network interface `NAME`")
 	if err := parse(f, args); err != nil {
 		return err
@@ -41,27 +47,44 @@ func probe(ctx context.Context, e env, args []string) error {
 	if *duration <= 0 {
 		return command.UsageError{Err: fmt.Errorf("--duration %v: must be more than 0", *duration)}
 	}
-	media, err := readSDP(*sdp)
+	streams, err := readSDPs(*sdp)
 	if err != nil {
 		return command.UsageError{Err: err}
 	}
-	cfg := receive.Config{Media: media, Interface: *nic, Logger: e.Log}
+	if *save != "" && len(streams) > 1 {
+		return command.UsageError{Err: fmt.Errorf("--save %s: takes the pictures of one stream, and there are %d: save each by a probe of its own",
+			*save, len(streams))}
+	}
+	cfg := receive.Config{Interface: *nic, Logger: e.Log}
 	finish, err := saveTo(*save, &cfg)
 	if err != nil {
 		return command.UsageError{Err: err}
 	}
-	r, err := receive.New(cfg)
-	if err != nil {
-		return errors.Join(err, finish())
-	}
-	st, err := receiveFor(ctx, e, r, *duration)
+	err = receiveAll(ctx, e, cfg, streams, *duration)
 	if err := errors.Join(err, finish()); err != nil {
 		return err
 	}
-	if err := verdict.Print(e.Out, media, st, *asJSON); err != nil {
-		return err
+	return judge(e, streams, *asJSON)
+}
+
+// judge prints what every stream is worth.
+func judge(e env, streams []*probed, asJSON bool) error {
+	allClean := true
+	for i, s := range streams {
+		name := s.name
+		if len(streams) == 1 {
+			name = ""
+		} else if i > 0 && !asJSON {
+			fmt.Fprintln(e.Out)
+		}
+		st := s.receiver.Stats()
+		if err := verdict.Print(e.Out, name, s.media, st, asJSON); err != nil {
+			return err
+		}
+		clean, _ := verdict.Judge(s.media, st)
+		allClean = allClean && clean
 	}
-	if ok, _ := verdict.Judge(media, st); !ok {
+	if !allClean {
 		return command.ErrChecked
 	}
 	return nil
@@ -70,20 +93,47 @@ func probe(ctx context.Context, e env, args []string) error {
 // maxSDP is the longest session description in bytes: one has a thousand.
 const maxSDP = 1 << 20
 
-// readSDP returns the first stream that the file describes.
-func readSDP(path string) (rtp.Media, error) {
-	if path == "" {
-		return rtp.Media{}, errors.New("give the stream's description with --sdp FILE: tegracast serve writes one for each output")
+// A probed is a stream that probe receives.
+type probed struct {
+	name     string // the file, with #2 for its second stream
+	media    rtp.Media
+	receiver *receive.Receiver
+}
+
+// readSDPs returns the streams that the files describe.
+func readSDPs(paths []string) ([]*probed, error) {
+	if len(paths) == 0 {
+		return nil, errors.New("give the stream's description with --sdp FILE: tegracast serve writes one for each output")
 	}
-	b, err := pipeline.ReadRegular(path, maxSDP, "a session description")
-	if err != nil {
-		return rtp.Media{}, err
+	type place struct {
+		address string
+		port    int
 	}
-	media, err := rtp.ParseSDP(b)
-	if err != nil {
-		return rtp.Media{}, fmt.Errorf("%s: %w", path, err)
+	var all []*probed
+	taken := map[place]string{}
+	for _, path := range paths {
+		b, err := pipeline.ReadRegular(path, maxSDP, "a session description")
+		if err != nil {
+			return nil, err
+		}
+		media, err := rtp.ParseSDP(b)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		for i, m := range media {
+			name := path
+			if i > 0 {
+				name = fmt.Sprintf("%s#%d", path, i+1)
+			}
+			to := place{fmt.Sprint(m.Address, m.Source), m.Port}
+			if other := taken[to]; other != "" {
+				return nil, fmt.Errorf("%s: goes to port %d of %s, as %s does: give each stream once", name, m.Port, m.Address, other)
+			}
+			taken[to] = name
+			all = append(all, &probed{name: name, media: m})
+		}
 	}
-	return media[0], nil
+	return all, nil
 }
 
 // saveTo makes cfg write every picture to a file; finish closes it.
@@ -105,25 +155,50 @@ func saveTo(path string, cfg *receive.Config) (finish func() error, err error) {
 	return func() error { return errors.Join(failed, out.Flush(), file.Close()) }, nil
 }
 
-// receiveFor runs the receiver for the given time, with a sign of life on a terminal.
-func receiveFor(ctx context.Context, e env, r *receive.Receiver, d time.Duration) (receive.Stats, error) {
+// receiveAll opens a receiver for each stream and runs them for the given time, with a sign of life on a terminal.
+func receiveAll(ctx context.Context, e env, cfg receive.Config, streams []*probed, d time.Duration) (err error) {
+	for i, s := range streams {
+		cfg.Media = s.media
+		if s.receiver, err = receive.New(cfg); err != nil {
+			for _, open := range streams[:i] {
+				err = errors.Join(err, open.receiver.Close())
+			}
+			return err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	if command.Terminal(e.Err) {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		go func() {
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case <-tick.C:
-					st := r.Stats()
-					fmt.Fprintf(e.Err, "%d frames, %d packets, %d lost\n", st.Frames, st.Packets, st.Lost)
-				}
-			}
-		}()
+		go progress(ctx, e, streams)
 	}
-	err := r.Run(ctx)
-	return r.Stats(), err
+	var running sync.WaitGroup
+	failed := make([]error, len(streams))
+	for i, s := range streams {
+		running.Go(func() {
+			if failed[i] = s.receiver.Run(ctx); failed[i] != nil {
+				cancel()
+			}
+		})
+	}
+	running.Wait()
+	return errors.Join(failed...)
+}
+
+// progress says every second what has come.
+func progress(ctx context.Context, e env, streams []*probed) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			var all []string
+			for _, s := range streams {
+				st := s.receiver.Stats()
+				all = append(all, fmt.Sprintf("%d frames, %d packets, %d lost", st.Frames, st.Packets, st.Lost))
+			}
+			fmt.Fprintln(e.Err, strings.Join(all, " | "))
+		}
+	}
 }

@@ -3,8 +3,13 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -33,4 +38,71 @@ func TestProbeOfADyingSender(t *testing.T) {
 	if v := probe.Verdict(t); status != exitFailure || v.Clean || v.Frames == 0 || v.Silence < time.Second || v.LastPacket.IsZero() || v.Ended {
 		t.Errorf("status %d, %+v", status, v)
 	}
+}
+
+// Several streams are received at the same time, from several files and from one; the status is that of the worst.
+func TestProbeOfSeveralStreams(t *testing.T) { programtest.Quiet(t, severalStreams) }
+
+func severalStreams(t *testing.T) error {
+	dir, p := t.TempDir(), rtptest.EvenPorts(t, 4)
+	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "two.yaml", fmt.Sprintf(twoYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
+	one, two, both, silent := filepath.Join(dir, "one.sdp"), filepath.Join(dir, "two.sdp"), filepath.Join(dir, "both.sdp"), filepath.Join(dir, "silent.sdp")
+	programtest.Await(t, two)
+	retarget(t, two, silent, p[1], p[3])
+	var media strings.Builder
+	for _, file := range []string{one, two} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		session, section, _ := strings.Cut(string(text), "m=")
+		if media.Len() == 0 {
+			media.WriteString(session)
+		}
+		media.WriteString("m=" + section)
+	}
+	if err := os.WriteFile(both, []byte(media.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var lossy error
+	for _, c := range []struct {
+		sdp     []string
+		streams []string
+		silent  int
+	}{
+		{[]string{one, two}, []string{one, two}, -1},
+		{[]string{both}, []string{both, both + "#2"}, -1},
+		{[]string{silent, one}, []string{silent, one}, 0},
+	} {
+		args := []string{"probe", "--duration", "1s", "--json"}
+		for _, file := range c.sdp {
+			args = append(args, "--sdp", file)
+		}
+		status, out, errw := runs(t, args...)
+		text := json.NewDecoder(strings.NewReader(out))
+		for i, name := range c.streams {
+			var v struct {
+				Stream string `json:"stream"`
+				programtest.Verdict
+			}
+			if err := text.Decode(&v); err != nil || v.Stream != name {
+				t.Fatalf("stream %d of %v: %v, name %q\n%s\n%s", i, c.sdp, err, v.Stream, out, errw)
+			}
+			if clean := i != c.silent; v.Clean != clean || clean && (v.Frames < 30 || v.Matched != v.Frames) || !clean && v.Packets > 0 {
+				lossy = errors.Join(lossy, fmt.Errorf("%s: %+v", name, v))
+			}
+		}
+		if err := text.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
+			t.Errorf("more than %d objects: %v\n%s", len(c.streams), err, out)
+		}
+		if want := map[bool]int{true: exitOK, false: exitFailure}[c.silent < 0]; status != want && lossy == nil {
+			t.Errorf("%v: status %d, want %d", c.sdp, status, want)
+		}
+	}
+	_, out, _ := runs(t, "probe", "--duration", "200ms", "--sdp", one, "--sdp", two)
+	if strings.Count(out, "datagrams dropped here") != 2 || !strings.Contains(out, "\n\n"+two+": raw from") {
+		t.Errorf("as text:\n%s", out)
+	}
+	serve.Stop(t)
+	return lossy
 }

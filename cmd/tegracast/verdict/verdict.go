@@ -22,7 +22,7 @@ func Judge(m rtp.Media, st receive.Stats) (clean bool, verdict string) {
 	case st.Packets == 0:
 		return false, fmt.Sprintf("silence: no packet came to port %d: is the sender running, and does it send to this host?", m.Port)
 	case st.Frames == 0 || st.Lost > 0 || st.Damaged > 0 || st.Mismatched > 0 || st.Malformed > 0:
-		return false, "NOT clean"
+		return false, "NOT clean" + whose(st)
 	case !st.Ended && st.Silence > silenceLimit(m):
 		return false, fmt.Sprintf("NOT clean: silent for the last %.1f s, without BYE: did the sender or the network fail?", st.Silence.Seconds())
 	case m.Checksum && st.Matched == 0:
@@ -33,18 +33,35 @@ func Judge(m rtp.Media, st receive.Stats) (clean bool, verdict string) {
 	return true, "clean"
 }
 
-// Print tells what a receiver has got of a stream, with the verdict.
-func Print(w io.Writer, m rtp.Media, st receive.Stats, asJSON bool) error {
+// whose says where packets were lost, as far as this machine knows.
+func whose(st receive.Stats) string {
+	switch {
+	case st.Lost == 0 || st.Drops < 0:
+		return ""
+	case st.Drops == 0:
+		return ": none of the lost packets was dropped at this socket: look at the sender, the network and this machine's network card (ethtool -S)"
+	}
+	more := ""
+	if st.Lost > uint64(st.Drops)*receive.MaxSegments {
+		more = ", and other packets were lost on their way here"
+	}
+	return fmt.Sprintf(": this machine was too slow and dropped %d datagrams%s: give the receiver processors, and a larger buffer (sysctl net.core.rmem_max)",
+		st.Drops, more)
+}
+
+// Print tells what a receiver has got of a stream, with the verdict. A name tells the stream from others; it may be empty.
+func Print(w io.Writer, name string, m rtp.Media, st receive.Stats, asJSON bool) error {
 	clean, verdict := Judge(m, st)
 	if asJSON {
 		out := json.NewEncoder(w)
 		out.SetIndent("", "  ")
 		return out.Encode(struct {
+			Stream   string `json:"stream,omitempty"`
 			Clean    bool   `json:"clean"`
 			Verdict  string `json:"verdict"`
 			Promised bool   `json:"checksum_promised"`
 			receive.Stats
-		}{clean, verdict, m.Checksum, st})
+		}{name, clean, verdict, m.Checksum, st})
 	}
 	jitter, latency, last := notMeasured, notMeasured, "never"
 	if st.Packets > 1 {
@@ -59,16 +76,23 @@ func Print(w io.Writer, m rtp.Media, st receive.Stats, asJSON bool) error {
 	if st.Ended {
 		last += ", then BYE"
 	}
-	fmt.Fprintf(w, `%s from %s, port %d: %s
+	here := "not known"
+	if st.Drops >= 0 {
+		here = fmt.Sprint(st.Drops)
+	}
+	if name != "" {
+		name += ": "
+	}
+	fmt.Fprintf(w, `%s%s from %s, port %d: %s
 packets     %d, lost %d, reordered %d, duplicate %d, late %d, malformed %d, foreign %d
 last packet %s
 frames      %d complete, %d damaged
 pixels      CRC right in %d frames, wrong in %d, not checked in %d
 jitter      %s
 latency     %s
-buffer      %d bytes
-`, m.Payload, m.Address, m.Port, verdict, st.Packets, st.Lost, st.Reordered, st.Duplicates, st.Late, st.Malformed, st.Foreign,
-		last, st.Frames, st.Damaged, st.Matched, st.Mismatched, st.Unverified, jitter, latency, st.Buffer)
+buffer      %d bytes, datagrams dropped here %s
+`, name, m.Payload, m.Address, m.Port, verdict, st.Packets, st.Lost, st.Reordered, st.Duplicates, st.Late, st.Malformed, st.Foreign,
+		last, st.Frames, st.Damaged, st.Matched, st.Mismatched, st.Unverified, jitter, latency, st.Buffer, here)
 	return nil
 }
 

@@ -30,6 +30,10 @@ func TestJudge(t *testing.T) {
 		"good":                {promised, good, true, "clean"},
 		"nothing":             {promised, receive.Stats{}, false, "no packet came"},
 		"lost":                {promised, with(func(s *receive.Stats) { s.Lost = 1 }), false, "NOT clean"},
+		"lost here":           {promised, with(func(s *receive.Stats) { s.Lost, s.Drops = 100, 2 }), false, "NOT clean: this machine was too slow and dropped 2 datagrams:"},
+		"lost on both":        {promised, with(func(s *receive.Stats) { s.Lost, s.Drops = 1000, 2 }), false, "dropped 2 datagrams, and other packets were lost on their way here:"},
+		"lost on the way":     {promised, with(func(s *receive.Stats) { s.Lost = 100 }), false, "NOT clean: none of the lost packets was dropped at this socket"},
+		"lost somewhere":      {promised, with(func(s *receive.Stats) { s.Lost, s.Drops = 100, -1 }), false, "NOT clean"},
 		"wrong pixels":        {promised, with(func(s *receive.Stats) { s.Mismatched = 1 }), false, "NOT clean"},
 		"fell silent":         {promised, with(func(s *receive.Stats) { s.Silence = 1100 * time.Millisecond }), false, "silent for the last 1.1 s"},
 		"said BYE":            {promised, with(func(s *receive.Stats) { s.Silence, s.Ended = time.Minute, true }), true, "clean"},
@@ -48,7 +52,7 @@ func TestJudge(t *testing.T) {
 // What was not measured is not printed as a perfect zero.
 func TestReportOfNothing(t *testing.T) {
 	out := &strings.Builder{}
-	if err := Print(out, rtp.Media{}, receive.Stats{}, false); err != nil {
+	if err := Print(out, "", rtp.Media{}, receive.Stats{}, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"last packet never\n", "jitter      not measured\n", "latency     not measured\n"} {

@@ -42,6 +42,14 @@ func (c *coverage) add(from, to int) bool {
 	return true
 }
 
+// prefix is how many bytes have come without a hole before them.
+func (c *coverage) prefix() int {
+	if len(c.spans) == 0 || c.spans[0].from > 0 {
+		return 0
+	}
+	return c.spans[0].to
+}
+
 // whole says whether all n bytes have come.
 func (c *coverage) whole(n int) bool {
 	return c.bytes == n && len(c.spans) == 1 && c.spans[0].from == 0

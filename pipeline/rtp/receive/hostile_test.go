@@ -90,6 +90,17 @@ func TestOtherSendersPackets(t *testing.T) {
 	if len(x.got) != 1 || !bytes.Equal(x.got[0], rtptest.Lines(x.frames[0])) {
 		t.Errorf("two lines a packet: %d frames", len(x.got))
 	}
+	x = newFeed(t, rtp.Raw, 1)
+	wire = packets(t, x.sink, x.frames[0])
+	empty := bytes.Clone(wire[0][:20]) // a part of a line that is empty
+	empty[14], empty[15] = 0, 0
+	binary.BigEndian.PutUint16(empty[2:], binary.BigEndian.Uint16(empty[2:])-1)
+	for _, b := range append([][]byte{empty}, wire...) {
+		x.s.packet(b, x.now)
+	}
+	if len(x.got) != 1 || !bytes.Equal(x.got[0], rtptest.Lines(x.frames[0])) || x.s.stats.Malformed != 0 {
+		t.Errorf("an empty part of a line: %d frames", len(x.got))
+	}
 	x = newFeed(t, rtp.JPEG, 1)
 	wire = packets(t, x.sink, x.frames[0])
 	n := len(wire) - 1

@@ -3,11 +3,11 @@
 package receive
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,10 +23,14 @@ type Config struct {
 	Interface string    // on which multicast is received; empty: as the route says
 	Buffer    int       // bytes wanted of the socket's receive buffer; 0: 8 MiB
 	// OnFrame is called with each complete frame: lines without padding, or a JFIF file. The bytes are valid
-	// until it returns; it holds up reception. nil: none.
+	// until it returns. What comes meanwhile waits in 64 MiB at most, and then in the socket's buffer. nil: none.
 	OnFrame func(picture []byte, info FrameInfo)
 	Logger  *slog.Logger // nil: slog.Default
 }
+
+// MaxSegments is how many packets are in one datagram at most when the kernel drops it: those that a sender on this machine
+// has handed over together (UDP_MAX_SEGMENTS, 64 or 128), or that came in a row from the network (UDP_GRO_CNT_MAX, 64).
+const MaxSegments = 128
 
 const defaultReceiveBuffer = 8 << 20
 
@@ -38,9 +42,13 @@ type Receiver struct {
 	stream *stream
 	rtp    int // descriptors
 	rtcp   int
-	batch  *batch
+	ring   *ring
 	buffer int
 	told   time.Time // last receiver report
+	over   time.Time // when Run's context had ended; zero: not yet
+
+	drops   atomic.Int64 // see Stats
+	dropped uint32       // the kernel's counter when it was read last
 
 	closing sync.Once
 	closed  error
@@ -53,6 +61,7 @@ type Stats struct {
 	Packets    uint64               `json:"packets"`        // RTP, without duplicates
 	Bytes      uint64               `json:"bytes"`          // RTP headers and payload
 	Lost       uint64               `json:"lost"`           // RFC 3550 A.3
+	Drops      int64                `json:"receiver_drops"` // datagrams dropped at this socket, each up to MaxSegments packets; -1: not known
 	Reordered  uint64               `json:"reordered"`      // came after a later one
 	Duplicates uint64               `json:"duplicates"`     // came twice
 	Late       uint64               `json:"late"`           // came after their frame had been given up
@@ -68,7 +77,7 @@ type Stats struct {
 	Latency    pipeline.Percentiles `json:"latency"`        // from the sender's capture to the complete frame
 	Buffer     int                  `json:"receive_buffer"` // bytes that the kernel granted
 	LastPacket time.Time            `json:"last_packet"`    // when the last RTP packet came; zero: none did
-	Silence    time.Duration        `json:"silence_ns"`     // since then, until these counts
+	Silence    time.Duration        `json:"silence_ns"`     // since then, until these counts, or until reception was to end
 	Ended      bool                 `json:"ended"`          // the sender said BYE, and nothing has come since
 }
 
@@ -93,10 +102,14 @@ func New(c Config) (*Receiver, error) {
 		r.buffer, err = receiveBuffer(r.rtp, c.Buffer)
 	}
 	if err == nil {
-		r.batch, err = newBatch(r.rtp)
+		r.ring, err = newRing()
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrReceive, err), r.Close())
+	}
+	_ = unix.SetsockoptInt(r.rtp, unix.SOL_UDP, unix.UDP_GRO, 1) // a kernel that refuses it delivers packet by packet
+	if _, ok := socketDrops(r.rtp); !ok {
+		r.drops.Store(-1)
 	}
 	if r.buffer < c.Buffer {
 		c.Logger.Warn("rtp: socket receive buffer is small: bursts may be lost here", "bytes", r.buffer, "wanted", c.Buffer,
@@ -115,94 +128,6 @@ func receiveBuffer(fd, want int) (granted int, err error) {
 	return udp.SetBuffer(fd, unix.SO_RCVBUF, want)
 }
 
-// tick is how often Run looks whether its context has ended.
-const tick = 50 * time.Millisecond
-
-// Run receives until ctx ends, and a tick longer if the last frame's checksum is under way; then it returns nil. Stats keeps
-// the last counts.
-func (r *Receiver) Run(ctx context.Context) error {
-	var err error
-	for ctx.Err() == nil && err == nil {
-		err = r.take(r.rtp, r.rtcp, tick)
-		r.tell()
-		r.publish()
-	}
-	if err == nil {
-		err = r.drain(true, true) // what came before the end, and was not looked at
-	}
-	for end := time.Now().Add(tick); err == nil && r.stream.awaitsChecksum() && time.Now().Before(end); {
-		err = r.take(-1, r.rtcp, time.Millisecond)
-	}
-	r.stream.finish()
-	r.publish()
-	return errors.Join(err, r.Close())
-}
-
-// take waits for the sockets, of which -1 is none (poll(2)), and drains those that have something.
-func (r *Receiver) take(rtp, rtcp int, patience time.Duration) error {
-	fds := [2]unix.PollFd{{Fd: int32(rtp), Events: unix.POLLIN}, {Fd: int32(rtcp), Events: unix.POLLIN}}
-	if _, err := unix.Poll(fds[:], int(patience/time.Millisecond)); err != nil && !errors.Is(err, unix.EINTR) {
-		return err
-	}
-	return r.drain(fds[0].Revents != 0, fds[1].Revents != 0)
-}
-
-// drain takes what has come, at most a few milliseconds' worth of it.
-func (r *Receiver) drain(rtp, rtcp bool) error {
-	for i := 0; rtp && i < 16; i++ {
-		n, err := r.batch.receive(r.rtp)
-		if err != nil {
-			return err
-		}
-		now := time.Now()
-		for i := range n {
-			b, size, whole := r.batch.datagram(i)
-			if !whole {
-				r.stream.stats.Malformed++
-				continue
-			}
-			for ; len(b) > size; b = b[size:] {
-				r.stream.packet(b[:size], now)
-			}
-			r.stream.packet(b, now)
-		}
-		if n < batchSize {
-			break
-		}
-	}
-	for i := 0; rtcp && i < 16; i++ {
-		b := r.batch.spare()
-		n, from, err := unix.Recvfrom(r.rtcp, b, unix.MSG_DONTWAIT)
-		if err != nil || n == 0 {
-			break // nothing there, or the answer to a report of ours
-		}
-		r.stream.control(b[:n], udp.AddrPort(from), time.Now())
-	}
-	return nil
-}
-
-// tell sends a receiver report to where the sender's came from.
-func (r *Receiver) tell() {
-	now := time.Now()
-	if now.Sub(r.told) < rtp.ReportInterval {
-		return
-	}
-	if b := r.stream.report(now); b != nil {
-		r.told = now
-		_ = unix.Sendto(r.rtcp, b, unix.MSG_DONTWAIT, udp.Sockaddr(r.stream.sr.from)) // best effort
-	}
-}
-
-func (r *Receiver) publish() {
-	st := r.stream.snapshot()
-	if st.Buffer = r.buffer; !st.LastPacket.IsZero() {
-		st.Silence = time.Since(st.LastPacket)
-	}
-	r.mu.Lock()
-	r.stats = st
-	r.mu.Unlock()
-}
-
 // Stats reads the counters.
 func (r *Receiver) Stats() Stats {
 	r.mu.Lock()
@@ -219,8 +144,8 @@ func (r *Receiver) Close() error {
 				errs = append(errs, unix.Close(fd))
 			}
 		}
-		if r.batch != nil {
-			errs = append(errs, r.batch.close())
+		if r.ring != nil {
+			errs = append(errs, r.ring.free())
 		}
 		r.closed = errors.Join(errs...)
 	})

@@ -14,6 +14,11 @@ type sequence struct {
 	suspect uint64 // the number that would confirm a jump; 0: none
 	before  uint64 // lost before the last jump
 	seen    [window / 64]uint64
+
+	// The first packet that is heard may have been overtaken by others, which came before anybody listened.
+	midway bool                // base is the first number that was heard, and not the first of a sender
+	far    uint64              // the longest way by which a packet came after a later one
+	early  [window / 64]uint64 // those of the first window numbers from base on that have come
 }
 
 // window is a power of two.
@@ -52,12 +57,15 @@ func (s *sequence) update(n uint32) verdict {
 		if s.mark(ext) {
 			return duplicate
 		}
+		s.far = max(s.far, s.max-ext)
 		if ext >= s.base {
 			s.unique++
+			s.note(ext)
 		}
 		return reordered
 	case s.suspect != 0 && ext == s.suspect:
-		s.before = s.lost()
+		s.before = s.missing()
+		s.midway = false
 		s.restart(n)
 		return inOrder
 	}
@@ -74,8 +82,9 @@ func (s *sequence) extend(n uint32) uint64 {
 func (s *sequence) restart(n uint32) {
 	ext := 1<<40 + uint64(n) // room for earlier numbers
 	s.started, s.base, s.max, s.unique, s.suspect = true, ext, ext, 1, 0
-	s.seen = [window / 64]uint64{}
+	s.seen, s.early, s.far = [window / 64]uint64{}, [window / 64]uint64{}, 0
 	s.mark(ext)
+	s.note(ext)
 }
 
 func (s *sequence) advance(ext uint64) {
@@ -91,7 +100,19 @@ func (s *sequence) advance(ext uint64) {
 	s.suspect = 0
 	s.unique++
 	s.mark(ext)
+	s.note(ext)
 }
+
+// note keeps that ext, from base on, has come.
+func (s *sequence) note(ext uint64) {
+	if n := ext - s.base; n < window {
+		s.early[n/64] |= 1 << (n % 64)
+	}
+}
+
+// unheard says whether the packet ext may have come before anybody listened: it is so close to the first one that was heard
+// that it may have overtaken that one. Packets overtake each other by far, as seen so far; twice that is on the safe side.
+func (s *sequence) unheard(ext uint64) bool { return s.midway && ext <= s.base+min(2*s.far, window-1) }
 
 // mark notes a number and says whether it had been noted.
 func (s *sequence) mark(ext uint64) bool {
@@ -101,12 +122,56 @@ func (s *sequence) mark(ext uint64) bool {
 	return was
 }
 
+// misses says whether n is the number of a packet that is missing before the highest one and would not be taken for a duplicate.
+func (s *sequence) misses(n uint32) bool {
+	if !s.started {
+		return false
+	}
+	ext := s.extend(n)
+	return ext >= s.base && ext <= s.max && s.max-ext < window && s.seen[ext%window/64]&(1<<(ext%64)) == 0
+}
+
+// gaps says whether misses is true of any number that was sent since somebody listens.
+func (s *sequence) gaps() bool {
+	if !s.started {
+		return false
+	}
+	for ext := max(s.base, s.max-window+1); ext < s.max; ext++ {
+		if !s.unheard(ext) && s.seen[ext%window/64]&(1<<(ext%64)) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // lost is the number of packets that are missing up to the highest one (RFC 3550 A.3).
 func (s *sequence) lost() uint64 {
 	if !s.started {
 		return s.before
 	}
 	return s.before + s.expected() - s.unique
+}
+
+// missing is the number of packets that are lost, without those that may have come before anybody listened.
+func (s *sequence) missing() uint64 {
+	lost := s.lost()
+	for ext := s.base; s.started && ext <= s.max && s.unheard(ext); ext++ {
+		if !s.heard(ext) {
+			lost--
+		}
+	}
+	return lost
+}
+
+// heard says whether ext, one of the first window numbers from base on, has come.
+func (s *sequence) heard(ext uint64) bool {
+	n := ext - s.base
+	return n < window && s.early[n/64]&(1<<(n%64)) != 0
+}
+
+// cut says whether packets of a frame may have come before anybody listened. The lowest of its numbers that have come is first.
+func (s *sequence) cut(first uint64) bool {
+	return s.unheard(first) || s.unheard(first-1) && !s.heard(first-1)
 }
 
 func (s *sequence) expected() uint64 { return s.max - s.base + 1 }

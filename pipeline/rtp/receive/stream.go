@@ -20,6 +20,7 @@ type stream struct {
 	onFrame func([]byte, FrameInfo)
 	format  pipeline.Format
 
+	stopped bool // nothing counts but what belongs before the highest number
 	locked  bool // to ssrc
 	ssrc    uint32
 	heard   time.Time // from ssrc
@@ -66,44 +67,59 @@ func (s *stream) packet(b []byte, now time.Time) {
 	if len(b) > 1 && b[1] >= 192 && b[1] <= 223 { // RTCP (RFC 5761 §4): a sender looks how this port is reached
 		return
 	}
-	n, err := s.header.Unmarshal(b)
-	if err != nil || s.header.Version != 2 {
-		s.stats.Malformed++
+	number, payload, fault := s.read(b, now)
+	if s.stopped && (fault != nil || !s.seq.misses(number)) {
 		return
 	}
-	payload := b[n:]
-	if s.header.Padding { // its last byte is its length (RFC 3550 §5.1)
-		if len(payload) == 0 || payload[len(payload)-1] == 0 || int(payload[len(payload)-1]) > len(payload) {
-			s.stats.Malformed++
-			return
+	if fault == nil {
+		switch s.seq.update(number) {
+		case duplicate:
+			fault = &s.stats.Duplicates
+		case jumped:
+			fault = &s.stats.Foreign
+		case reordered:
+			s.stats.Reordered++
 		}
-		payload = payload[:len(payload)-int(payload[len(payload)-1])]
 	}
-	if s.header.PayloadType != s.media.PayloadType || !s.accept(s.header.SSRC, now) {
-		s.stats.Foreign++
+	if fault != nil {
+		*fault++
 		return
-	}
-	number, err := s.depack.sequence(s.header.SequenceNumber, payload)
-	if err != nil {
-		s.stats.Malformed++
-		return
-	}
-	switch s.seq.update(number) {
-	case duplicate:
-		s.stats.Duplicates++
-		return
-	case jumped:
-		s.stats.Foreign++
-		return
-	case reordered:
-		s.stats.Reordered++
 	}
 	s.heard = now
 	s.stats.LastPacket, s.stats.Ended = now, false
 	s.stats.Packets++
 	s.stats.Bytes += uint64(len(b))
 	s.time(now)
-	s.place(payload, now)
+	s.place(number, payload, now)
+}
+
+// read takes a packet apart. A packet that is none of the stream has a counter for its fault.
+func (s *stream) read(b []byte, now time.Time) (number uint32, payload []byte, fault *uint64) {
+	n, err := s.header.Unmarshal(b)
+	if err != nil || s.header.Version != 2 {
+		return 0, nil, &s.stats.Malformed
+	}
+	payload = b[n:]
+	if s.header.Padding { // its last byte is its length (RFC 3550 §5.1)
+		if len(payload) == 0 || payload[len(payload)-1] == 0 || int(payload[len(payload)-1]) > len(payload) {
+			return 0, nil, &s.stats.Malformed
+		}
+		payload = payload[:len(payload)-int(payload[len(payload)-1])]
+	}
+	if s.header.PayloadType != s.media.PayloadType || !s.accept(s.header.SSRC, now) {
+		return 0, nil, &s.stats.Foreign
+	}
+	if number, err = s.depack.sequence(s.header.SequenceNumber, payload); err != nil {
+		return 0, nil, &s.stats.Malformed
+	}
+	return number, payload, nil
+}
+
+// malformed counts a datagram that did not fit into its memory.
+func (s *stream) malformed() {
+	if !s.stopped {
+		s.stats.Malformed++
+	}
 }
 
 // accept says whether the stream is ssrc's. A new sender takes over when the old one has gone silent or said BYE.
@@ -111,16 +127,16 @@ func (s *stream) accept(ssrc uint32, now time.Time) bool {
 	if s.locked && s.ssrc == ssrc {
 		return true
 	}
-	if s.locked && now.Sub(s.heard) < silence {
+	if s.stopped || s.locked && now.Sub(s.heard) < silence {
 		return false
 	}
 	bits := uint(16)
 	if s.media.Payload == rtp.Raw {
 		bits = 32
 	}
-	before := s.seq.lost()
+	before, first := s.seq.missing(), !s.locked
 	s.locked, s.ssrc, s.seq = true, ssrc, newSequence(bits)
-	s.seq.before = before
+	s.seq.before, s.seq.midway = before, first
 	s.joined, s.closed, s.timed, s.sr = false, false, false, senderReport{}
 	for i := range s.open {
 		s.open[i].open = false
@@ -143,12 +159,13 @@ func (s *stream) time(now time.Time) {
 }
 
 // place puts a payload into its frame.
-func (s *stream) place(payload []byte, now time.Time) {
+func (s *stream) place(number uint32, payload []byte, now time.Time) {
 	a := s.find(s.header.Timestamp)
 	if a == nil {
 		s.stats.Late++
 		return
 	}
+	a.first = min(a.first, s.seq.extend(number))
 	if s.depack.add(a, payload, s.header.Marker) != nil {
 		s.stats.Malformed++
 		return
@@ -197,7 +214,7 @@ func (s *stream) close(a *assembly) {
 
 func (s *stream) giveUp(a *assembly) {
 	s.close(a)
-	if !a.joined {
+	if !a.joined && !s.seq.cut(a.first) {
 		s.stats.Damaged++
 	}
 }
@@ -205,9 +222,8 @@ func (s *stream) giveUp(a *assembly) {
 func (s *stream) complete(a *assembly, now time.Time) {
 	s.close(a)
 	s.stats.Frames++
-	picture, checked := s.depack.frame(a)
-	crc := rtp.CRC(checked)
-	s.verify.frame(check{timestamp: a.timestamp, crc: crc, bytes: uint32(len(checked))})
+	picture, crc, bytes := s.depack.frame(a)
+	s.verify.frame(check{timestamp: a.timestamp, crc: crc, bytes: bytes})
 	if !s.sr.at.IsZero() {
 		ticks := int64(int32(a.timestamp - s.sr.rtp))
 		s.latency.Observe(now.Sub(rtp.FromNTP(s.sr.ntp).Add(time.Duration(ticks * 1e5 / 9))))
@@ -217,8 +233,14 @@ func (s *stream) complete(a *assembly, now time.Time) {
 	}
 }
 
-// awaitsChecksum says whether the newest frame's checksum, which the sender has promised, has not come.
-func (s *stream) awaitsChecksum() bool { return s.media.Checksum && s.verify.newest().pending }
+// stop makes the highest sequence number that has come the last one that counts. Packets before it may be under way.
+func (s *stream) stop() { s.stopped = true }
+
+// awaits says whether a packet before the end is missing that may be under way, or the checksum of one of the last two frames,
+// which the sender has promised.
+func (s *stream) awaits() bool {
+	return s.seq.gaps() || s.media.Checksum && s.verify.awaits(2)
+}
 
 // finish closes the books: a frame that a later one has overtaken is damaged, the newest may be under way.
 func (s *stream) finish() {
@@ -265,7 +287,7 @@ func (s *stream) control(b []byte, from netip.AddrPort, now time.Time) {
 // snapshot reads the counters.
 func (s *stream) snapshot() Stats {
 	st := s.stats
-	st.Lost = s.seq.lost()
+	st.Lost = s.seq.missing()
 	st.Jitter = float64(s.jitter>>4) * 1000 / rtp.ClockRate
 	st.Matched, st.Mismatched, st.Unverified = s.verify.matched, s.verify.mismatched, s.verify.unverified
 	st.Latency = s.latency.Percentiles()

@@ -62,12 +62,24 @@ func (v *verifier) keep(ring *[pendingChecks]check, next *int, c check) (lost bo
 	return lost
 }
 
-// newest is the last of the frames that came before their checksum.
-func (v *verifier) newest() *check { return &v.frames[(v.nextFrame+pendingChecks-1)%pendingChecks] }
+// newest is the nth of the frames that came before their checksum; 0 is the last one.
+func (v *verifier) newest(n int) *check {
+	return &v.frames[(v.nextFrame+2*pendingChecks-1-n)%pendingChecks]
+}
+
+// awaits says whether the checksum of one of the n newest frames has not come.
+func (v *verifier) awaits(n int) bool {
+	for i := range n {
+		if v.newest(i).pending {
+			return true
+		}
+	}
+	return false
+}
 
 // finish counts the frames whose checksum has not come, but for the newest: its may be under way.
 func (v *verifier) finish() {
-	v.newest().pending = false
+	v.newest(0).pending = false
 	for i := range v.frames {
 		if v.frames[i].pending {
 			v.unverified++
