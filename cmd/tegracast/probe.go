@@ -14,8 +14,6 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/verdict"
-	"github.com/tegracast/tegracast/pipeline"
-	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
@@ -88,52 +86,6 @@ func judge(e env, streams []*probed, asJSON bool) error {
 		return command.ErrChecked
 	}
 	return nil
-}
-
-// maxSDP is the longest session description in bytes: one has a thousand.
-const maxSDP = 1 << 20
-
-// A probed is a stream that probe receives.
-type probed struct {
-	name     string // the file, with #2 for its second stream
-	media    rtp.Media
-	receiver *receive.Receiver
-}
-
-// readSDPs returns the streams that the files describe.
-func readSDPs(paths []string) ([]*probed, error) {
-	if len(paths) == 0 {
-		return nil, errors.New("give the stream's description with --sdp FILE: tegracast serve writes one for each output")
-	}
-	type place struct {
-		address string
-		port    int
-	}
-	var all []*probed
-	taken := map[place]string{}
-	for _, path := range paths {
-		b, err := pipeline.ReadRegular(path, maxSDP, "a session description")
-		if err != nil {
-			return nil, err
-		}
-		media, err := rtp.ParseSDP(b)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		for i, m := range media {
-			name := path
-			if i > 0 {
-				name = fmt.Sprintf("%s#%d", path, i+1)
-			}
-			to := place{fmt.Sprint(m.Address, m.Source), m.Port}
-			if other := taken[to]; other != "" {
-				return nil, fmt.Errorf("%s: goes to port %d of %s, as %s does: give each stream once", name, m.Port, m.Address, other)
-			}
-			taken[to] = name
-			all = append(all, &probed{name: name, media: m})
-		}
-	}
-	return all, nil
 }
 
 // saveTo makes cfg write every picture to a file; finish closes it.
