@@ -45,6 +45,19 @@ const (
 	captureTimeSize = 4 + 1 + 8 + 3
 )
 
+// SetSSRC implements Packetizer.
+func (w *headerWriter) SetSSRC(ssrc uint32) { w.ssrc = ssrc }
+
+// claim gives all headers of t the SSRC, if they have another one.
+func (w *headerWriter) claim(t *Train) {
+	if t.info.ssrc == w.ssrc {
+		return
+	}
+	for i := range t.msgs {
+		be.PutUint32(t.header(i)[8:], w.ssrc)
+	}
+}
+
 // HeaderSize is the length of the RTP header of all packets.
 func (s Stream) HeaderSize() int {
 	if s.CaptureTime {

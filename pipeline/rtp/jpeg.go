@@ -87,6 +87,7 @@ func (p *jpegPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 	}
 	copy(t.headers[p.headers+4:], img.quant[0])
 	copy(t.headers[p.headers+4+64:], img.quant[1])
+	p.claim(t)
 	t.payload, t.info = img.scan, p.info(f)
 	t.info.pixels = len(img.scan)
 	if p.checksum {

@@ -80,6 +80,7 @@ func (p *rawPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 	if len(f.Bytes) < p.format.Size() {
 		return fmt.Errorf("%w: frame %d has %d bytes, its format %d", ErrFormat, f.Sequence, len(f.Bytes), p.format.Size())
 	}
+	p.claim(t)
 	t.payload, t.info = f.Bytes, p.info(f)
 	if p.ready {
 		p.fillGaps(t, f.Bytes)

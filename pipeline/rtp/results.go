@@ -58,6 +58,7 @@ func (p *resultsPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 	if len(text) > len(t.scratch) {
 		return fmt.Errorf("%w: the results of frame %d have %d bytes, at most %d fit", ErrResults, f.Sequence, len(text), len(t.scratch))
 	}
+	p.claim(t)
 	t.payload, t.info = text, p.info(f)
 	t.info.pixels = len(text)
 	if p.checksum {

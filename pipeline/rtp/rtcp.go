@@ -33,6 +33,12 @@ func NewCompounds(s Start) *Compounds {
 	return &Compounds{ssrc: s.SSRC, offset: s.Timestamp, sdes: SourceDescription(s.SSRC), buf: make([]byte, 0, 256)}
 }
 
+// SetSSRC changes the SSRC of the compounds that follow. The CNAME stays (RFC 3550 §6.5.1).
+func (c *Compounds) SetSSRC(ssrc uint32) {
+	c.ssrc = ssrc
+	be.PutUint32(c.sdes[4:], ssrc)
+}
+
 // SourceDescription is an SDES packet with a random CNAME as RFC 7022 §4.2 makes them.
 func SourceDescription(ssrc uint32) []byte {
 	var id [12]byte

@@ -20,6 +20,8 @@ type Packetizer interface {
 	// Packetize fills t, which this packetizer has made, with f's packets. Their payloads stay where they are, so
 	// f must be held until t has been sent and its Sum has returned.
 	Packetize(t *Train, f *pipeline.Frame) error
+	// SetSSRC changes the SSRC of the trains that are packetized from now on. Sequence numbers go on.
+	SetSSRC(ssrc uint32)
 }
 
 // A Slicer is a Packetizer whose trains may be sent while their frame fills (pipeline.Frame.Fill). Packetize makes all headers
@@ -122,6 +124,9 @@ func (t *Train) Contiguous() bool { return t.vectors == 1 }
 // Done is when the frame's DMA was done; zero: not known.
 func (t *Train) Done() time.Time { return t.info.done }
 
+// SSRC is that of the frame.
+func (t *Train) SSRC() uint32 { return t.info.ssrc }
+
 // Sum computes the checksum of the frame that Packetize was given last, unless that is done. It reads the frame's pixels,
 // and may run in another goroutine while the train is sent.
 func (t *Train) Sum() {
@@ -160,10 +165,19 @@ func (t *Train) Packet(i int) (header, payload []byte) {
 		head := uintptr(len(t.headers) / len(t.iov))
 		return t.payload[at : at+head], t.payload[at+head : at+uintptr(t.iov[i].Len)]
 	}
-	h, p := t.iov[2*i], t.iov[2*i+1]
-	from := h.Base - udp.Address(t.headers)
+	p := t.iov[2*i+1]
 	at := p.Base - udp.Address(t.payload)
-	return t.headers[from : from+uintptr(h.Len)], t.payload[at : at+uintptr(p.Len)]
+	return t.header(i), t.payload[at : at+uintptr(p.Len)]
+}
+
+// header is that of packet i in the arena.
+func (t *Train) header(i int) []byte {
+	if t.vectors == 1 {
+		n := len(t.headers) / len(t.iov)
+		return t.headers[i*n:][:n]
+	}
+	h := t.iov[2*i]
+	return t.headers[h.Base-udp.Address(t.headers):][:h.Len]
 }
 
 // Close frees the train's memory.

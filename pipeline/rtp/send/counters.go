@@ -12,7 +12,8 @@ import (
 type counters struct {
 	packets, bytes, frames, cut, dropped, refused, errors atomic.Uint64
 
-	head  uint64 // bytes of an RTP header
+	head  uint64    // bytes of an RTP header
+	since [2]uint64 // packets and bytes when the SSRC changed; of the sender
 	mu    sync.Mutex
 	last  string // error
 	heard []Report
@@ -23,8 +24,14 @@ func (c *counters) sent(packets, bytes int) {
 	c.bytes.Add(uint64(bytes))
 }
 
-// octets is the payload sent, as sender reports count it (RFC 3550 §6.4.1).
-func (c *counters) octets() uint64 { return c.bytes.Load() - c.head*c.packets.Load() }
+// reported is what sender reports count: packets and their payload with this SSRC (RFC 3550 §6.4.1).
+func (c *counters) reported() (packets, octets uint64) {
+	packets = c.packets.Load() - c.since[0]
+	return packets, c.bytes.Load() - c.since[1] - c.head*packets
+}
+
+// restart makes sender reports begin at 0, for a new SSRC.
+func (c *counters) restart() { c.since = [2]uint64{c.packets.Load(), c.bytes.Load()} }
 
 // fail notes the last error; "" is none.
 func (c *counters) fail(last string) {

@@ -28,8 +28,8 @@ type Report struct {
 // maxReports bounds the receivers that are remembered for a destination.
 const maxReports = 16
 
-// hear reads RTCP from the receivers until the socket is closed.
-func (d *destination) hear(ssrc uint32) {
+// hear reads RTCP until the socket is closed.
+func (d *destination) hear(listen func(d *destination, b []byte, from netip.AddrPort, now time.Time)) {
 	buf := make([]byte, 2048)
 	for {
 		n, from, err := d.socket.conn.ReadFromUDPAddrPort(buf)
@@ -40,7 +40,7 @@ func (d *destination) hear(ssrc uint32) {
 			time.Sleep(rtp.ReportInterval) // nothing that we know of; do not spin on it
 			continue
 		}
-		d.counters.heardFrom(buf[:n], ssrc, from, time.Now())
+		listen(d, buf[:n], from, time.Now())
 	}
 }
 

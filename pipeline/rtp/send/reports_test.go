@@ -102,5 +102,8 @@ func FuzzReports(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(rr)
-	f.Fuzz(func(_ *testing.T, b []byte) { parseReports(b, testStart().SSRC, now) })
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		parseReports(b, testStart().SSRC, now)
+		uses(b, testStart().SSRC)
+	})
 }

@@ -162,7 +162,7 @@ func (s *Sink) next(ctx context.Context, h *holding) (job, error) {
 			h.free <- t
 			return job{}, err
 		}
-		err = s.packer.Packetize(t.Train, f)
+		err = s.packetize(t, f)
 		if err == nil {
 			s.frames.Add(1)
 			t.came = s.came.came(s.sender.pacer.now(), waited)
@@ -171,6 +171,13 @@ func (s *Sink) next(ctx context.Context, h *holding) (job, error) {
 		s.failed.Add(1)
 		h.queue.Fail(f, pipeline.DropSink, fmt.Errorf("rtp: frame cannot be packetized: %w", err))
 	}
+}
+
+func (s *Sink) packetize(t *train, f *pipeline.Frame) error {
+	if ssrc, changes := s.sender.identity.next(); changes {
+		s.packer.SetSSRC(ssrc)
+	}
+	return s.packer.Packetize(t.Train, f)
 }
 
 // Close frees a Sink that is not running. A second Close does nothing.

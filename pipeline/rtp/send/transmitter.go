@@ -29,6 +29,7 @@ type train struct {
 type transmitter struct {
 	config   Config
 	control  *rtp.Compounds
+	identity identity
 	span     time.Duration // over which the packets of a frame are spread; 0: not
 	patience time.Duration // for which a frame waits, after that, for full socket buffers
 	ready    bool          // trains are packet-ready
@@ -87,6 +88,7 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 	if c.Checksum && c.Payload == rtp.Raw { // others are summed where their bytes are written
 		x.sums.start()
 	}
+	x.identity.ssrc.Store(c.Start.SSRC)
 	x.dests.Store(&[]*destination{})
 	return x
 }
@@ -99,7 +101,10 @@ func (x *transmitter) Add(dest string) error {
 	}
 	x.warn(d)
 	if x.span > 0 {
-		d.way.leaveOnTime(&d.socket, x.config, x.control.SenderReport(time.Now(), 0, 0))
+		x.mu.Lock() // a train that is sent has reports, too
+		b := slices.Clone(x.control.SenderReport(time.Now(), 0, 0))
+		x.mu.Unlock()
+		d.way.leaveOnTime(&d.socket, x.config, b)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -115,7 +120,7 @@ func (x *transmitter) Add(dest string) error {
 	list := append(slices.Clone(old), d)
 	x.polls = make([]unix.PollFd, 0, len(list))
 	x.dests.Store(&list)
-	x.hearing.Go(func() { d.hear(x.config.Start.SSRC) })
+	x.hearing.Go(func() { d.hear(x.listen) })
 	return nil
 }
 
@@ -156,6 +161,7 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	if len(dests) == 0 || x.closed {
 		return false
 	}
+	x.adopt(t, dests)
 	x.begin(t, dests)
 	if err := x.play(t, dests); err != nil {
 		x.abandon(t, dests)
@@ -319,7 +325,8 @@ func (x *transmitter) report(t *train, dests []*destination) {
 	}
 	x.reported = now
 	for _, d := range dests {
-		b := x.control.SenderReport(now, d.counters.packets.Load(), d.counters.octets())
+		packets, octets := d.counters.reported()
+		b := x.control.SenderReport(now, packets, octets)
 		if x.config.Checksum {
 			b = x.control.Checksum(b, t.Checksum())
 		}
@@ -328,7 +335,8 @@ func (x *transmitter) report(t *train, dests []*destination) {
 }
 
 func (x *transmitter) bye(d *destination) {
-	d.report(x.control.Bye(x.control.SenderReport(time.Now(), d.counters.packets.Load(), d.counters.octets())))
+	packets, octets := d.counters.reported()
+	d.report(x.control.Bye(x.control.SenderReport(time.Now(), packets, octets)))
 }
 
 // Close says goodbye to the destinations and frees the sockets. Stats keeps the last counts.
