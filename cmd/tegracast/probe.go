@@ -107,30 +107,29 @@ func saveTo(path string, cfg *receive.Config) (finish func() error, err error) {
 	return func() error { return errors.Join(failed, out.Flush(), file.Close()) }, nil
 }
 
-// receiveAll opens a receiver for each stream and runs them for the given time, with a sign of life on a terminal.
-func receiveAll(ctx context.Context, e env, cfg receive.Config, streams []*probed, d time.Duration) (err error) {
-	for i, s := range streams {
-		cfg.Media = s.media
-		if s.receiver, err = receive.New(cfg); err != nil {
-			for _, open := range streams[:i] {
-				err = errors.Join(err, open.receiver.Close())
-			}
-			return err
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, d)
+// receiveAll receives all streams for the given time, with a sign of life on a terminal. Each runs as soon as it is open: its
+// socket's buffer may hold a few milliseconds of it only.
+func receiveAll(ctx context.Context, e env, cfg receive.Config, streams []*probed, d time.Duration) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if command.Terminal(e.Err) {
-		go progress(ctx, e, streams)
-	}
 	var running sync.WaitGroup
 	failed := make([]error, len(streams))
 	for i, s := range streams {
+		cfg.Media = s.media
+		if s.receiver, failed[i] = receive.New(cfg); failed[i] != nil {
+			cancel()
+			break
+		}
 		running.Go(func() {
 			if failed[i] = s.receiver.Run(ctx); failed[i] != nil {
 				cancel()
 			}
 		})
+	}
+	end := time.AfterFunc(d, cancel)
+	defer end.Stop()
+	if command.Terminal(e.Err) && ctx.Err() == nil {
+		go progress(ctx, e, streams)
 	}
 	running.Wait()
 	return errors.Join(failed...)

@@ -95,14 +95,14 @@ func New(c Config) (*Receiver, error) {
 		return nil, fmt.Errorf("%w: %w", ErrReceive, err)
 	}
 	r := &Receiver{stream: stream, rtp: -1, rtcp: -1}
-	if r.rtp, err = listen(m, m.Port, c.Interface); err == nil {
+	if r.ring, err = newRing(2 * stream.frameBytes()); err == nil {
+		r.rtp, err = listen(m, m.Port, c.Interface)
+	}
+	if err == nil {
 		r.rtcp, err = listen(m, m.RTCPPort, c.Interface)
 	}
 	if err == nil {
 		r.buffer, err = receiveBuffer(r.rtp, c.Buffer)
-	}
-	if err == nil {
-		r.ring, err = newRing()
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrReceive, err), r.Close())

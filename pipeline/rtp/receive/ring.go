@@ -54,7 +54,8 @@ type about struct {
 	from netip.AddrPort // of RTCP
 }
 
-func newRing() (*ring, error) {
+// newRing makes a ring of which as many bytes as are expected to be used have pages from the beginning.
+func newRing(used int) (*ring, error) {
 	heads, vecs, notes := ringSize*udp.MessageSize, ringSize*udp.VectorSize, ringSize*noteRoom
 	mem, err := udp.Map(heads + vecs + notes + ringSize*packetRoom)
 	if err != nil {
@@ -64,6 +65,7 @@ func newRing() (*ring, error) {
 		mem: mem, msgs: udp.Messages(mem[:heads]), about: make([]about, ringSize),
 		notes: mem[heads+vecs:][:notes], buffers: mem[heads+vecs+notes:],
 	}
+	touch(g.buffers[:min(used, len(g.buffers))])
 	g.came.L, g.freed.L = &g.mu, &g.mu
 	iov := udp.Vectors(mem[heads : heads+vecs])
 	for i := range g.msgs {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -21,7 +22,7 @@ import (
 
 func testRing(t testing.TB) *ring {
 	t.Helper()
-	g, err := newRing()
+	g, err := newRing(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,6 +240,23 @@ func TestCRCIsThatOfThePicture(t *testing.T) {
 	})
 	if len(crcs) != 2 {
 		t.Errorf("%d frames", len(crcs))
+	}
+}
+
+// TestFramesHaveTheirMemoryBeforeTheyCome, and keep it: new memory would hold up reception.
+func TestFramesHaveTheirMemoryBeforeTheyCome(t *testing.T) {
+	x := newFeed(t, rtp.Raw, 5)
+	var before [2]*byte
+	for i := range before {
+		before[i] = unsafe.SliceData(x.s.open[i].mem)
+	}
+	for n := range x.frames {
+		x.send(n, shuffle)
+	}
+	for i, at := range before {
+		if a := &x.s.open[i]; at == nil || unsafe.SliceData(a.mem) != at || len(a.mem) != 320*24*2 {
+			t.Errorf("frame %d: %d bytes, at %p before and at %p now", i, len(a.mem), at, unsafe.SliceData(a.mem))
+		}
 	}
 }
 

@@ -59,7 +59,32 @@ func newStream(m rtp.Media, onFrame func([]byte, FrameInfo)) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stream{media: m, depack: newDepacketizer(m, f), onFrame: onFrame, format: f, rr: newReporter()}, nil
+	s := &stream{media: m, depack: newDepacketizer(m, f), onFrame: onFrame, format: f, rr: newReporter()}
+	if n := s.frameBytes(); n <= maxReserve {
+		for i := range s.open {
+			s.open[i].mem = make([]byte, n)
+			touch(s.open[i].mem)
+		}
+	}
+	return s, nil
+}
+
+// maxReserve is the size of the largest frame that gets its memory before it comes.
+const maxReserve = 256 << 20
+
+// frameBytes is the size of a raw frame; of JPEG 0.
+func (s *stream) frameBytes() int {
+	if s.media.Payload != rtp.Raw {
+		return 0
+	}
+	return s.format.Pixel.LineBytes(s.format.Width) * s.format.Height
+}
+
+// touch makes the kernel give pages to b, which it does at the first write: while packets come, that would hold them up.
+func touch(b []byte) {
+	for i := 0; i < len(b); i += 4096 {
+		b[i] = 0
+	}
 }
 
 // packet takes an RTP packet that came at now.
