@@ -16,6 +16,7 @@ type destination struct {
 	socket   socket
 	way      way
 	progress progress
+	reach    reach
 	counters counters
 	log      *slog.Logger
 	told     unix.Errno // for which the train was given up that the log was told of last; 0: none
@@ -51,17 +52,34 @@ func newDestination(name string, c Config, buffer int, ready bool) (*destination
 }
 
 // begin starts a new train.
-func (d *destination) begin() { d.progress, d.way.now = progress{}, d.way.best }
+func (d *destination) begin() {
+	d.progress = progress{}
+	d.way.begin(d.way.kind != ZeroCopy || d.leaves())
+}
 
-// lagging says whether the train before was cut because the socket buffer stayed full.
-func (d *destination) lagging() bool { return d.told == unix.EAGAIN }
+// lagging says whether the train before was cut because the socket buffer stayed full, or the destination is away.
+func (d *destination) lagging() bool { return d.told == unix.EAGAIN || d.reach.is != here }
+
+// late is why a train is given up of which packets are left.
+func (d *destination) late() unix.Errno {
+	if d.reach.is != here {
+		return unix.EHOSTUNREACH
+	}
+	return unix.EAGAIN
+}
 
 // push sends up to packet to, until the socket buffer is full.
 func (d *destination) push(t *train, to int) {
 	p := &d.progress
 	for p.open(to) {
+		most := to
+		if d.reach.is != here {
+			if most = d.trial(to); most == p.next {
+				return
+			}
+		}
 		p.clogged = false
-		n, bytes, errno := d.way.now.send(d.socket.fd, t, p.next, to)
+		n, bytes, errno := d.way.now.send(d.socket.fd, t, p.next, most)
 		switch {
 		case errno == 0:
 			p.next += n
@@ -75,6 +93,12 @@ func (d *destination) push(t *train, to int) {
 				d.giveUp(t, errno)
 			}
 			p.stale = true
+			d.reap() // the same answers, in full
+		case errno == unix.EHOSTUNREACH:
+			d.counters.errors.Add(1)
+			d.lose()
+			d.reap()
+			d.giveUp(t, errno)
 		case d.way.fallBack(d.socket.fd, errno):
 		case errno == unix.ENOBUFS: // full somewhere below: as a socket buffer that is full
 			d.counters.errors.Add(1)
@@ -134,6 +158,8 @@ func reason(why unix.Errno) string {
 		return "no receiver listens on this port: start one"
 	case unix.EAGAIN:
 		return "the network takes packets too slowly: the rest of the frame was dropped"
+	case unix.EHOSTUNREACH:
+		return "no host answers at this address: is the receiver on, and in this network? See ip neigh"
 	case unix.EMSGSIZE:
 		return "packets are longer than the path allows: lower mtu"
 	}
@@ -147,8 +173,12 @@ func (d *destination) report(b []byte) {
 	}
 }
 
-// reap learns what the kernel has let go of.
-func (d *destination) reap() { d.way.reap(d.socket.fd) }
+// reap learns what the kernel has let go of, and whether the host is there.
+func (d *destination) reap() {
+	if d.way.reap(d.socket.fd) == unix.EHOSTUNREACH {
+		d.lose()
+	}
+}
 
 func (d *destination) close() error {
 	if d.way.zero != nil {

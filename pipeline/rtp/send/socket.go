@@ -95,18 +95,18 @@ func listenAfter(fd int, c Config, dest netip.Addr) (*net.UDPConn, error) {
 }
 
 // ipOptions are the numbers of socket options in one version of IP.
-type ipOptions struct{ level, hops, multicastHops, class, discover, dont int }
+type ipOptions struct{ level, hops, multicastHops, class, discover, dont, errors int }
 
 func optionsOf(a netip.Addr) ipOptions {
 	if a.Is4() {
 		return ipOptions{
 			unix.IPPROTO_IP, unix.IP_TTL, unix.IP_MULTICAST_TTL, unix.IP_TOS,
-			unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO,
+			unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO, unix.IP_RECVERR,
 		}
 	}
 	return ipOptions{
 		unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_MULTICAST_HOPS, unix.IPV6_TCLASS,
-		unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO,
+		unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO, unix.IPV6_RECVERR,
 	}
 }
 
@@ -160,6 +160,10 @@ func dial(dest netip.AddrPort, c Config, buffer int) (fd, granted int, err error
 		return -1, 0, err
 	}
 	if granted, err = udp.SetBuffer(fd, unix.SO_SNDBUF, buffer); err != nil {
+		return -1, 0, err
+	}
+	o := optionsOf(dest.Addr()) // without it the kernel does not tell that no neighbour answers
+	if err = os.NewSyscallError("setsockopt RECVERR", unix.SetsockoptInt(fd, o.level, o.errors, 1)); err != nil {
 		return -1, 0, err
 	}
 	if err = unix.Connect(fd, udp.Sockaddr(dest)); err != nil {

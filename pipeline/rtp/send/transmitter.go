@@ -289,19 +289,19 @@ func (x *transmitter) finish(t *train, dests []*destination) {
 		}
 		for _, d := range dests {
 			if d.push(t, t.Len()); left <= 0 && d.progress.open(t.Len()) {
-				d.giveUp(t, unix.EAGAIN)
+				d.giveUp(t, d.late())
 			}
 		}
 	}
 }
 
 // unclog does what Ppoll cannot wait for: it takes notes from the error queues, which would end it at once, and pauses
-// for a destination that has room but no buffers below.
+// for a destination that has room but no buffers below, or is away.
 func (x *transmitter) unclog(dests []*destination) {
 	pause := false
 	for _, d := range dests {
 		d.reap()
-		pause = pause || d.progress.clogged
+		pause = pause || d.progress.clogged || d.reach.is != here
 	}
 	if pause {
 		sleepUntil(x.pacer.now() + clogPause)

@@ -35,10 +35,11 @@ type sender interface {
 
 // way is the Way of one socket, and what it needs.
 type way struct {
-	kind      Way        // the one that works
-	best      sender     // of kind
-	now       sender     // for this train
-	zero      *zeroCopy  // nil when it never worked
+	kind      Way       // the one that works
+	best      sender    // of kind
+	now       sender    // for this train
+	zero      *zeroCopy // nil when it never worked
+	errors    errorQueue
 	departure *departure // by which the kernel paces; nil: it does not
 	ahead     int        // bursts that the kernel may keep until their time
 	burst     int        // packets that leave together
@@ -89,7 +90,7 @@ func (w *way) use(fd int, kind Way) {
 	}
 	switch kind {
 	case ZeroCopy:
-		z, err := newZeroCopy(fd, w.burst)
+		z, err := newZeroCopy(fd, w.burst, &w.errors)
 		if err != nil {
 			w.log.Info("rtp: zero-copy is not available", "error", err)
 			w.use(fd, Segments)
@@ -109,17 +110,26 @@ func (w *way) use(fd int, kind Way) {
 	w.now = w.best
 }
 
-// reap learns what the kernel has let go of. When it has made copies after all, as for a receiver on this machine,
-// zero-copy is given up: it costs more than it saves.
-func (w *way) reap(fd int) {
+// begin sets the way of a train. safe says that packets do leave: what waits for a neighbour's address would keep the frame.
+func (w *way) begin(safe bool) {
+	if w.now = w.best; w.kind == ZeroCopy && !safe {
+		w.now = &w.zero.segments
+	}
+}
+
+// reap learns what the kernel has let go of, and returns the error of the last ICMP answer. When the kernel has made copies
+// after all, as for a receiver on this machine, zero-copy is given up: it costs more than it saves.
+func (w *way) reap(fd int) unix.Errno {
 	if w.zero == nil {
-		return
+		w.errors.next(fd) // there are no notes: this reads all
+		return w.errors.take()
 	}
 	w.zero.reap(fd)
 	if w.zero.copied && w.kind == ZeroCopy {
 		w.use(fd, Segments)
 		w.log.Info("rtp: sending with " + w.kind.String() + " from now on: the kernel copies on this path")
 	}
+	return w.errors.take()
 }
 
 // fallBack goes on by a lesser way when the one in use fails with errno. What has to do with this packet or this moment

@@ -4,11 +4,8 @@ package send
 
 import (
 	"os"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
 // zeroCopy is segments with MSG_ZEROCOPY (Linux Documentation/networking/msg_zerocopy.rst): the kernel sends from the
@@ -18,22 +15,17 @@ type zeroCopy struct {
 	next   uint32      // message's number, as the kernel counts
 	trains []*train    // that the last messages were for, by number
 	copied bool        // the kernel has made copies after all: it costs more than it saves
-	note   udp.Message // for the error queue
-	notes  struct {    // its control message
-		head unix.Cmsghdr
-		err  unix.SockExtendedErr
-		rest [96]byte // the address that the kernel adds
-	}
+	errors *errorQueue // the socket's
 }
 
 // maxInFlight is how many messages may be unfinished.
 const maxInFlight = 4096
 
-func newZeroCopy(fd, burst int) (*zeroCopy, error) {
+func newZeroCopy(fd, burst int, q *errorQueue) (*zeroCopy, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ZEROCOPY, 1); err != nil {
 		return nil, os.NewSyscallError("setsockopt SO_ZEROCOPY", err)
 	}
-	return &zeroCopy{segments: *newSegments(burst), trains: make([]*train, maxInFlight)}, nil
+	return &zeroCopy{segments: *newSegments(burst), trains: make([]*train, maxInFlight), errors: q}, nil
 }
 
 func (z *zeroCopy) send(fd int, t *train, from, to int) (packets, bytes int, errno unix.Errno) {
@@ -66,16 +58,7 @@ func (z *zeroCopy) room() (n int) {
 
 // reap takes the kernel's notes of what it has let go.
 func (z *zeroCopy) reap(fd int) {
-	for {
-		z.note = udp.Message{Control: uintptr(unsafe.Pointer(&z.notes)), ControlLen: uint64(unsafe.Sizeof(z.notes))}
-		_, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&z.note)), unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
-		if errno != 0 {
-			return // EAGAIN: nothing more
-		}
-		e := &z.notes.err
-		if z.note.ControlLen < uint64(unsafe.Offsetof(z.notes.rest)) || e.Origin != unix.SO_EE_ORIGIN_ZEROCOPY || e.Errno != 0 {
-			continue
-		}
+	for e := z.errors.next(fd); e != nil; e = z.errors.next(fd) {
 		z.copied = z.copied || e.Code&unix.SO_EE_CODE_ZEROCOPY_COPIED != 0
 		for from, to := e.Info, e.Data; ; from++ {
 			if at := &z.trains[from%maxInFlight]; *at != nil {
