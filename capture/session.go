@@ -156,7 +156,7 @@ func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) (err erro
 				return nil
 			}
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 2*c.cfg.Rate.Period())
+			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), min(max(2*c.cfg.Rate.Period(), endLeast), endMost))
 			defer cancel()
 			ending = true
 			continue

@@ -29,6 +29,12 @@ var (
 	errPixels = errors.New("its pixels do not match the FPGA's CRC")
 )
 
+// How long the frame that fills is waited for when the stream is to end.
+const (
+	endLeast = 100 * time.Millisecond
+	endMost  = time.Second
+)
+
 // slice is how many bytes of a frame are handed on at once; 0: frames are handed on when they are complete.
 func (s *session) slice() int {
 	cfg, info := &s.owner.cfg, s.camera.Info()
@@ -44,8 +50,8 @@ func (s *session) slice() int {
 	return (n + align - 1) / align * align
 }
 
-// part hands on what has come of a frame. The first part begins the frame, if it is certain which one it is: the FPGA's
-// registers name the frame that leaves now, and that is this one if no other can be between it and the one before.
+// part hands on what has come of a frame. The first part begins the frame if its number is certain: the FPGA's registers name
+// the frame that leaves now. If that is the one after the last frame seen, it is this one.
 func (s *session) part(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	c, f := s.owner, &s.filling
 	if f.frame == nil {

@@ -21,7 +21,7 @@ func (g *Graph) AddStage(name string, st Stage, from string, depth int) error {
 		delete(g.names, name)
 		return err
 	}
-	g.stages = append(g.stages, n)
+	g.list(func() { g.stages = append(g.stages, n) })
 	return nil
 }
 

@@ -27,6 +27,7 @@ type Graph struct {
 	cfg GraphConfig
 
 	mu      sync.Mutex // guards construction, attach and detach; never taken on the way of a frame
+	listed  sync.Mutex // besides, while one of the three lists changes, so that Stats need not wait for a stage
 	sources []*sourceNode
 	stages  []*stageNode
 	outputs []*Output
@@ -171,8 +172,16 @@ func (g *Graph) AddSource(name string, s Source) error {
 	if err := g.claim(name); err != nil {
 		return err
 	}
-	g.sources = append(g.sources, &sourceNode{graph: g, name: name, source: s, out: newPoint(name, s.Format())})
+	node := &sourceNode{graph: g, name: name, source: s, out: newPoint(name, s.Format())}
+	g.list(func() { g.sources = append(g.sources, node) })
 	return nil
+}
+
+// list changes one of the lists of the graph's parts.
+func (g *Graph) list(change func()) {
+	g.listed.Lock()
+	defer g.listed.Unlock()
+	change()
 }
 
 func (g *Graph) source(name string) *sourceNode {

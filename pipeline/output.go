@@ -66,7 +66,7 @@ func (g *Graph) Attach(cfg OutputConfig) (*Output, error) {
 		delete(g.names, cfg.Name)
 		return nil, fmt.Errorf("output %s: %w", cfg.Name, err)
 	}
-	g.outputs = append(g.outputs, o)
+	g.list(func() { g.outputs = append(g.outputs, o) })
 	if g.hard != nil {
 		o.start(g.hard)
 	}
@@ -278,7 +278,7 @@ func (o *Output) leave() (running bool) {
 		defer o.stage.mu.Unlock()
 	}
 	o.point.remove(o.consumer)
-	g.outputs = slices.DeleteFunc(g.outputs, func(x *Output) bool { return x == o })
+	g.list(func() { g.outputs = slices.DeleteFunc(g.outputs, func(x *Output) bool { return x == o }) })
 	delete(g.names, o.cfg.Name)
 	return o.cancel != nil
 }

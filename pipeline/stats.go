@@ -57,8 +57,8 @@ func (s OutputStats) Drops() uint64 {
 
 // Stats reads the books.
 func (g *Graph) Stats() Stats {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.listed.Lock()
+	defer g.listed.Unlock()
 	var st Stats
 	for _, s := range g.sources {
 		now := s.source.Status()

@@ -16,7 +16,7 @@ type made struct {
 	data    []byte
 }
 
-// makeAhead builds the frame under way if it has not been built. Whatever changes before it is taken makes it useless.
+// makeAhead builds the frame under way if it has not been built. If anything changes before it is taken it is built again.
 func (c *camera) makeAhead() {
 	m := &c.made
 	c.d.mu.Lock()

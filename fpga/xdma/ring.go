@@ -22,8 +22,8 @@ type RingConfig struct {
 	// its packets are frames and nothing else, and the design goes on with the packet that it has begun when it is stopped
 	// and started. So what comes after Start is thrown away up to the end of a packet.
 	Trailer int
-	// Slice, if not 0, is how many bytes of a frame Next does not wait longer for: a descriptor ends at each multiple of it, and
-	// announces that. It is a multiple of the stream's width.
+	// Slice, if not 0, is a number of bytes, a multiple of the stream's width: Next returns each time so many more of a frame
+	// have come. A descriptor ends at each multiple of it, and announces that.
 	Slice int
 	// Unblock is called, if not nil, when the engine does not stop because it waits for the rest of a packet: it makes
 	// the design end the packet.

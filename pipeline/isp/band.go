@@ -20,9 +20,9 @@ const bandLines = 64
 // another's last one.
 const shortLines = 16
 
-// sliceLines is the height of a band of a frame that fills, at most: its lines are handed on when the band is done. The first
-// band is shorter by haloLines: a band ends so many lines before a multiple of sliceLines, and has all that it looks at when
-// the source's slice has come.
+// sliceLines is the height of a band of a frame that fills, at most: its lines are handed on when the band is done. Bands end
+// haloLines before a multiple of sliceLines, since a band looks at lines below its end: when a slice has come, a band can be
+// finished. Where defects are repaired and the picture is sharpened a band looks further, and waits for the next slice.
 const (
 	sliceLines = 16
 	haloLines  = 4

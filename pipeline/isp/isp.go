@@ -115,7 +115,12 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 		return err
 	}
 	s.plan.levels.setGains(s.gains.Load())
-	if err := s.pass.run(ctx, s, in, outs); err != nil {
+	err := s.pass.run(ctx, s, in, outs)
+	if err == nil && s.plan.observe {
+		err = in.WaitWhole(ctx) // what a damaged frame shows is not to be gone by
+	}
+	if err != nil {
+		s.forget()
 		return err
 	}
 	now := time.Now()

@@ -134,3 +134,32 @@ func TestSlicesAllocateNothing(t *testing.T) {
 		t.Errorf("%v allocations a frame", n)
 	}
 }
+
+// TestADamagedFrameIsNotObserved: neither automatic control nor the results hear of it, nor does the next frame.
+func TestADamagedFrameIsNotObserved(t *testing.T) {
+	cut := errors.New("cut")
+	var seen []Statistics
+	s := newStage(t, Config{Workers: 2, Observe: func(st *Statistics) { seen = append(seen, *st) }})
+	src := frame(format(t, pipeline.RGGB10, 64, 256))
+	rnd := rand.New(rand.NewPCG(3, 1))
+	contents[0](src.Bytes, rnd)
+	in, outs := planned(t, s, frame(src.Format), full(pipeline.UYVY))
+	for i, end := range []int{256, 200, 256, 256} { // whole; cut; damaged at its very end; whole
+		bad := error(nil)
+		if i == 1 || i == 2 {
+			bad = cut
+		}
+		in.Fill()
+		outs[0].Fill()
+		rolled := make(chan bool)
+		go func() { defer close(rolled); roll(in, src, rnd, end, bad) }()
+		if err := s.Process(context.Background(), in, outs); !errors.Is(err, bad) {
+			t.Errorf("frame %d: %v", i, err)
+		}
+		outs[0].Finish(bad)
+		<-rolled
+	}
+	if len(seen) != 2 || seen[0].Samples != seen[1].Samples || seen[0].Histogram != seen[1].Histogram {
+		t.Errorf("%d frames were observed, of two that were whole", len(seen))
+	}
+}

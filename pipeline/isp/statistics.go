@@ -116,6 +116,13 @@ func (s *Statistics) line(row line, y, w, h int, l *levels) {
 	}
 }
 
+// forget drops what the workers have seen of a frame that is damaged.
+func (s *Stage) forget() {
+	for _, w := range s.workers {
+		w.stats = Statistics{}
+	}
+}
+
 // observe gathers what the workers have seen of a frame.
 func (s *Stage) observe(in *pipeline.Frame, outs []*pipeline.Frame) {
 	s.stats = Statistics{Sequence: in.Sequence, Times: in.Times}

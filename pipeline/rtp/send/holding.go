@@ -3,6 +3,7 @@
 package send
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -73,8 +74,10 @@ func (h *holding) settle() {
 
 func (h *holding) give(j job) {
 	switch {
-	case j.train.filling.damaged:
+	case errors.Is(j.train.filling.ended, pipeline.ErrDamaged):
 		h.queue.Fail(j.frame, pipeline.DropDamaged, nil) // the source has told the log
+	case j.train.filling.ended != nil: // the stream has ended before the frame
+		h.queue.Fail(j.frame, pipeline.DropDetached, nil)
 	case j.failed:
 		h.queue.Fail(j.frame, pipeline.DropSink, nil) // the destinations have told the log
 	default:

@@ -10,18 +10,18 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// sliceSpan is the part of a paced frame's time in which the packets of a frame that fills would be sent if all were there:
-// those of a slice are spread over that part of its time, and the next slice is waited for.
-const sliceSpan = 0.4
+// sliceSpan is the part of the time that a slice takes to arrive, in a paced stream, in which its packets are sent. The rest of
+// that time the sender waits for the next slice.
+const sliceSpan = 0.5
 
 // filling is a frame that is sent while it fills.
 type filling struct {
-	ctx     context.Context
-	frame   *pipeline.Frame // nil: the frame was complete before
-	packer  rtp.Slicer
-	summed  int  // lines that are in the checksum
-	waited  bool // the last await had to wait
-	damaged bool // the frame turned out to be damaged
+	ctx    context.Context
+	frame  *pipeline.Frame // nil: the frame was complete before
+	packer rtp.Slicer
+	summed int   // lines that are in the checksum
+	waited bool  // the last await had to wait
+	ended  error // why the frame did not become complete
 }
 
 // frame waits for a frame: for one whose packets may be sent as they come, if the stream is one of slices.
@@ -51,12 +51,10 @@ func (x *transmitter) planSlices(n int, now time.Duration) {
 // frame is complete. An error says that the frame is damaged, or ctx's end.
 func (t *train) await(from int) (to int, err error) {
 	g := &t.filling
-	height := g.frame.Format.Height
 	if from == t.Len()-1 {
 		if err := g.frame.WaitWhole(g.ctx); err != nil {
 			return 0, err
 		}
-		t.sum(height)
 		g.packer.Seal(t.Train, g.frame)
 		return t.Len(), nil
 	}
@@ -78,16 +76,32 @@ func (t *train) sum(to int) {
 	g.summed = to
 }
 
+// sumRest sums what is left of a frame that fills, when its packets have been sent.
+func (t *train) sumRest() {
+	if g := &t.filling; g.frame != nil {
+		t.sum(g.frame.Format.Height)
+	}
+}
+
+// awaitEnd waits for the end of a frame that fills, where there is nobody to send it to.
+func (t *train) awaitEnd() {
+	if g := &t.filling; g.frame != nil {
+		g.ended = g.frame.WaitWhole(g.ctx)
+	}
+}
+
 // abandon ends a train whose frame is damaged: what has not been sent is not sent, so no marker, and no checksum.
-func (x *transmitter) abandon(t *train, dests []*destination) {
+func (x *transmitter) abandon(t *train, dests []*destination, why error) {
 	sent := 0
 	for _, d := range dests {
 		sent = max(sent, d.progress.next)
 	}
 	for _, d := range dests {
-		d.counters.cut.Add(1)
-		d.counters.dropped.Add(uint64(sent - d.progress.next))
+		if d.progress.why == 0 { // else it was given up before
+			d.counters.cut.Add(1)
+			d.counters.dropped.Add(uint64(sent - d.progress.next))
+		}
 	}
 	t.filling.packer.Unsent(t.Len() - sent)
-	t.filling.damaged = true
+	t.filling.ended = why
 }

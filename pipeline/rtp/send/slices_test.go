@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
@@ -134,11 +136,36 @@ func TestADamagedFrameHasNoMarker(t *testing.T) {
 			next++
 			marked = marked || p[1]>>7 == 1
 		}
-		if marked != (why == nil) || s.trains[0].filling.damaged == marked {
-			t.Errorf("frame %d: marker %t, damaged %t", n, marked, s.trains[0].filling.damaged)
+		if marked != (why == nil) || errors.Is(s.trains[0].filling.ended, pipeline.ErrDamaged) == marked {
+			t.Errorf("frame %d: marker %t, damaged %t", n, marked, s.trains[0].filling.ended != nil)
 		}
 	}
 	if st := s.Stats().Destinations[0]; st.Frames != 3 || st.Cut != 3 || st.Dropped != 0 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// TestADamagedFrameIsCountedOnce: also by a destination that had given it up, and where there is no destination.
+func TestADamagedFrameIsCountedOnce(t *testing.T) {
+	_, addr := listener(t)
+	f := rtptest.Format(t, pipeline.UYVY, 64, 40, 100)
+	c := Config{Stream: rtp.Stream{Start: testStart()}, Destinations: []string{addr}, Slices: true, Pacing: PaceBurst}
+	s := testSink(t, c, f)
+	d := (*s.sender.dests.Load())[0]
+	tr := s.trains[0]
+	tr.filling = filling{ctx: t.Context(), frame: rtptest.Frame(f, 0), packer: s.packer.(rtp.Slicer)}
+	if err := s.packer.Packetize(tr.Train, tr.filling.frame); err != nil {
+		t.Fatal(err)
+	}
+	d.begin()
+	d.giveUp(tr, unix.EMSGSIZE)
+	s.sender.abandon(tr, []*destination{d}, errDamaged)
+	if st := s.Stats().Destinations[0]; st.Cut != 1 {
+		t.Errorf("%+v", st)
+	}
+	c.Destinations = nil
+	s = testSink(t, c, f)
+	if sendFilling(t, s, rtptest.Frame(f, 0), 20, false, errDamaged); !errors.Is(s.trains[0].filling.ended, pipeline.ErrDamaged) {
+		t.Error("a damaged frame was sent to nobody, and is taken for a whole one")
 	}
 }

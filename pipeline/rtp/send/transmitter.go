@@ -159,12 +159,13 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	defer x.mu.Unlock()
 	dests := *x.dests.Load()
 	if len(dests) == 0 || x.closed {
+		t.awaitEnd()
 		return false
 	}
 	x.adopt(t, dests)
 	x.begin(t, dests)
 	if err := x.play(t, dests); err != nil {
-		x.abandon(t, dests)
+		x.abandon(t, dests, err)
 		return false
 	}
 	x.finish(t, dests)
@@ -177,7 +178,7 @@ func (x *transmitter) Send(t *train) (failed bool) {
 			failed = false
 		}
 	}
-	if t.filling.frame == nil {
+	if t.sumRest(); t.filling.frame == nil {
 		x.sums.wait()
 	}
 	x.report(t, dests)
