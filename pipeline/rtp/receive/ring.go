@@ -26,7 +26,7 @@ const (
 // which they came. The kernel hands packets of one size that came in a row over as one datagram when it can (UDP_GRO, udp(7)).
 //
 // The reader asks for room with space and fills it; put makes it the taker's, and done the reader's again. When the ring is
-// empty it begins anew, so that a slow stream uses little of its memory.
+// empty it begins again, so that a slow stream uses little of its memory.
 type ring struct {
 	mem     []byte // outside the Go heap; a page costs nothing until it is touched
 	msgs    []udp.Message

@@ -71,7 +71,7 @@ func (f field) limits() (low, high float64, text string) {
 func (d *document) checkTypes(into reflect.Type) error {
 	docs := d.tree.Docs
 	if len(docs) == 0 || docs[0].Body == nil {
-		return d.whole().Errorf("there is nothing in it: write one with `tegracast config default`")
+		return Whole(d.path).Errorf("there is nothing in it: write one with `tegracast config default`")
 	}
 	if directive, ok := docs[0].Body.(*ast.DirectiveNode); ok {
 		return d.refuse(directive, "$", "directives are not read: leave the line out")

@@ -26,7 +26,7 @@ const byteOrderMark = "\ufeff"
 func Parse(path string, text []byte, into any) (root Section, err error) {
 	d := &document{path: path}
 	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
-		return root, d.whole().Errorf("the text is UTF-16: save it as UTF-8")
+		return root, Whole(d.path).Errorf("the text is UTF-16: save it as UTF-8")
 	}
 	tokens := lexer.Tokenize(strings.TrimPrefix(string(text), byteOrderMark))
 	if err := d.checkShape(tokens); err != nil {

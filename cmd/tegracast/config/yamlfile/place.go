@@ -51,8 +51,6 @@ type document struct {
 // Whole is the place of a file as a whole.
 func Whole(path string) Place { return Place{file: path, line: 1, column: 1} }
 
-func (d *document) whole() Place { return Whole(d.path) }
-
 // at is the place of a node of the tree; path is the node's, such as $.outputs[0].
 func (d *document) at(node ast.Node, path string) Place {
 	p := position(node)
@@ -74,7 +72,7 @@ func position(node ast.Node) *token.Position {
 func (d *document) located(err error) error {
 	var y yaml.Error
 	if !errors.As(err, &y) || y.GetToken() == nil {
-		return d.whole().Errorf("%w", err)
+		return Whole(d.path).Errorf("%w", err)
 	}
 	what := fmt.Sprintf("%q", y.GetToken().Value)
 	if message := y.GetMessage(); !strings.Contains(message, what) {
@@ -112,7 +110,7 @@ func (s Section) Place() Place {
 			return s.doc.at(node, s.path)
 		}
 	}
-	p := s.doc.whole()
+	p := Whole(s.doc.path)
 	p.path = s.Name()
 	return p
 }
