@@ -19,7 +19,7 @@ const (
 // long are the folders that have longer lines, with the number of these lines, which may only fall.
 var long = map[string]int{
 	"capture":       0,
-	"cmd/tegracast": 95,
+	"cmd/tegracast": 94,
 	"pipeline":      6,
 }
 

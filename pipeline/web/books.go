@@ -58,7 +58,8 @@ func stages(list []pipeline.StageStats, ch chan<- prometheus.Metric, emit emitte
 	offered := desc("stage_offered_frames_total", "Frames that were offered to a stage.", "stage")
 	processed := desc("stage_frames_total", "Frames that a stage processed.", "stage")
 	dropped := desc("stage_dropped_frames_total", "Frames that a stage dropped, by reason.", "stage", "reason")
-	work := desc("stage_work_seconds", "Time that a stage takes to process a frame; for a stage on the GPU, to enqueue the work; for one that reads a frame while it arrives, until its last line has come, too.", "stage")
+	work := desc("stage_work_seconds", "Time that a stage takes to process a frame; for a stage on the GPU, to enqueue the work; "+
+		"for one that reads a frame while it arrives, with the time until its last line has come.", "stage")
 	latency := desc("stage_latency_seconds", "Time from a frame's last byte in memory until the outputs of a stage are ready.", "stage")
 	for _, s := range list {
 		emit(offered, prometheus.CounterValue, float64(s.Offered), s.Name)
