@@ -33,6 +33,8 @@ type FrameFlags uint32
 const (
 	// FlagPadded says that the sensor delivered less than a frame and the FPGA filled the rest.
 	FlagPadded FrameFlags = 1 << iota
+	// FlagUnverified says that nothing proves that the bytes are those that left the sensor: the stream has no checksums.
+	FlagUnverified
 )
 
 // A Fence tells when the work that writes a frame is done.

@@ -8,7 +8,7 @@ import (
 )
 
 // A Checksum tells what a frame was when it was sent. It travels as an RTCP APP packet (RFC 3550 §6.7) with the name
-// TGCR, subtype 0, laid out in docs/rtp.md.
+// TGCR, laid out in docs/rtp.md.
 type Checksum struct {
 	Timestamp uint32    // the frame's RTP timestamp
 	CRC       uint32    // CRC-32C: of the UYVY lines without padding, or of the JPEG scan as sent
@@ -16,21 +16,51 @@ type Checksum struct {
 	Captured  time.Time // what the RTP timestamp was made from
 	Bytes     uint32    // that CRC covers
 	Packets   uint32    // of the frame
+	// Unverified says that the source has no checksum of its own (pipeline.FlagUnverified): CRC proves what was sent, not
+	// what the sensor delivered.
+	Unverified bool
 }
 
+// A Damage tells that a frame turned out to be damaged at its source while it was sent: it has no marker, and is not
+// complete. It travels as a Checksum does.
+type Damage struct {
+	Timestamp uint32 // the frame's RTP timestamp
+	Packets   uint32 // of the frame that were sent
+	Sequence  uint64 // the frame's number, counted by the FPGA
+}
+
+// Subtypes of a TGCR packet.
 const (
-	checksumName = "TGCR"
+	subtypeChecksum   = 0
+	subtypeDamage     = 1
+	subtypeUnverified = 2 // a checksum with Unverified
+)
+
+const (
+	appName      = "TGCR"
 	checksumSize = 32 // of the data after the name
+	damageSize   = 16
 	appHeader    = 12
 )
 
-var errChecksum = errors.New("rtp: not a TGCR packet")
+var (
+	errChecksum = errors.New("rtp: not a checksum in a TGCR packet")
+	errDamage   = errors.New("rtp: not a damage in a TGCR packet")
+)
+
+// application appends the head of an APP packet of the sender ssrc to b; size bytes of data follow.
+func application(b []byte, subtype byte, ssrc uint32, size int) []byte {
+	b = append(b, 2<<6|subtype, rtcpAPP, 0, byte((appHeader+size)/4-1))
+	return append(be.AppendUint32(b, ssrc), appName...)
+}
 
 // append appends the APP packet of the sender ssrc to b.
 func (c Checksum) append(b []byte, ssrc uint32) []byte {
-	b = append(b, 2<<6, rtcpAPP, 0, (appHeader+checksumSize)/4-1)
-	b = be.AppendUint32(b, ssrc)
-	b = append(b, checksumName...)
+	subtype := byte(subtypeChecksum)
+	if c.Unverified {
+		subtype = subtypeUnverified
+	}
+	b = application(b, subtype, ssrc, checksumSize)
 	b = be.AppendUint32(b, c.Timestamp)
 	b = be.AppendUint32(b, c.CRC)
 	b = be.AppendUint64(b, c.Sequence)
@@ -41,11 +71,28 @@ func (c Checksum) append(b []byte, ssrc uint32) []byte {
 
 // ParseChecksum reads name and data of an APP packet.
 func ParseChecksum(subtype uint8, name string, data []byte) (Checksum, error) {
-	if subtype != 0 || name != checksumName || len(data) != checksumSize {
+	if subtype != subtypeChecksum && subtype != subtypeUnverified || name != appName || len(data) != checksumSize {
 		return Checksum{}, errChecksum
 	}
 	return Checksum{
 		Timestamp: be.Uint32(data), CRC: be.Uint32(data[4:]), Sequence: be.Uint64(data[8:]),
 		Captured: time.Unix(0, int64(be.Uint64(data[16:]))), Bytes: be.Uint32(data[24:]), Packets: be.Uint32(data[28:]),
+		Unverified: subtype == subtypeUnverified,
 	}, nil
+}
+
+// append appends the APP packet of the sender ssrc to b.
+func (d Damage) append(b []byte, ssrc uint32) []byte {
+	b = application(b, subtypeDamage, ssrc, damageSize)
+	b = be.AppendUint32(b, d.Timestamp)
+	b = be.AppendUint32(b, d.Packets)
+	return be.AppendUint64(b, d.Sequence)
+}
+
+// ParseDamage reads name and data of an APP packet.
+func ParseDamage(subtype uint8, name string, data []byte) (Damage, error) {
+	if subtype != subtypeDamage || name != appName || len(data) != damageSize {
+		return Damage{}, errDamage
+	}
+	return Damage{Timestamp: be.Uint32(data), Packets: be.Uint32(data[4:]), Sequence: be.Uint64(data[8:])}, nil
 }

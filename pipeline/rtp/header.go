@@ -94,9 +94,14 @@ func (w *headerWriter) info(f *pipeline.Frame) trainInfo {
 	at := f.Times.Shown()
 	i := trainInfo{ssrc: w.ssrc, timestamp: MediaClock(at) + w.offset, sequence: f.Sequence, captured: at, ntp: NTP(at)}
 	if !f.Filling() {
-		i.done = f.Times.Captured
+		i.complete(f)
 	}
 	return i
+}
+
+// complete adds what is known when f is complete.
+func (i *trainInfo) complete(f *pipeline.Frame) {
+	i.done, i.unverified = f.Times.Captured, f.Flags&pipeline.FlagUnverified != 0
 }
 
 // MediaClock is t in units of 1/90000 s since 1970, modulo 2^32.

@@ -103,7 +103,8 @@ func (p *rawPacketizer) SumLines(t *Train, f *pipeline.Frame, from, to int) {
 
 // Seal implements Slicer.
 func (p *rawPacketizer) Seal(t *Train, f *pipeline.Frame) {
-	t.info.done, t.info.summed = f.Times.Captured, true
+	t.info.complete(f)
+	t.info.summed = true
 }
 
 // Unsent implements Slicer.

@@ -69,6 +69,9 @@ func (c *Compounds) SenderReport(now time.Time, packets, octets uint64) []byte {
 // Checksum appends an APP packet to a report.
 func (c *Compounds) Checksum(b []byte, sum Checksum) []byte { return sum.append(b, c.ssrc) }
 
+// Damage appends an APP packet to a report.
+func (c *Compounds) Damage(b []byte, d Damage) []byte { return d.append(b, c.ssrc) }
+
 // Bye appends a BYE packet (RFC 3550 §6.6) to a report.
 func (c *Compounds) Bye(b []byte) []byte {
 	return be.AppendUint32(append(b, 2<<6|1, rtcpBYE, 0, 1), c.ssrc)

@@ -54,6 +54,23 @@ func TestCompounds(t *testing.T) {
 	if err != nil || got != want || !got.Captured.Equal(tr.info.captured) || app.SSRC != testStart().SSRC {
 		t.Errorf("checksum %+v: %v", got, err)
 	}
+	tr.info.unverified = true
+	all, err = rtcp.Unmarshal(c.Damage(c.Checksum(c.SenderReport(now, 0, 0), tr.Checksum()), tr.Damage(33)))
+	if err != nil || len(all) != 4 {
+		t.Fatalf("%v: %v", all, err)
+	}
+	unverified, damaged := all[2].(*rtcp.ApplicationDefined), all[3].(*rtcp.ApplicationDefined)
+	got, err = ParseChecksum(unverified.SubType, unverified.Name, unverified.Data)
+	if want.Unverified, want.Captured = true, got.Captured; err != nil || got != want {
+		t.Errorf("checksum of an unverified frame %+v: %v", got, err)
+	}
+	damage, err := ParseDamage(damaged.SubType, damaged.Name, damaged.Data)
+	if err != nil || damage != (Damage{Timestamp: 5, Packets: 33, Sequence: 1 << 40}) || damaged.SSRC != testStart().SSRC {
+		t.Errorf("damage %+v: %v", damage, err)
+	}
+	if _, err := ParseDamage(0, damaged.Name, damaged.Data); err == nil {
+		t.Error("a checksum was taken for a damage")
+	}
 	all, err = rtcp.Unmarshal(c.Bye(c.SenderReport(now, 0, 0)))
 	if err != nil || len(all) != 3 || all[2].(*rtcp.Goodbye).Sources[0] != testStart().SSRC {
 		t.Errorf("bye %v: %v", all, err)

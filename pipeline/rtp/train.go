@@ -86,6 +86,8 @@ type trainInfo struct {
 	pixels    int       // bytes that the checksum covers
 	crc       uint32    // CRC-32C; 0 without checksum
 	summed    bool      // by Sum
+
+	unverified bool // pipeline.FlagUnverified
 }
 
 // newTrain makes a train of up to packets packets of so many vectors, with headers bytes of headers and scratch bytes
@@ -140,8 +142,13 @@ func (t *Train) Checksum() Checksum {
 	t.Sum()
 	return Checksum{
 		Timestamp: t.info.timestamp, CRC: t.info.crc, Sequence: t.info.sequence, Captured: t.info.captured,
-		Bytes: uint32(t.info.pixels), Packets: uint32(t.count),
+		Bytes: uint32(t.info.pixels), Packets: uint32(t.count), Unverified: t.info.unverified,
 	}
+}
+
+// Damage tells that the frame is damaged, of which the first sent packets were sent.
+func (t *Train) Damage(sent int) Damage {
+	return Damage{Timestamp: t.info.timestamp, Packets: uint32(sent), Sequence: t.info.sequence}
 }
 
 // Messages are the kernel's structs for packets from to to, one for each. They lie outside the Go heap.

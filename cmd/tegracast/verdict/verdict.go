@@ -29,6 +29,8 @@ func Judge(m rtp.Media, st receive.Stats) (clean bool, verdict string) {
 		return false, fmt.Sprintf("NOT clean: the sender promises checksums, but none came by RTCP: is port %d open?", m.RTCPPort)
 	case st.Matched == 0:
 		return true, "clean, pixels not verified"
+	case st.SourceUnverified > 0:
+		return true, "clean since the sender; its camera's stream has no checksums"
 	}
 	return true, "clean"
 }
@@ -36,6 +38,8 @@ func Judge(m rtp.Media, st receive.Stats) (clean bool, verdict string) {
 // whose says where packets were lost, as far as this machine knows.
 func whose(st receive.Stats) string {
 	switch {
+	case st.Lost == 0 && st.SourceDamaged > 0:
+		return fmt.Sprintf(": %d frames were damaged before they were sent: the sender's log says why", st.SourceDamaged)
 	case st.Lost == 0 || st.Drops < 0:
 		return ""
 	case st.Drops == 0:
@@ -86,13 +90,13 @@ func Print(w io.Writer, name string, m rtp.Media, st receive.Stats, asJSON bool)
 	fmt.Fprintf(w, `%s%s from %s, port %d: %s
 packets     %d, lost %d, reordered %d, duplicate %d, late %d, malformed %d, foreign %d
 last packet %s
-frames      %d complete, %d damaged
+frames      %d complete, %d damaged, %d of them at the source
 pixels      CRC right in %d frames, wrong in %d, not checked in %d
 jitter      %s
 latency     %s
 buffer      %d bytes, datagrams dropped here %s
 `, name, m.Payload, m.Address, m.Port, verdict, st.Packets, st.Lost, st.Reordered, st.Duplicates, st.Late, st.Malformed, st.Foreign,
-		last, st.Frames, st.Damaged, st.Matched, st.Mismatched, st.Unverified, jitter, latency, st.Buffer, here)
+		last, st.Frames, st.Damaged, st.SourceDamaged, st.Matched, st.Mismatched, st.Unverified, jitter, latency, st.Buffer, here)
 	return nil
 }
 

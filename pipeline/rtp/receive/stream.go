@@ -30,6 +30,8 @@ type stream struct {
 	open    [2]assembly
 	closed  bool   // any frame
 	newest  uint32 // timestamp among the closed ones
+	told    bool   // by the sender, of the damage of a frame
+	spoilt  uint32 // timestamp of the last such frame
 	jitter  uint32 // in 1/16 of a clock tick (RFC 3550 A.8)
 	transit uint32
 	timed   bool
@@ -267,12 +269,13 @@ func (s *stream) awaits() bool {
 	return s.seq.gaps() || s.media.Checksum && s.verify.awaits(2)
 }
 
-// finish closes the books: a frame that a later one has overtaken is damaged, the newest may be under way.
+// finish closes the books: a frame that a later one has overtaken is damaged, the newest may be under way, if the sender has
+// not told that it is damaged.
 func (s *stream) finish() {
 	for i := range s.open {
 		a, other := &s.open[i], &s.open[1-i]
 		overtaken := other.open && int32(other.timestamp-a.timestamp) > 0 || s.closed && int32(s.newest-a.timestamp) > 0
-		if a.open && overtaken {
+		if a.open && (overtaken || s.told && a.timestamp == s.spoilt) {
 			s.giveUp(a)
 		}
 	}
@@ -293,9 +296,8 @@ func (s *stream) control(b []byte, from netip.AddrPort, now time.Time) {
 				s.sr = senderReport{now, p.NTPTime, p.RTPTime, from}
 			}
 		case *rtcp.ApplicationDefined:
-			c, err := rtp.ParseChecksum(p.SubType, p.Name, p.Data)
-			if err == nil && s.locked && p.SSRC == s.ssrc {
-				s.verify.checksum(check{timestamp: c.Timestamp, crc: c.CRC, bytes: c.Bytes})
+			if s.locked && p.SSRC == s.ssrc {
+				s.application(p)
 			}
 		case *rtcp.Goodbye:
 			for _, ssrc := range p.Sources {
@@ -306,6 +308,22 @@ func (s *stream) control(b []byte, from netip.AddrPort, now time.Time) {
 				}
 			}
 		}
+	}
+}
+
+// application takes what the sender tells about a frame.
+func (s *stream) application(p *rtcp.ApplicationDefined) {
+	if c, err := rtp.ParseChecksum(p.SubType, p.Name, p.Data); err == nil {
+		s.verify.checksum(check{timestamp: c.Timestamp, crc: c.CRC, bytes: c.Bytes})
+		if c.Unverified {
+			s.stats.SourceUnverified++
+		}
+	}
+	if d, err := rtp.ParseDamage(p.SubType, p.Name, p.Data); err == nil {
+		if s.stats.SourceDamaged++; d.Packets == 0 { // no packet tells of it
+			s.stats.Damaged++
+		}
+		s.told, s.spoilt = true, d.Timestamp
 	}
 }
 

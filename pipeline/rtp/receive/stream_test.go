@@ -219,6 +219,25 @@ func TestChecksumsTell(t *testing.T) {
 	x.expect(Stats{Frames: 40, Unverified: 39})
 }
 
+// TestDamageTells: what the sender says of a frame that is not complete, also where no packet of it came, or no later one.
+func TestDamageTells(t *testing.T) {
+	x := newFeed(t, rtp.Raw, 5)
+	cut := func(n, end int) {
+		for _, b := range packets(t, x.sink, x.frames[n])[:end] {
+			x.s.packet(b, x.now)
+		}
+		x.sink.Packetizer.(rtp.Slicer).Unsent(x.sink.train.Len() - end)
+		c := x.sink.compounds
+		x.s.control(c.Damage(c.SenderReport(x.now, 0, 0), x.sink.train.Damage(end)), netip.AddrPort{}, x.now)
+	}
+	x.send(0, nil)
+	cut(1, 7)
+	cut(2, 0)
+	x.send(3, nil)
+	cut(4, 23)
+	x.expect(Stats{Frames: 2, Matched: 2, Damaged: 3, SourceDamaged: 3})
+}
+
 func TestSenderRestarts(t *testing.T) {
 	x := newFeed(t, rtp.Raw, 3)
 	x.send(0, nil)

@@ -4,6 +4,7 @@ package send
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
@@ -90,7 +91,7 @@ func (t *train) awaitEnd() {
 	}
 }
 
-// abandon ends a train whose frame is damaged: what has not been sent is not sent, so no marker, and no checksum.
+// abandon ends a train whose frame is damaged: what has not been sent is not sent, so no marker, and no checksum. RTCP says so.
 func (x *transmitter) abandon(t *train, dests []*destination, why error) {
 	sent := 0
 	for _, d := range dests {
@@ -104,4 +105,7 @@ func (x *transmitter) abandon(t *train, dests []*destination, why error) {
 	}
 	t.filling.packer.Unsent(t.Len() - sent)
 	t.filling.ended = why
+	if errors.Is(why, pipeline.ErrDamaged) {
+		x.tell(dests, func(b []byte) []byte { return x.control.Damage(b, t.Damage(sent)) })
+	}
 }

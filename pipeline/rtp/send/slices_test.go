@@ -119,6 +119,7 @@ func TestSlicesAreTheSamePackets(t *testing.T) {
 // sequence number.
 func TestADamagedFrameHasNoMarker(t *testing.T) {
 	conn, addr := listener(t)
+	reports := rtcpOf(t, conn)
 	f := rtptest.Format(t, pipeline.UYVY, 1920, 40, 100)
 	s := testSink(t, Config{Stream: rtp.Stream{Start: testStart(), Checksum: true}, Destinations: []string{addr}, Slices: true, Pacing: PaceBurst}, f)
 	next := uint16(rtptest.Sequence & 0xffff)
@@ -128,8 +129,9 @@ func TestADamagedFrameHasNoMarker(t *testing.T) {
 			why = errDamaged
 		}
 		sendFilling(t, s, rtptest.Frame(f, n), end, false, why)
-		marked := false
+		marked, sent := false, 0
 		for _, p := range read(t, conn) {
+			sent++
 			if seq := uint16(p[2])<<8 | uint16(p[3]); seq != next {
 				t.Fatalf("frame %d: sequence number %d, want %d", n, seq, next)
 			}
@@ -138,6 +140,12 @@ func TestADamagedFrameHasNoMarker(t *testing.T) {
 		}
 		if marked != (why == nil) || errors.Is(s.trains[0].filling.ended, pipeline.ErrDamaged) == marked {
 			t.Errorf("frame %d: marker %t, damaged %t", n, marked, s.trains[0].filling.ended != nil)
+		}
+		app := application(t, reports)
+		damage, err := rtp.ParseDamage(app.SubType, app.Name, app.Data)
+		if want := (rtp.Damage{Timestamp: s.trains[0].Checksum().Timestamp, Packets: uint32(sent), Sequence: uint64(1000 + n)}); (err == nil) == marked ||
+			err == nil && damage != want {
+			t.Errorf("frame %d: RTCP says %+v (%v), want %+v", n, damage, err, want)
 		}
 	}
 	if st := s.Stats().Destinations[0]; st.Frames != 3 || st.Cut != 3 || st.Dropped != 0 {

@@ -14,14 +14,37 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// A checksum that takes as long as it likes holds up no packet, and the frame is not given back before it is done.
-func TestPacketsDoNotWaitForTheChecksum(t *testing.T) {
-	c, addr := listener(t)
+// rtcpOf listens to the RTCP of the stream that c receives.
+func rtcpOf(t *testing.T, c *net.UDPConn) *net.UDPConn {
+	t.Helper()
 	reports, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: c.LocalAddr().(*net.UDPAddr).Port + 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = reports.Close() }()
+	t.Cleanup(func() { _ = reports.Close() })
+	return reports
+}
+
+// application is the APP packet at the end of the next compound.
+func application(t *testing.T, reports *net.UDPConn) *rtcp.ApplicationDefined {
+	t.Helper()
+	b := make([]byte, 2000)
+	_ = reports.SetReadDeadline(time.Now().Add(5 * time.Second))
+	n, err := reports.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := rtcp.Unmarshal(b[:n])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[len(all)-1].(*rtcp.ApplicationDefined)
+}
+
+// A checksum that takes as long as it likes holds up no packet, and the frame is not given back before it is done.
+func TestPacketsDoNotWaitForTheChecksum(t *testing.T) {
+	c, addr := listener(t)
+	reports := rtcpOf(t, c)
 	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
 	s := testSink(t, Config{Stream: rtp.Stream{Checksum: true}, Destinations: []string{addr}}, f)
 	s.sender.sums.end()
@@ -42,17 +65,7 @@ func TestPacketsDoNotWaitForTheChecksum(t *testing.T) {
 	if <-sent {
 		t.Error("failed")
 	}
-	b := make([]byte, 2000)
-	_ = reports.SetReadDeadline(time.Now().Add(5 * time.Second))
-	n, err := reports.Read(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := rtcp.Unmarshal(b[:n])
-	if err != nil {
-		t.Fatal(err)
-	}
-	app := all[len(all)-1].(*rtcp.ApplicationDefined)
+	app := application(t, reports)
 	got, err := rtp.ParseChecksum(app.SubType, app.Name, app.Data)
 	if want := rtp.CRC(rtptest.Lines(rtptest.Frame(f, 0))); err != nil || got.CRC != want {
 		t.Errorf("CRC %#x, want %#x: %v", got.CRC, want, err)

@@ -320,18 +320,24 @@ func (x *transmitter) reap() {
 
 // report sends the checksum of t, or every second a bare sender report.
 func (x *transmitter) report(t *train, dests []*destination) {
-	now := time.Now()
-	if !x.config.Checksum && now.Sub(x.reported) < rtp.ReportInterval {
+	if !x.config.Checksum && time.Since(x.reported) < rtp.ReportInterval {
 		return
 	}
+	x.tell(dests, func(b []byte) []byte {
+		if !x.config.Checksum {
+			return b
+		}
+		return x.control.Checksum(b, t.Checksum())
+	})
+}
+
+// tell sends each destination a sender report and what add appends to it.
+func (x *transmitter) tell(dests []*destination, add func([]byte) []byte) {
+	now := time.Now()
 	x.reported = now
 	for _, d := range dests {
 		packets, octets := d.counters.reported()
-		b := x.control.SenderReport(now, packets, octets)
-		if x.config.Checksum {
-			b = x.control.Checksum(b, t.Checksum())
-		}
-		d.report(b)
+		d.report(add(x.control.SenderReport(now, packets, octets)))
 	}
 }
 
