@@ -13,23 +13,34 @@ import (
 // ErrBare says that a stream has no camera block.
 var ErrBare = errors.New("a bare stream has no camera block: its exposure and gain are the design's")
 
-// takeBare emits a completed slot of a bare stream. All that is known of the frame is when it was complete.
+// takeBare emits a completed slot of a bare stream, or ends the frame that fills. All that is known of a frame is when it was
+// complete.
 func (s *session) takeBare(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	c := s.owner
 	now, period := time.Now(), c.cfg.Rate.Period()
-	f, err := c.pool.Lease(done.Slot)
-	if err != nil {
-		return err
-	}
-	if s.resumed {
-		s.next += lostSince(now.Sub(c.completed), period)
+	f := s.filling.frame
+	if f == nil {
+		var err error
+		if f, err = c.pool.Lease(done.Slot); err != nil {
+			return err
+		}
+		if s.resumed {
+			s.next += lostSince(now.Sub(c.completed), period)
+		}
+		f.Sequence = s.base + s.next
+		f.Times.ExposureStart, f.Times.Uncertainty = now.Add(-period), period
 	}
 	s.resumed, c.completed = false, now
-	f.Sequence = s.base + s.next
 	s.next++
-	f.Times.ExposureStart, f.Times.ExposureEnd, f.Times.Uncertainty = now.Add(-period), now, period
-	f.Times.Captured = now
-	c.deliver(f, emit)
+	f.Times.ExposureEnd, f.Times.Captured = now, now
+	f.Flags |= pipeline.FlagUnverified
+	if s.filling.frame == nil {
+		c.deliver(f, emit)
+		return nil
+	}
+	f.Arrive(c.format.Height)
+	c.whole(f)
+	s.end(nil)
 	return nil
 }
 

@@ -41,7 +41,7 @@ type FPGAConfig struct {
 	// Card's function after a quarter included; the hardware has been let go then. It returns false when there is no such line. nil: there never is.
 	Reset func(context.Context) (bool, error)
 	// SliceLines, if not 0, has frames handed on while they fill, at each so many lines (pipeline.Frame.Fill). The FPGA must say
-	// which frame leaves (fpga.CapOpenFrame); without that, and with Bare, frames are handed on when they are complete.
+	// which frame leaves (fpga.CapOpenFrame); without that frames are handed on when they are complete.
 	SliceLines int
 	// OnFrame, if not nil, is called with each frame when it is complete, before anybody is told so.
 	OnFrame  func(*pipeline.Frame)

@@ -52,7 +52,7 @@ func (s *session) open(ctx context.Context) error {
 		if err := s.openCamera(); err != nil {
 			return err
 		}
-		ring = xdma.RingConfig{Channel: s.camera.Info().Channel, Trailer: fpga.TrailerSize, Unblock: s.camera.ForceEOP, Slice: s.slice()}
+		ring = xdma.RingConfig{Channel: s.camera.Info().Channel, Trailer: fpga.TrailerSize, Unblock: s.camera.ForceEOP}
 	}
 	var err error
 	if s.device, err = cfg.Card.channel(ctx, s, fpga.C2H, ring.Channel); err != nil {
@@ -68,6 +68,7 @@ func (s *session) open(ctx context.Context) error {
 		s.pins = append(s.pins, pin)
 		ring.Slots = append(ring.Slots, memory)
 	}
+	ring.Slice = s.slice()
 	s.ring, err = s.device.NewRing(ring)
 	return err
 }
@@ -142,7 +143,7 @@ func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) (err erro
 		return err
 	}
 	c.freeSlots() // those that were released in between
-	s.resumed = c.frames.Load() > 0
+	s.resumed = !c.completed.IsZero()
 	if s.camera != nil && !s.started {
 		if err := s.camera.Start(); err != nil {
 			return err

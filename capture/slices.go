@@ -18,8 +18,8 @@ import (
 type filling struct {
 	frame           *pipeline.Frame // nil: there is none
 	slot            int
-	sequence, start uint64 // by the FPGA's registers
-	crc             uint32 // of its first checked bytes
+	sequence, start uint64 // by the FPGA's registers; 0 of a bare stream
+	crc             uint32 // of its first checked bytes; of a bare stream none is
 	checked         int
 }
 
@@ -37,42 +37,64 @@ const (
 
 // slice is how many bytes of a frame are handed on at once; 0: frames are handed on when they are complete.
 func (s *session) slice() int {
-	cfg, info := &s.owner.cfg, s.camera.Info()
+	cfg, align := &s.owner.cfg, s.device.DataPathWidth()
 	if cfg.SliceLines == 0 {
 		return 0
 	}
-	if info.Caps&fpga.CapOpenFrame == 0 {
-		cfg.Logger.Warn("frames are handed on when they are complete: the FPGA does not say which one leaves (capability bit 6, docs/fpga-interface.md)",
-			"source", cfg.Name)
-		return 0
+	if !cfg.Bare {
+		info := s.camera.Info()
+		if info.Caps&fpga.CapOpenFrame == 0 {
+			cfg.Logger.Warn("frames are handed on when they are complete: the FPGA does not say which one leaves (capability bit 6, docs/fpga-interface.md)",
+				"source", cfg.Name)
+			return 0
+		}
+		align = max(1, info.Align)
 	}
-	n, align := cfg.SliceLines*s.owner.format.Stride, max(1, info.Align)
+	n := cfg.SliceLines * s.owner.format.Stride
 	return (n + align - 1) / align * align
 }
 
-// part hands on what has come of a frame. The first part begins the frame if its number is certain: the FPGA's registers name
-// the frame that leaves now. If that is the one after the last frame seen, it is this one.
+// part hands on what has come of a frame.
 func (s *session) part(done xdma.Completion, emit func(*pipeline.Frame)) error {
-	c, f := s.owner, &s.filling
+	f := &s.filling
 	if f.frame == nil {
-		sequence, start := s.camera.OpenFrame()
-		if sequence != s.next {
-			return nil // it is handed on when it is complete
-		}
-		frame, err := c.pool.Lease(done.Slot)
-		if err != nil {
+		if err := s.begin(done, emit); err != nil || f.frame == nil {
 			return err
 		}
-		*f = filling{frame: frame, slot: done.Slot, sequence: sequence, start: start}
-		frame.Sequence = s.base + sequence
-		frame.Times.ExposureStart, frame.Times.Uncertainty = c.clock.At(start)
-		frame.Fill()
-		frame.Retain() // one lease goes to the consumers
-		frame.Arrive(done.Filled / c.format.Stride)
-		emit(frame)
 	}
-	f.frame.Arrive(done.Filled / c.format.Stride)
-	f.check(done.Filled)
+	f.frame.Arrive(done.Filled / f.frame.Format.Stride)
+	if s.camera != nil {
+		f.check(done.Filled)
+	}
+	return nil
+}
+
+// begin hands on a frame of which the first lines have come, if its number is certain; else it is handed on when it is complete.
+// The FPGA's registers name the frame that leaves now: if that is the one after the last frame seen, it is this one. The
+// frames of a bare stream are counted here, and their exposure is taken to begin with their first line.
+func (s *session) begin(done xdma.Completion, emit func(*pipeline.Frame)) error {
+	c := s.owner
+	sequence, start, certain := s.next, uint64(0), !s.resumed
+	at, uncertainty := time.Now(), c.cfg.Rate.Period()
+	if s.camera != nil {
+		sequence, start = s.camera.OpenFrame()
+		certain = sequence == s.next
+		at, uncertainty = c.clock.At(start)
+	}
+	if !certain {
+		return nil
+	}
+	f, err := c.pool.Lease(done.Slot)
+	if err != nil {
+		return err
+	}
+	s.filling = filling{frame: f, slot: done.Slot, sequence: sequence, start: start}
+	f.Sequence = s.base + sequence
+	f.Times.ExposureStart, f.Times.Uncertainty = at, uncertainty
+	f.Fill()
+	f.Retain() // one lease goes to the consumers
+	f.Arrive(done.Filled / c.format.Stride)
+	emit(f)
 	return nil
 }
 
@@ -107,6 +129,9 @@ func (s *session) complete(t fpga.Trailer, now time.Time) {
 
 // cut ends the frame that fills, if there is one, since the session ends: by why, or because it was told to.
 func (s *session) cut(why error) {
+	if c := s.owner; s.filling.frame != nil && c.cfg.Bare && c.completed.IsZero() {
+		c.completed = time.Now() // its number is used
+	}
 	switch {
 	case s.filling.frame == nil:
 	case s.lost():
