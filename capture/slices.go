@@ -107,8 +107,11 @@ func (s *session) complete(t fpga.Trailer, now time.Time) {
 
 // cut ends the frame that fills, if there is one, since the session ends: by why, or because it was told to.
 func (s *session) cut(why error) {
+	if s.filling.frame == nil {
+		return
+	}
+	s.next = s.filling.sequence + 1 // also when the FPGA begins again from 0: no other frame has this number
 	switch {
-	case s.filling.frame == nil:
 	case s.lost():
 		s.end(fmt.Errorf("%w: %w (%v)", errCut, tegra.ErrRevoked, s.why))
 	case why != nil:
