@@ -93,8 +93,8 @@ func (s Status) Error() string {
 type Error struct {
 	Call   string // the function of the document
 	What   string // the file, the memory or the key
-	Status Status
-	Why    error // nil: the status says it all
+	Status Status // Success of an error of a transfer, which is the kernel's
+	Why    error  // nil: the status says it all
 }
 
 func (e *Error) Error() string {
@@ -102,12 +102,16 @@ func (e *Error) Error() string {
 	if e.What != "" {
 		text += e.What + ": "
 	}
-	if text += e.Status.Error(); e.Why != nil {
-		text += ": " + e.Why.Error()
+	switch {
+	case e.Status == Success:
+		return text + e.Why.Error()
+	case e.Why == nil:
+		return text + e.Status.Error()
 	}
-	return text
+	return text + e.Status.Error() + ": " + e.Why.Error()
 }
 
-func (e *Error) Is(target error) bool { return target == error(e.Status) }
+// Is says whether target is the error's Status.
+func (e *Error) Is(target error) bool { return e.Status != Success && target == error(e.Status) }
 
 func (e *Error) Unwrap() error { return e.Why }
