@@ -26,6 +26,31 @@ func (d *Driver) wantsDirect(f *File, flags int, dev uint64) bool {
 	case d.access == Direct || flags&unix.O_ACCMODE == unix.O_RDONLY:
 		return true
 	}
+	folder, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.fd))
+	if err != nil {
+		return true
+	}
+	return d.measured(filepath.Dir(folder), dev)
+}
+
+// Prepare measures the file system of a folder, so that registering its first file takes no longer than that of others.
+func (d *Driver) Prepare(folder string) error {
+	if err := d.use("Prepare"); err != nil {
+		return err
+	}
+	defer d.done()
+	var st unix.Stat_t
+	if err := unix.Stat(folder, &st); err != nil {
+		return &os.PathError{Op: "stat", Path: folder, Err: err}
+	}
+	if d.access == Measured {
+		d.measured(folder, st.Dev)
+	}
+	return nil
+}
+
+// measured says whether direct transfers are faster on the mount of a folder.
+func (d *Driver) measured(folder string, dev uint64) bool {
 	d.mounts.mu.Lock()
 	defer d.mounts.mu.Unlock()
 	direct, known := d.mounts.direct[dev]
@@ -33,7 +58,7 @@ func (d *Driver) wantsDirect(f *File, flags int, dev uint64) bool {
 		if d.mounts.direct == nil {
 			d.mounts.direct = map[uint64]bool{}
 		}
-		direct = d.measure(f.caller)
+		direct = d.measure(folder)
 		d.mounts.direct[dev] = direct
 	}
 	return direct
@@ -45,14 +70,9 @@ const (
 	trialPiece = 4 << 20
 )
 
-// measure writes a file without a name beside f, both ways, and says whether the direct way was faster. The page cache's time
+// measure writes a file without a name in a folder, both ways, and says whether the direct way was faster. The page cache's time
 // counts until the data are on the disk. Where that cannot be tried, direct is taken.
-func (d *Driver) measure(f *os.File) bool {
-	folder, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
-	if err != nil {
-		return true
-	}
-	folder = filepath.Dir(folder)
+func (d *Driver) measure(folder string) bool {
 	memory, err := unix.Mmap(-1, 0, trialPiece, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 	if err != nil {
 		return true
