@@ -89,7 +89,7 @@ func record(t *testing.T, c Config, f pipeline.Format, frames int, pace time.Dur
 		t.Fatal(err)
 	}
 	var slots []pipeline.Slot
-	for range 5 { // one more than the queue has room for: none is dropped
+	for range 4 { // as many as the queue has room for: none is dropped
 		slots = append(slots, pipeline.Slot{Bytes: memory(t, f.Size())})
 	}
 	src := &source{f, pipeline.NewPool("frames", f, slots, nil), frames, pace}
