@@ -123,7 +123,8 @@ func format(t testing.TB, p pipeline.PixelFormat, width, height int) pipeline.Fo
 func TestARecordingHasEveryFrame(t *testing.T) {
 	for _, f := range []pipeline.Format{format(t, pipeline.RGGB10, 640, 480), format(t, pipeline.Grey, 62, 3), format(t, pipeline.UYVY, 322, 201)} {
 		dir := t.TempDir()
-		st, err := record(t, Config{Directory: dir, Size: 10 * int64(f.Size()), Configuration: []byte("sources: []\n"), Sync: time.Millisecond}, f, 57, 3*time.Millisecond)
+		c := Config{Directory: dir, Size: 10 * int64(f.Size()), Configuration: []byte("sources: []\n"), Sync: time.Millisecond}
+		st, err := record(t, c, f, 57, 3*time.Millisecond)
 		if err != nil || st.Delivered != 57 {
 			t.Fatalf("%+v, %v", st, err)
 		}

@@ -113,7 +113,12 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) (err error) {
 	}
 	close(r.writing)
 	finishing.Wait()
-	return errors.Join(err, r.end(), s.Close())
+	ended := r.end()
+	r.ending.Wait()
+	if ended == nil {
+		ended = r.failure()
+	}
+	return errors.Join(err, ended, s.Close())
 }
 
 // run is a recording that runs.
@@ -127,6 +132,7 @@ type run struct {
 	begun   bool
 
 	pending sync.WaitGroup // jobs that are being written
+	ending  sync.WaitGroup // the file before, whose end is being written
 	mu      sync.Mutex
 	failed  error // the first error of writing
 }
@@ -206,18 +212,24 @@ func (r *run) turn(now time.Time) error {
 	return err
 }
 
-// end ends the file that is being written, when its frames are.
+// end ends the file that is being written, when its frames are, beside what follows: to have it on the disk takes time.
 func (r *run) end() error {
 	g := r.segment
 	if g == nil {
-		return nil
+		return r.failure()
 	}
 	r.pending.Wait()
+	r.ending.Wait()
 	r.segment = nil
 	if err := r.failure(); err != nil {
 		return errors.Join(err, g.cut())
 	}
-	return g.end()
+	r.ending.Go(func() {
+		if err := g.end(); err != nil {
+			r.fail(fmt.Errorf("recording %s: %w", g.path, err))
+		}
+	})
+	return nil
 }
 
 // finish gives frames back as they are written, and puts them on the disk from time to time.

@@ -38,7 +38,8 @@ func contents(t *testing.T, f *File, bodies [][]byte) {
 			t.Fatalf("chunk %d: %q, %v", i, got, err)
 		}
 	}
-	if f.Profile != "ros2" || f.Library != "tegracast" || f.Metadata["tegracast"]["sensor"] != "rggb10" || f.Channels[1].Metadata["bits"] != "10" || f.Schemas[1].Encoding != "ros2msg" {
+	if f.Profile != "ros2" || f.Library != "tegracast" || f.Metadata["tegracast"]["sensor"] != "rggb10" ||
+		f.Channels[1].Metadata["bits"] != "10" || f.Schemas[1].Encoding != "ros2msg" {
 		t.Errorf("%+v", f)
 	}
 	if len(f.Attachments) != 1 {

@@ -17,7 +17,10 @@ const page = 4096
 // sample is a file of frames frames of size bytes each, with a small message behind each.
 func sample(t testing.TB, frames, size int) (file []byte, bodies [][]byte) {
 	t.Helper()
-	schemas := []Schema{{ID: 1, Name: "sensor_msgs/msg/Image", Encoding: "ros2msg", Data: []byte("uint8[] data")}, {ID: 2, Name: "books", Encoding: "jsonschema", Data: []byte(`{"type":"object"}`)}}
+	schemas := []Schema{
+		{ID: 1, Name: "sensor_msgs/msg/Image", Encoding: "ros2msg", Data: []byte("uint8[] data")},
+		{ID: 2, Name: "books", Encoding: "jsonschema", Data: []byte(`{"type":"object"}`)},
+	}
 	channels := []Channel{
 		{ID: 1, Schema: 1, Topic: "/camera", Encoding: "cdr", Metadata: map[string]string{"bits": "10", "a": "b"}},
 		{ID: 2, Schema: 2, Topic: "/books", Encoding: "json"},
