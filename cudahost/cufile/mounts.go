@@ -66,7 +66,7 @@ func (d *Driver) measured(folder string, dev uint64) bool {
 
 // A trial writes so much, in pieces.
 const (
-	trialBytes = 64 << 20
+	trialBytes = 16 << 20
 	trialPiece = 4 << 20
 )
 
