@@ -18,6 +18,7 @@ import (
 	"github.com/tegracast/tegracast/capture"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
 )
@@ -39,6 +40,8 @@ type Appliance struct {
 	models   map[string]*modelCard    // by the same
 	devices  map[string]func() error  // closes the card of that name
 	lines    *lines.Lines
+	storage  *cufile.Driver // nil: nothing is recorded
+	text     []byte         // of the configuration
 
 	quarantine *kernel.Quarantine
 	order      *kernel.Order
