@@ -33,6 +33,7 @@ type reader struct {
 	misled         int       // frames of which wrong lines were read; all of them are damaged
 	at             time.Time // when the last whole one ended
 	gap            time.Duration
+	flags          pipeline.FrameFlags // that all whole ones have
 }
 
 func (*reader) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{} }
@@ -108,6 +109,7 @@ func (r *reader) ended(f *pipeline.Frame, err error, lines int, wrong bool) (who
 	if f.Times.Captured.IsZero() || f.Times.ExposureEnd.Before(f.Times.ExposureStart) {
 		r.t.Errorf("frame %d has times %+v", f.Sequence, f.Times)
 	}
+	r.flags &= f.Flags
 	r.whole, r.gap, r.at = r.whole+1, max(r.gap, now.Sub(r.at)), now
 	return true
 }
@@ -128,15 +130,22 @@ func (r *reader) checkBooks() {
 // readSlices streams from a camera whose lines come over most of its period, in eight slices a frame, until play returns, and
 // checks the books.
 func readSlices(t *testing.T, plan model.FaultPlan, poll bool, lines int, play func(*reader)) (*reader, error) {
-	b := newBenchOf(t, plan, nil, model.SensorConfig{
-		Width: 64, Height: lines, Period: faultyRate.Period(), Exposure: 2 * time.Millisecond, Readout: faultyRate.Period() * 3 / 4,
-	})
+	return readSlicesOf(t, plan, poll, lines, false, play)
+}
+
+// readSlicesOf is readSlices, of a bare stream, too.
+func readSlicesOf(t *testing.T, plan model.FaultPlan, poll bool, lines int, bare bool, play func(*reader)) (*reader, error) {
+	sensor := model.SensorConfig{Width: 64, Height: lines, Period: faultyRate.Period(), Readout: faultyRate.Period() * 3 / 4, Bare: bare}
+	if !bare {
+		sensor.Exposure = 2 * time.Millisecond
+	}
+	b := newBenchOf(t, plan, nil, sensor)
 	b.card.Poll = poll
-	r := &reader{t: t, bench: b, at: time.Now()}
+	r := &reader{t: t, bench: b, at: time.Now(), flags: ^pipeline.FrameFlags(0)}
 	logger := slog.New(slog.NewTextHandler(&r.log, nil))
 	c, err := NewFPGACamera(FPGAConfig{
 		Card: b.card, Width: 64, Height: lines, Pixel: pipeline.RGGB10, Slots: 6, Rate: faultyRate, SliceLines: lines / slicesAFrame,
-		GiveUp: 5 * time.Second, Logger: logger,
+		GiveUp: 5 * time.Second, Logger: logger, Bare: bare,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +158,9 @@ func readSlices(t *testing.T, plan model.FaultPlan, poll bool, lines int, play f
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
+	played := make(chan struct{})
 	go func() {
+		defer close(played)
 		defer cancel()
 		play(r)
 	}()
@@ -163,6 +174,7 @@ func readSlices(t *testing.T, plan model.FaultPlan, poll bool, lines int, play f
 	if closed := errors.Join(g.Close(), c.Close()); closed != nil && !expected(closed) {
 		t.Errorf("close: %v", closed)
 	}
+	<-played // a stream may end by itself
 	return r, err
 }
 
