@@ -27,7 +27,7 @@ func sendFilling(t *testing.T, s *Sink, from *pipeline.Frame, end int, early boo
 	f.Fill()
 	tr := s.trains[0]
 	packer := s.packer.(rtp.Slicer)
-	tr.filling = filling{ctx: t.Context(), frame: f, packer: packer}
+	tr.filling = s.fills(t.Context(), f)
 	if early {
 		copy(f.Bytes, from.Bytes)
 		f.Finish(nil)
@@ -36,7 +36,7 @@ func sendFilling(t *testing.T, s *Sink, from *pipeline.Frame, end int, early boo
 		t.Fatal(err)
 	}
 	sent := make(chan bool)
-	go func() { sent <- s.sender.Send(tr) }()
+	go func() { sent <- sendTrain(s, tr) }()
 	pieces, pitch, gap := 1, from.Format.Stride, 0
 	if from.Format.PacketPitch > 0 { // the headers are there already
 		pieces, pitch, gap = packer.Packets(1), from.Format.PacketPitch, from.Format.HeaderGap
@@ -161,7 +161,7 @@ func TestADamagedFrameIsCountedOnce(t *testing.T) {
 	s := testSink(t, c, f)
 	d := (*s.sender.dests.Load())[0]
 	tr := s.trains[0]
-	tr.filling = filling{ctx: t.Context(), frame: rtptest.Frame(f, 0), packer: s.packer.(rtp.Slicer)}
+	tr.filling = s.fills(t.Context(), rtptest.Frame(f, 0))
 	if err := s.packer.Packetize(tr.Train, tr.filling.frame); err != nil {
 		t.Fatal(err)
 	}
