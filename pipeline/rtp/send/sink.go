@@ -90,7 +90,7 @@ func (j job) inFlight() bool { return j.train.inFlight.Load() > 0 }
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	h := newHolding(s.sender, q, s.trains)
 	ready := make(chan job, len(s.trains))
-	s.config.Threads.begin(&s.sender.turn, s.sender.bits, func() { s.send(h, ready) })
+	s.config.Threads.begin(&s.sender.turn, func() { s.send(h, ready) })
 	defer context.AfterFunc(ctx, s.wake)() // a frame that fills may never end
 	var err error
 	for err == nil {
@@ -110,9 +110,9 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	return errors.Join(err, s.Close())
 }
 
-// send sends what is ready, in the sender's turn, until ready is closed.
+// send sends what is ready, in the sender's turn, until that moves or ready is closed.
 func (s *Sink) send(h *holding, ready <-chan job) {
-	for {
+	for !s.sender.turn.moves() {
 		select {
 		case j, more := <-ready:
 			if !more {

@@ -3,28 +3,31 @@
 package send
 
 import (
+	"cmp"
 	"iter"
 	"math"
-	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // Threads are the threads that the streams of a process share, not more than one for each processor. A thread sends what is due
-// of its streams, one burst after the other, and sleeps until the next burst is due or a stream is woken.
+// of its streams, one burst after the other, and sleeps until the next burst is due or a stream is woken. The more bursts it has
+// the less often it sleeps, so streams share a thread as long as it is not busy for half of its time.
 type Threads struct {
 	most int
 
 	mu   sync.Mutex
-	list []*thread
+	list []*thread // but those that end
 }
+
+const (
+	reviewEvery = time.Second
+	roomUpTo    = 0.5 // of its time a thread may be busy with the streams that it is given
+	tooBusy     = 0.8 // of its time: a thread gives a stream away
+)
 
 // NewThreads makes threads for as many processors as Go uses. They run while there are streams.
 func NewThreads() *Threads { return &Threads{most: runtime.GOMAXPROCS(0)} }
@@ -32,79 +35,91 @@ func NewThreads() *Threads { return &Threads{most: runtime.GOMAXPROCS(0)} }
 // A thread has turns.
 type thread struct {
 	threads *Threads
-	bits    float64 // a second, of all its streams; guarded by threads.mu
+	busy    float64 // part of its time; 1: not known. Guarded by threads.mu
+	streams int     // the same
 
 	mu    sync.Mutex
-	fresh []*turn // that have not begun
+	fresh []*turn // that have not begun here
 
 	turns  []*turn       // of the thread alone
 	asleep atomic.Uint32 // futex(2): 1 while the thread sleeps
 	clock  clock
+	since  time.Duration // when it was reviewed
+	slept  time.Duration // since then
 }
 
 // A turn is a stream's share of a thread: a coroutine, which gives the thread away whenever it waits.
 type turn struct {
-	thread *thread
+	thread atomic.Pointer[thread]
+	send   func()        // which returns when move says so, or it has ended
+	to     *thread       // to which the stream is to move; nil: it stays
 	due    time.Duration // when it goes on, by the monotonic clock
 	listen bool          // it also goes on when it is woken
 	woken  atomic.Bool
 	yield  func(struct{}) bool
 	next   func() (struct{}, bool)
-	bits   float64
 	ended  chan struct{}
 }
 
 const never = time.Duration(math.MaxInt64)
 
-// begin runs send in a turn, for a stream of so many bits a second. The turn has ended when ended is closed.
-func (s *Threads) begin(t *turn, bits float64, send func()) {
-	t.bits, t.ended, t.due = bits, make(chan struct{}), 0
-	t.next = func() (struct{}, bool) {
-		// A coroutine is bound to the thread that makes it.
-		t.next, _ = iter.Pull(func(yield func(struct{}) bool) {
-			t.yield = yield
-			send()
-		})
-		return t.next()
-	}
+// begin runs send in a turn. The turn has ended when ended is closed.
+func (s *Threads) begin(t *turn, send func()) {
+	t.send, t.ended = send, make(chan struct{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.thread = s.choose(bits)
-	t.thread.bits += bits
-	t.thread.mu.Lock()
-	t.thread.fresh = append(t.thread.fresh, t)
-	t.thread.mu.Unlock()
-	t.thread.rouse()
+	s.place(t)
 }
 
-// fullThread is how many bits a second a thread sends while other processors have none to send: to copy them takes a third of
-// its time.
-var fullThread = func() float64 {
-	f, err := strconv.ParseFloat(os.Getenv("TG_FULL"), 64)
-	if err != nil {
-		return 4e9
-	}
-	return f
-}()
+// place gives t to a thread. mu is held.
+func (s *Threads) place(t *turn) {
+	l := s.spare()
+	l.busy = 1
+	l.join(t)
+}
 
-// choose returns the thread for a stream: the busiest one that has room, else a new one, else the least busy.
-func (s *Threads) choose(bits float64) *thread {
-	var best *thread
-	for _, l := range s.list {
-		if l.bits+bits <= fullThread && (best == nil || l.bits > best.bits) {
-			best = l
+// spare is a new thread, or the least busy one when there is one for each processor. mu is held.
+func (s *Threads) spare() *thread {
+	if len(s.list) == s.most {
+		return slices.MinFunc(s.list, func(a, b *thread) int {
+			return cmp.Or(cmp.Compare(a.busy, b.busy), cmp.Compare(a.streams, b.streams))
+		})
+	}
+	l := &thread{threads: s, busy: 1, clock: newClock()}
+	l.since = l.clock.now()
+	s.list = append(s.list, l)
+	go l.run()
+	return l
+}
+
+// balance has streams of l move when it is too busy, or when another thread has room for all of them.
+func (s *Threads) balance(l *thread, busy float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.list, l)
+	if l.busy = busy; i < 0 {
+		return
+	}
+	if busy > tooBusy && len(l.turns) > 1 {
+		if to := s.spare(); to != l {
+			l.turns[0].move(to)
+		}
+		return
+	}
+	var room *thread
+	for _, o := range s.list {
+		if o != l && o.busy+busy < roomUpTo && (room == nil || o.busy > room.busy) {
+			room = o
 		}
 	}
-	switch {
-	case best != nil:
-	case len(s.list) < s.most:
-		best = &thread{threads: s, clock: newClock()}
-		s.list = append(s.list, best)
-		go best.run()
-	default:
-		best = slices.MinFunc(s.list, func(a, b *thread) int { return int(math.Copysign(1, a.bits-b.bits)) })
+	if room == nil {
+		return
 	}
-	return best
+	room.busy += busy
+	s.list = slices.Delete(s.list, i, i+1)
+	for _, t := range l.turns {
+		t.move(room)
+	}
 }
 
 // run has the turns go on when they are due, until there are none.
@@ -112,9 +127,11 @@ func (l *thread) run() {
 	ownThread()
 	for l.accept() {
 		now := l.clock.now()
+		l.review(now)
 		t, due := l.first(now)
 		if due-now > earlyEnough {
 			l.sleep(due)
+			l.slept += l.clock.now() - now
 			continue
 		}
 		if t.listen {
@@ -124,6 +141,17 @@ func (l *thread) run() {
 			l.end(t)
 		}
 	}
+}
+
+// review notes how busy the thread was.
+func (l *thread) review(now time.Duration) {
+	took := now - l.since
+	if took < reviewEvery {
+		return
+	}
+	busy := 1 - float64(l.slept)/float64(took)
+	l.since, l.slept = now, 0
+	l.threads.balance(l, busy)
 }
 
 // first is the turn that is due first, seen at now.
@@ -141,31 +169,57 @@ func (l *thread) first(now time.Duration) (first *turn, due time.Duration) {
 	return first, due
 }
 
-// accept takes the turns that are to begin. It returns false when the thread has none, and ends.
+// join has t begin on the thread, or go on there. threads.mu is held.
+func (l *thread) join(t *turn) {
+	t.thread.Store(l)
+	l.streams++
+	l.mu.Lock()
+	l.fresh = append(l.fresh, t)
+	l.mu.Unlock()
+	l.rouse()
+}
+
+// accept takes the turns that have joined. It returns false when the thread has none, and ends.
 func (l *thread) accept() bool {
 	l.mu.Lock()
-	l.turns = append(l.turns, l.fresh...)
-	l.fresh = l.fresh[:0]
+	fresh := l.fresh
+	l.fresh = nil
 	l.mu.Unlock()
+	for _, t := range fresh { // a coroutine is bound to the thread that makes it
+		t.due, t.listen, t.to = 0, false, nil
+		t.next, _ = iter.Pull(func(yield func(struct{}) bool) {
+			t.yield = yield
+			t.send()
+		})
+		l.turns = append(l.turns, t)
+	}
 	if len(l.turns) > 0 {
 		return true
 	}
 	l.threads.mu.Lock()
 	defer l.threads.mu.Unlock()
-	if len(l.fresh) > 0 { // begin has threads.mu
+	if l.streams > 0 {
 		return true
 	}
 	l.threads.list = slices.DeleteFunc(l.threads.list, func(o *thread) bool { return o == l })
 	return false
 }
 
-// end takes off a turn that has ended.
+// end takes off a turn that has ended, or goes on elsewhere.
 func (l *thread) end(t *turn) {
 	l.turns = slices.DeleteFunc(l.turns, func(o *turn) bool { return o == t })
-	l.threads.mu.Lock()
-	l.bits -= t.bits
-	l.threads.mu.Unlock()
-	close(t.ended)
+	s := l.threads
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.streams--
+	switch {
+	case t.to == nil:
+		close(t.ended)
+	case slices.Contains(s.list, t.to):
+		t.to.join(t)
+	default: // it has ended meanwhile
+		s.place(t)
+	}
 }
 
 // sleep blocks the thread until t, or until it is roused.
@@ -209,43 +263,16 @@ func (t *turn) wait() {
 // wake has the turn go on from wait. It may be called by anybody, at any time, and waits for nothing.
 func (t *turn) wake() {
 	t.woken.Store(true)
-	if t.thread != nil {
-		t.thread.rouse()
+	if l := t.thread.Load(); l != nil {
+		l.rouse()
 	}
 }
 
-const (
-	futexWaitBitset = 9 | 128 // private, until a moment of the monotonic clock (futex(2))
-	futexWakeOne    = 1 | 128
-	futexAnyBit     = 0xffffffff
-)
-
-// futexWait blocks the thread while *word is value, until t or futexWake.
-func futexWait(word *atomic.Uint32, value uint32, t time.Duration) {
-	var until *unix.Timespec
-	if t != never {
-		ts := unix.NsecToTimespec(int64(t))
-		until = &ts
-	}
-	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWaitBitset, uintptr(value),
-		uintptr(unsafe.Pointer(until)), 0, futexAnyBit)
+// move has the stream go on on another thread, when it is between two frames.
+func (t *turn) move(to *thread) {
+	t.to = to
+	t.wake()
 }
 
-// futexWake wakes the thread that waits for word.
-func futexWake(word *atomic.Uint32) {
-	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWakeOne, 1, 0, 0, 0)
-}
-
-// ownThread gives the calling goroutine a thread of its own that the scheduler wakes before busy ones, as far as the
-// process may ask for that (CAP_SYS_NICE or LimitNICE). The thread ends with the goroutine.
-func ownThread() {
-	runtime.LockOSThread()
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, senderNice) // 0 is the calling thread
-	_ = os.WriteFile("/proc/thread-self/comm", []byte(senderName), 0)
-}
-
-// senderName is what top and the like call the thread.
-const senderName = "rtp-sender"
-
-// senderNice is better than everything that computes, and worse than what the kernel needs.
-const senderNice = -10
+// moves says whether send is to return between two frames.
+func (t *turn) moves() bool { return t.to != nil }
