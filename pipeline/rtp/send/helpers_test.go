@@ -41,7 +41,7 @@ func packets(t testing.TB, s *Sink, f *pipeline.Frame) [][]byte {
 
 // inTurn runs what sends trains in the sender's turn.
 func inTurn(s *Sink, run func()) {
-	s.config.Threads.begin(&s.sender.turn, run)
+	s.config.Threads.begin(&s.sender.turn, 0, run)
 	<-s.sender.turn.ended
 }
 

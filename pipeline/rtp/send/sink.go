@@ -90,7 +90,7 @@ func (j job) inFlight() bool { return j.train.inFlight.Load() > 0 }
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	h := newHolding(s.sender, q, s.trains)
 	ready := make(chan job, len(s.trains))
-	s.config.Threads.begin(&s.sender.turn, func() { s.send(h, ready) })
+	s.config.Threads.begin(&s.sender.turn, s.sender.bits, func() { s.send(h, ready) })
 	defer context.AfterFunc(ctx, s.wake)() // a frame that fills may never end
 	var err error
 	for err == nil {

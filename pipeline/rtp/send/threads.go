@@ -15,43 +15,46 @@ import (
 
 // Threads are the threads that the streams of a process share, not more than one for each processor. A thread sends what is due
 // of its streams, one burst after the other, and sleeps until the next burst is due or a stream is woken. The more bursts it has
-// the less often it sleeps, so streams share a thread as long as it is not busy for half of its time.
+// the less often it sleeps, which is a quarter of what sending costs.
 type Threads struct {
 	most int
 
 	mu   sync.Mutex
-	list []*thread // but those that end
+	list []*thread
 }
-
-const (
-	reviewEvery = time.Second
-	roomUpTo    = 0.5 // of its time a thread may be busy with the streams that it is given
-	tooBusy     = 0.8 // of its time: a thread gives a stream away
-)
 
 // NewThreads makes threads for as many processors as Go uses. They run while there are streams.
 func NewThreads() *Threads { return &Threads{most: runtime.GOMAXPROCS(0)} }
 
+const (
+	fullThread  = 9e9                    // bits a second that a thread is given, while there are processors without one
+	tooBusy     = 0.8                    // part of its time: a thread gives streams away
+	reviewEvery = 250 * time.Millisecond // so often it looks whether it is
+)
+
 // A thread has turns.
 type thread struct {
 	threads *Threads
-	busy    float64 // part of its time; 1: not known. Guarded by threads.mu
-	streams int     // the same
+
+	bits    float64 // a second, of its streams. Guarded by threads.mu, as the next two
+	streams int     // here, or on their way
+	full    bool    // it was too busy once, so it gets no others
 
 	mu    sync.Mutex
 	fresh []*turn // that have not begun here
 
-	turns  []*turn       // of the thread alone
+	turns  []*turn       // of the thread alone, as what follows
 	asleep atomic.Uint32 // futex(2): 1 while the thread sleeps
 	clock  clock
-	since  time.Duration // when it was reviewed
+	since  time.Duration // the last review
 	slept  time.Duration // since then
 }
 
 // A turn is a stream's share of a thread: a coroutine, which gives the thread away whenever it waits.
 type turn struct {
 	thread atomic.Pointer[thread]
-	send   func()        // which returns when move says so, or it has ended
+	bits   float64       // a second, of the stream
+	send   func()        // which returns when moves says so, or it has ended
 	to     *thread       // to which the stream is to move; nil: it stays
 	due    time.Duration // when it goes on, by the monotonic clock
 	listen bool          // it also goes on when it is woken
@@ -63,62 +66,58 @@ type turn struct {
 
 const never = time.Duration(math.MaxInt64)
 
-// begin runs send in a turn. The turn has ended when ended is closed.
-func (s *Threads) begin(t *turn, send func()) {
-	t.send, t.ended = send, make(chan struct{})
+// begin runs send in a turn, for a stream of so many bits a second. The turn has ended when ended is closed.
+func (s *Threads) begin(t *turn, bits float64, send func()) {
+	t.bits, t.send, t.ended = bits, send, make(chan struct{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.place(t)
-}
-
-// place gives t to a thread. mu is held.
-func (s *Threads) place(t *turn) {
-	l := s.spare()
-	l.busy = 1
+	l := s.choose(bits)
+	l.take(t)
 	l.join(t)
 }
 
-// spare is a new thread, or the least busy one when there is one for each processor. mu is held.
-func (s *Threads) spare() *thread {
-	if len(s.list) == s.most {
-		return slices.MinFunc(s.list, func(a, b *thread) int {
-			return cmp.Or(cmp.Compare(a.busy, b.busy), cmp.Compare(a.streams, b.streams))
-		})
+// choose returns the thread for a stream: the one with most to send that has room, else a new one, else the one with least.
+// mu is held.
+func (s *Threads) choose(bits float64) *thread {
+	var best *thread
+	for _, l := range s.list {
+		if !l.full && l.bits+bits <= fullThread && (best == nil || l.bits > best.bits) {
+			best = l
+		}
 	}
-	l := &thread{threads: s, busy: 1, clock: newClock()}
-	l.since = l.clock.now()
-	s.list = append(s.list, l)
-	go l.run()
-	return l
+	switch {
+	case best != nil:
+		return best
+	case len(s.list) < s.most:
+		l := &thread{threads: s, clock: newClock()}
+		l.since = l.clock.now()
+		s.list = append(s.list, l)
+		go l.run()
+		return l
+	}
+	return slices.MinFunc(s.list, func(a, b *thread) int {
+		switch {
+		case a.full == b.full:
+			return cmp.Compare(a.bits, b.bits)
+		case a.full:
+			return 1
+		}
+		return -1
+	})
 }
 
-// balance has streams of l move when it is too busy, or when another thread has room for all of them.
-func (s *Threads) balance(l *thread, busy float64) {
+// relieve has half of the streams of l move to a thread that is not too busy, if there may be one.
+func (s *Threads) relieve(l *thread) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.Index(s.list, l)
-	if l.busy = busy; i < 0 {
-		return
-	}
-	if busy > tooBusy && len(l.turns) > 1 {
-		if to := s.spare(); to != l {
-			l.turns[0].move(to)
+	l.full = true
+	for _, t := range l.turns[:len(l.turns)/2] {
+		to := s.choose(t.bits)
+		if to.full {
+			return
 		}
-		return
-	}
-	var room *thread
-	for _, o := range s.list {
-		if o != l && o.busy+busy < roomUpTo && (room == nil || o.busy > room.busy) {
-			room = o
-		}
-	}
-	if room == nil {
-		return
-	}
-	room.busy += busy
-	s.list = slices.Delete(s.list, i, i+1)
-	for _, t := range l.turns {
-		t.move(room)
+		to.take(t)
+		t.move(to)
 	}
 }
 
@@ -128,7 +127,7 @@ func (l *thread) run() {
 	for l.accept() {
 		now := l.clock.now()
 		l.review(now)
-		t, due := l.first(now)
+		t, due := l.first()
 		if due-now > earlyEnough {
 			l.sleep(due)
 			l.slept += l.clock.now() - now
@@ -143,24 +142,25 @@ func (l *thread) run() {
 	}
 }
 
-// review notes how busy the thread was.
+// review looks how busy the thread was.
 func (l *thread) review(now time.Duration) {
 	took := now - l.since
 	if took < reviewEvery {
 		return
 	}
-	busy := 1 - float64(l.slept)/float64(took)
+	if float64(took-l.slept) > tooBusy*float64(took) && len(l.turns) > 1 {
+		l.threads.relieve(l)
+	}
 	l.since, l.slept = now, 0
-	l.threads.balance(l, busy)
 }
 
-// first is the turn that is due first, seen at now.
-func (l *thread) first(now time.Duration) (first *turn, due time.Duration) {
+// first is the turn that is due first, if the thread has one. Whoever is woken goes first: then it has something that is due.
+func (l *thread) first() (first *turn, due time.Duration) {
 	due = never
 	for _, t := range l.turns {
 		at := t.due
-		if at > now && t.roused() {
-			at = now
+		if t.roused() {
+			at = 0
 		}
 		if first == nil || at < due {
 			first, due = t, at
@@ -169,17 +169,22 @@ func (l *thread) first(now time.Duration) (first *turn, due time.Duration) {
 	return first, due
 }
 
-// join has t begin on the thread, or go on there. threads.mu is held.
+// take counts t as a stream of the thread. threads.mu is held.
+func (l *thread) take(t *turn) {
+	l.streams++
+	l.bits += t.bits
+}
+
+// join has t, which the thread has taken, begin there, or go on.
 func (l *thread) join(t *turn) {
 	t.thread.Store(l)
-	l.streams++
 	l.mu.Lock()
 	l.fresh = append(l.fresh, t)
 	l.mu.Unlock()
 	l.rouse()
 }
 
-// accept takes the turns that have joined. It returns false when the thread has none, and ends.
+// accept has the turns begin that have joined. It returns false when the thread has no stream, and ends.
 func (l *thread) accept() bool {
 	l.mu.Lock()
 	fresh := l.fresh
@@ -208,17 +213,14 @@ func (l *thread) accept() bool {
 // end takes off a turn that has ended, or goes on elsewhere.
 func (l *thread) end(t *turn) {
 	l.turns = slices.DeleteFunc(l.turns, func(o *turn) bool { return o == t })
-	s := l.threads
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	l.threads.mu.Lock()
 	l.streams--
-	switch {
-	case t.to == nil:
-		close(t.ended)
-	case slices.Contains(s.list, t.to):
+	l.bits -= t.bits
+	l.threads.mu.Unlock()
+	if t.to != nil {
 		t.to.join(t)
-	default: // it has ended meanwhile
-		s.place(t)
+	} else {
+		close(t.ended)
 	}
 }
 
