@@ -38,8 +38,8 @@ type socket struct {
 	fd     int
 	conn   *net.UDPConn // RTCP, both ways
 	teller *teller
-	link   string       // name of the interface; "": not known
-	buffer int          // bytes granted
+	link   string // name of the interface; "": not known
+	buffer int    // bytes granted
 }
 
 // open opens the sockets for RTP and RTCP to and after addr. buffer is wanted of the first.

@@ -112,6 +112,9 @@ func (s *Threads) relieve(l *thread) {
 	defer s.mu.Unlock()
 	l.full = true
 	for _, t := range l.turns[:len(l.turns)/2] {
+		if t.moves() { // it has been told before
+			continue
+		}
 		to := s.choose(t.bits)
 		if to.full {
 			return
