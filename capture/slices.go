@@ -44,7 +44,7 @@ func (s *session) slice() int {
 	if !cfg.Bare {
 		info := s.camera.Info()
 		if info.Caps&fpga.CapOpenFrame == 0 {
-			cfg.Logger.Warn("frames are handed on when they are complete: the FPGA does not say which one leaves (capability bit 6, docs/fpga-interface.md)",
+			cfg.Logger.Info("frames are handed on when they are complete: the FPGA does not say which one leaves (capability bit 6, docs/fpga-interface.md)",
 				"source", cfg.Name)
 			return 0
 		}

@@ -136,7 +136,7 @@ var combinations = [][3]string{
 	{"model: {width: 320, height: 240}", "file: {path: x.y4m}", "isp takes a sensor's frames"},
 	{"name: raw, ", "name: raw, latency: now, ", `outputs[0].latency: "now": use frame or slice`},
 	{"name: raw, rtp: {payload: raw", "name: raw, latency: slice, rtp: {payload: jpeg", "c.yaml:3:32: outputs[0].latency: only rtp with payload raw leaves in slices"},
-	{"240}}]\nisp: [{name: isp}]\noutputs: [{name: raw, ", "240, stream: bare}}]\nisp: [{name: isp}]\noutputs: [{name: raw, latency: slice, ", `the frames of "camera" do not come in slices`},
+	{"model: {width: 320, height: 240}}]\nisp: [{name: isp}]\noutputs: [{name: raw, ", "file: {path: x.raw, width: 320, height: 240}}]\nisp: [{name: isp}]\noutputs: [{name: raw, latency: slice, ", `the frames of "camera" do not come in slices`},
 	{"240}", "240, readout: 40ms}", "sources[0].model.readout: 40ms: must be from 0 to the frame period, 33.333333ms"},
 	{"name: camera", "name: camera, slots: 4", "sources[0].slots: 4 are too few: what reads from \"camera\" may hold so many frames that it needs 5"},
 	{camera + "\nisp: [{name: isp}]\noutputs: [{name: raw, ", "camera, slots: 8, file: {path: x.y4m}}]\noutputs: [{name: raw, queue: 6, ", "so many frames that it needs 10"},

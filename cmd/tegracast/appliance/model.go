@@ -94,7 +94,7 @@ func modelSensor(m *config.Model) (*model.Sensor, error) {
 	cfg.Width, cfg.Height, cfg.Shift = m.Width, m.Height, *m.Shift
 	cfg.Format = fpga.FourCC(pixel)
 	cfg.Bare = m.Bare()
-	cfg.Readout = m.Readout.V
+	cfg.Readout = m.ReadoutTime()
 	cfg.Period = m.Rate.V.Period() // its exposure is that of the frames; the camera is told another one
 	return model.NewSensor(cfg)
 }

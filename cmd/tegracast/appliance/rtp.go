@@ -22,6 +22,12 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 	cfg.Slices, cfg.Threads = c.Slices, a.threads
 	cfg.Start = rtp.NewStart(f.timestamp)
 	cfg.Logger = a.env.Log.With("output", c.Name)
+	switch {
+	case cfg.Slices:
+		cfg.Logger.Info("packets leave while their frame arrives (latency: slice)")
+	case cfg.Payload == rtp.Raw:
+		cfg.Logger.Info("packets leave when their frame is complete", "reason", c.Whole)
+	}
 	var encoder *gpuJPEG
 	if cfg.Payload == rtp.JPEG {
 		var err error

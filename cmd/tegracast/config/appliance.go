@@ -184,6 +184,7 @@ type Output struct {
 	Policy pipeline.Policy
 	Card   string // name of the Card that the frames go to; empty: none
 	Slices bool   // frames leave while they arrive
+	Whole  string // why they do not
 	Kind   OutputKind
 	At     yamlfile.Place
 	OpenAt yamlfile.Place // what is wrong when it cannot be opened

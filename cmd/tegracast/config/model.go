@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/fpga"
@@ -23,10 +24,18 @@ type Model struct {
 	Sensor   *Sensor            `yaml:"sensor,omitempty" jsonschema_description:"How the samples of replay lie in the file (default: RGGB of 10 bits)."`
 	Rate     Rate               `yaml:"rate,omitempty" jsonschema_description:"Frames a second, such as 30 or 30000/1001 (default 30)."`
 	Exposure Duration           `yaml:"exposure,omitempty" jsonschema_description:"Exposure time, such as 8ms. The picture has the brightness of replay at the default: 10ms, or half the frame period if that is less."`
-	Readout  Duration           `yaml:"readout,omitempty" jsonschema_description:"How long the lines of a frame take to leave the sensor, such as 15ms: at most the frame period (default: all lines at once)."`
+	Readout  *Duration          `yaml:"readout,omitempty" jsonschema_description:"How long the lines of a frame take to leave the sensor, such as 15ms: at most the frame period, which is the default but for a tenth; 0s: all lines leave at once."`
 	Shift    *int               `yaml:"shift,omitempty" jsonschema:"minimum=0,multipleOf=2" jsonschema_description:"Even number of pixels by which the picture moves from frame to frame (default 2)."`
 	Seed     uint64             `yaml:"seed,omitempty" jsonschema_description:"Seed of the scattered bus addresses and of the faults."`
 	Faults   map[string]float64 `yaml:"faults,omitempty" jsonschema_description:"Faults, F1 to F12 (docs/faults.md), each with the share of frames at which it happens."`
+}
+
+// ReadoutTime is how long the lines of a frame take to leave the sensor.
+func (m *Model) ReadoutTime() time.Duration {
+	if m.Readout == nil {
+		return m.Rate.V.Period() * 9 / 10
+	}
+	return m.Readout.V
 }
 
 // Bare reports whether the model streams without camera block and trailers.
@@ -76,8 +85,8 @@ func (m *Model) check(at yamlfile.Section) error {
 	case m.Exposure.V < 0 || m.Exposure.V > m.Rate.V.Period():
 		return at.Key("exposure").Errorf("%v: must be from 0 to the frame period, %v", m.Exposure.V, m.Rate.V.Period())
 	}
-	if m.Readout.V < 0 || m.Readout.V > m.Rate.V.Period() {
-		return at.Key("readout").Errorf("%v: must be from 0 to the frame period, %v", m.Readout.V, m.Rate.V.Period())
+	if d := m.ReadoutTime(); d < 0 || d > m.Rate.V.Period() {
+		return at.Key("readout").Errorf("%v: must be from 0 to the frame period, %v", d, m.Rate.V.Period())
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.Faults)) {
 		if _, _, err := model.ParseFault(fmt.Sprintf("%s:%g", id, m.Faults[id])); err != nil {

@@ -54,20 +54,37 @@ func (o *Output) fits(at yamlfile.Section, a *Appliance, in Pictures) error {
 	return err
 }
 
-// slice has the frames leave while they arrive, where everything on their way can do that.
+// slice has the frames leave while they arrive, unless the output says otherwise, or something on their way cannot do that.
 func (o *Output) slice(at yamlfile.Section, a *Appliance) error {
-	source, stage := a.Source(o.Source), a.Stage(o.From)
+	source := a.Source(o.Source)
+	o.Whole = o.whole(source, a.Stage(o.From))
+	switch o.section.Latency {
+	case "frame":
+		o.Whole = "latency: frame"
+	case "slice":
+		if o.Whole != "" {
+			return at.Errorf("%s: leave latency out", o.Whole)
+		}
+	}
+	if o.Slices = o.Whole == ""; o.Slices {
+		source.Slices = true
+	}
+	return nil
+}
+
+// whole is why the output's frames cannot leave before they are complete; empty: they can. stage is nil where the output reads
+// from the source.
+func (o *Output) whole(source *Source, stage *Stage) string {
 	stream, is := o.Kind.(*RTP)
 	switch {
-	case !is || o.results || stream.Payload.V != rtp.Raw:
-		return at.Errorf("only rtp with payload raw leaves in slices: leave latency out")
-	case source.Card.Name == "" || source.Bare:
-		return at.Errorf("the frames of %q do not come in slices: only a camera with camera block and trailers has them, so leave latency out", o.Source)
-	case !stage.Pictures.Any || stage.From != o.Source:
-		return at.Errorf("%s %q works on whole frames: leave latency out, or read from an isp behind the camera", stage.what, o.From)
+	case !is || stream.Payload.V != rtp.Raw:
+		return "only rtp with payload raw leaves in slices"
+	case source.Card.Name == "":
+		return fmt.Sprintf("the frames of %q do not come in slices, only those of an FPGA's camera do", o.Source)
+	case stage == nil || !stage.Pictures.Any || stage.From != o.Source:
+		return fmt.Sprintf("%q works on whole frames, only an isp behind the camera works on slices", o.From)
 	}
-	o.Slices, source.Slices = true, true
-	return nil
+	return ""
 }
 
 // packetReady says whether the isp can lay an output's pictures out as its packets: when nobody else reads them.

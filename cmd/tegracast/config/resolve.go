@@ -139,7 +139,7 @@ func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error)
 	if o.results && c.Scale != "" {
 		return o, at.Key("scale").Errorf("results have no size: leave scale out")
 	}
-	if err := o.fits(at, r.out, in); err != nil || c.Latency != "slice" {
+	if err := o.fits(at, r.out, in); err != nil {
 		return o, err
 	}
 	return o, o.slice(at.Key("latency"), r.out)

@@ -52,6 +52,15 @@ func (b *bucket) span(n int, start, end, most time.Duration) time.Duration {
 	return max(end-start, most/2, min(least, max(most, drain(float64(n)))))
 }
 
+// room is when n packets more fit into what a late sender may fill, seen at t.
+func (b *bucket) room(n int, t time.Duration) time.Duration {
+	over := b.levelAt(t) + float64(n) - b.full
+	if over <= 0 || b.drain == 0 {
+		return t
+	}
+	return max(t, b.at) + time.Duration(over/b.drain*float64(time.Second))
+}
+
 // levelAt is the level at t, if nothing comes until then.
 func (b *bucket) levelAt(t time.Duration) float64 {
 	return max(0, b.level-max(0, t-b.at).Seconds()*b.drain)

@@ -33,9 +33,9 @@ func (p *pacer) begin(start time.Duration, n int, span, most time.Duration) {
 	p.start, p.interval, p.least = start, span/bursts, most/bursts/2
 }
 
-// shift moves the schedule so that burst k is due now, if it was due before: there was nothing to send.
-func (p *pacer) shift(k int) {
-	p.start = max(p.start, p.now()-time.Duration(k)*p.interval)
+// shift moves the schedule so that burst k is due at at, if it was due before.
+func (p *pacer) shift(k int, at time.Duration) {
+	p.start = max(p.start, at-time.Duration(k)*p.interval)
 }
 
 // next is when a frame can start, seen at now: not before the last burst of the one before, which the kernel may still keep.

@@ -53,6 +53,20 @@ func (x *transmitter) planSlices(n int, now time.Duration) {
 	x.pacer.begin(x.pacer.next(now), bursts, time.Duration(sliceSpan*float64(x.span)), x.span)
 }
 
+// delay moves the schedule of a frame that fills so that burst k, of n packets, is not due before it fits into a receiver's
+// buffer: lines that come faster than the frame rate has them leave as the buffer drains. waited says that there was nothing
+// to send, so that the burst is not due before now.
+func (x *transmitter) delay(k, n int, waited bool) {
+	now := x.pacer.now()
+	at := now
+	if x.span > 0 {
+		at = x.bucket.room(n, now)
+	}
+	if waited || at > now {
+		x.pacer.shift(k, at)
+	}
+}
+
 // await waits until packet from may be sent, and returns which one may not. The last packet, with the marker, waits until the
 // frame is complete. An error says that the frame is damaged, or ctx's end.
 func (t *train) await(from int, turn *turn) (to int, err error) {

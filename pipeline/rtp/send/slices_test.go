@@ -177,3 +177,34 @@ func TestADamagedFrameIsCountedOnce(t *testing.T) {
 		t.Error("a damaged frame was sent to nobody, and is taken for a whole one")
 	}
 }
+
+// TestSlicesFitIntoAReceiversBuffer: lines that come all at once, or in half the period, are not sent faster than a buffer of
+// ST 2110-21 takes them.
+func TestSlicesFitIntoAReceiversBuffer(t *testing.T) {
+	_, addr := listener(t)
+	f := rtptest.Format(t, pipeline.UYVY, 640, 3000, 50)
+	s := testSink(t, Config{Stream: rtp.Stream{Start: testStart()}, Destinations: []string{addr}, Slices: true}, f)
+	for n := range 4 {
+		frame := rtptest.Frame(f, n)
+		frame.Fill()
+		tr := s.trains[0]
+		tr.filling = s.fills(t.Context(), frame)
+		if err := s.packer.Packetize(tr.Train, frame); err != nil {
+			t.Fatal(err)
+		}
+		sent := make(chan bool)
+		go func() { sent <- sendTrain(s, tr) }()
+		for y := 100; y <= f.Height && n%2 == 1; y += 100 {
+			time.Sleep(f.Rate.Period() / 60)
+			frame.Arrive(y)
+		}
+		frame.Arrive(f.Height)
+		frame.Finish(nil)
+		if <-sent {
+			t.Error("the frame failed")
+		}
+	}
+	if got, most := s.Stats().Bucket.Max, int(s.sender.bucket.full)+s.config.Burst; got > most { // a burst may leave a little early
+		t.Errorf("the buffer held up to %d packets, want at most %d", got, most)
+	}
+}

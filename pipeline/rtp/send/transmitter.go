@@ -228,9 +228,7 @@ func (x *transmitter) play(t *train, dests []*destination) error {
 				return err
 			}
 			to, k = min(to, there), from/x.config.Burst
-			if t.filling.waited {
-				x.pacer.shift(k)
-			}
+			x.delay(k, to-from, t.filling.waited)
 		}
 		if most > 0 {
 			t.departure = x.pacer.ahead(k, most)
