@@ -57,9 +57,11 @@ func takeTurns(t *testing.T) (order []string) {
 		turns[3].wait()
 		order = append(order, "d")
 	})
+	s.mu.Lock()
 	if len(s.list) != 1 {
 		t.Errorf("%d threads", len(s.list))
 	}
+	s.mu.Unlock()
 	for i := range turns {
 		<-turns[i].ended
 	}
