@@ -21,7 +21,7 @@ install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/
 export TEGRACAST_NVP2P ?= $(realpath ../shared/peers/nvidia-p2p)
 FUZZTIME ?= 30s
 # The tests that make test-long runs, in LONG_IN: they count in thousands, repeat, or last a minute.
-LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames
+LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices
 LONG_IN := ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast
 SOAK ?= 1h
 SOAK_GUEST ?= 20m
@@ -66,7 +66,7 @@ lint: ## gofumpt, vet, staticcheck, errors, spelling, code that nothing reaches,
 	go mod tidy -diff
 	go -C tools mod tidy -diff
 
-test-long: setup ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 1,000 frames
+test-long: setup ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 1,000 frames, a minute of slices to peers
 	TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 180m -v -run '^($(LONG))$$' $(LONG_IN)
 
 test-sanitized: setup ## the kernel module's tests, and an hour of its fuzzer, on an instrumented kernel, which is built once

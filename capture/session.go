@@ -143,7 +143,7 @@ func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) (err erro
 		return err
 	}
 	c.freeSlots() // those that were released in between
-	s.resumed = !c.completed.IsZero()
+	s.resumed = c.cfg.Bare && !c.completed.IsZero()
 	if s.camera != nil && !s.started {
 		if err := s.camera.Start(); err != nil {
 			return err

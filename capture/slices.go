@@ -129,11 +129,12 @@ func (s *session) complete(t fpga.Trailer, now time.Time) {
 
 // cut ends the frame that fills, if there is one, since the session ends: by why, or because it was told to.
 func (s *session) cut(why error) {
-	if c := s.owner; s.filling.frame != nil && c.cfg.Bare && c.completed.IsZero() {
-		c.completed = time.Now() // its number is used
+	if s.filling.frame == nil {
+		return
 	}
+	s.next = s.filling.sequence + 1 // also when the FPGA begins again from 0: no other frame has this number
+	s.owner.completed = time.Now()  // what a bare stream loses is counted from now on
 	switch {
-	case s.filling.frame == nil:
 	case s.lost():
 		s.end(fmt.Errorf("%w: %w (%v)", errCut, tegra.ErrRevoked, s.why))
 	case why != nil:

@@ -6,9 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,26 +16,48 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// reader reads the frames of a camera as their lines arrive.
+const slicesAFrame = 8
+
+// reader is an output that reads the frames of a camera as their lines arrive.
 type reader struct {
+	t     *testing.T
 	bench *bench
 	log   lockedBuffer
+	stats pipeline.Stats // at the end
 
 	mu             sync.Mutex
+	first, last    uint64
 	frames, early  int // emitted; and those whose first line was read before the last one was there
 	whole, damaged int
+	reached        []int     // lines of the damaged ones that were read
 	misled         int       // frames of which wrong lines were read; all of them are damaged
 	at             time.Time // when the last whole one ended
 	gap            time.Duration
 }
 
-func (r *reader) read(t *testing.T, f *pipeline.Frame) {
-	defer f.Release()
-	ctx, sensor := t.Context(), r.bench.sensor
+func (*reader) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{} }
+
+func (r *reader) Run(ctx context.Context, q *pipeline.Queue) error {
+	for {
+		f, err := q.NextFilling(ctx)
+		if err != nil {
+			return err
+		}
+		if r.read(ctx, f) {
+			q.Done(f)
+		} else {
+			q.Fail(f, pipeline.DropDamaged, nil)
+		}
+	}
+}
+
+// read says whether the frame ended whole.
+func (r *reader) read(ctx context.Context, f *pipeline.Frame) (whole bool) {
+	sensor := r.bench.sensor
 	height, stride := f.Format.Height, f.Format.Stride
 	var want []byte
-	wrong := false
-	for y := 0; y < height; {
+	wrong, y := false, 0
+	for y < height {
 		have, err := f.WaitLines(ctx, y+1)
 		if err != nil {
 			break
@@ -54,7 +74,7 @@ func (r *reader) read(t *testing.T, f *pipeline.Frame) {
 		wrong = wrong || !bytes.Equal(f.Bytes[y*stride:have*stride], want[y*stride:have*stride])
 		y = have
 	}
-	r.ended(t, f, f.WaitWhole(ctx), wrong)
+	return r.ended(f, f.WaitWhole(ctx), y, wrong)
 }
 
 func (r *reader) begun(f *pipeline.Frame, lines int) {
@@ -65,47 +85,82 @@ func (r *reader) begun(f *pipeline.Frame, lines int) {
 	}
 }
 
-func (r *reader) ended(t *testing.T, f *pipeline.Frame, err error, wrong bool) {
+func (r *reader) ended(f *pipeline.Frame, err error, lines int, wrong bool) (whole bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if wrong {
 		r.misled++
 	}
-	if err != nil {
-		r.damaged++
-		return
+	switch {
+	case r.damaged+r.whole == 0:
+		r.first = f.Sequence
+	case f.Sequence <= r.last:
+		r.t.Errorf("frame %d after frame %d", f.Sequence, r.last)
+	}
+	if r.last = f.Sequence; err != nil {
+		r.damaged, r.reached = r.damaged+1, append(r.reached, lines)
+		return false
 	}
 	now := time.Now()
 	if wrong {
-		t.Errorf("frame %d ended whole, and its lines were wrong", f.Sequence)
+		r.t.Errorf("frame %d ended whole, and its lines were wrong", f.Sequence)
 	}
 	if f.Times.Captured.IsZero() || f.Times.ExposureEnd.Before(f.Times.ExposureStart) {
-		t.Errorf("frame %d has times %+v", f.Sequence, f.Times)
+		r.t.Errorf("frame %d has times %+v", f.Sequence, f.Times)
 	}
 	r.whole, r.gap, r.at = r.whole+1, max(r.gap, now.Sub(r.at)), now
+	return true
 }
 
-// readSlices streams for d of the bubble's time from a camera whose lines come over most of its period.
-func readSlices(t *testing.T, plan model.FaultPlan, poll bool, d time.Duration) (*reader, error) {
-	const lines = 320
+// checkBooks: every frame that was handed on is accounted for, once.
+func (r *reader) checkBooks() {
+	r.t.Helper()
+	in, out := r.stats.Sources[0], r.stats.Outputs[0]
+	if n := r.last - r.first + 1; in.Captured+in.Lost != n {
+		r.t.Errorf("captured %d, lost %d, of %d frames", in.Captured, in.Lost, n)
+	}
+	if out.Captured != in.Captured || out.Delivered != uint64(r.whole) || out.Dropped["reader/damaged"] != uint64(r.damaged) ||
+		out.Drops() != uint64(r.damaged) || out.Waiting != 0 || r.whole+r.damaged != int(in.Captured) {
+		r.t.Errorf("%d whole, %d damaged; books: %+v, %+v", r.whole, r.damaged, in, out)
+	}
+}
+
+// readSlices streams from a camera whose lines come over most of its period, in eight slices a frame, until play returns, and
+// checks the books.
+func readSlices(t *testing.T, plan model.FaultPlan, poll bool, lines int, play func(*reader)) (*reader, error) {
 	b := newBenchOf(t, plan, nil, model.SensorConfig{
 		Width: 64, Height: lines, Period: faultyRate.Period(), Exposure: 2 * time.Millisecond, Readout: faultyRate.Period() * 3 / 4,
 	})
 	b.card.Poll = poll
-	r := &reader{bench: b, at: time.Now()}
+	r := &reader{t: t, bench: b, at: time.Now()}
+	logger := slog.New(slog.NewTextHandler(&r.log, nil))
 	c, err := NewFPGACamera(FPGAConfig{
-		Card: b.card, Width: 64, Height: lines, Pixel: pipeline.RGGB10, Slots: 6, Rate: faultyRate, SliceLines: 32,
-		GiveUp: 5 * time.Second, Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
+		Card: b.card, Width: 64, Height: lines, Pixel: pipeline.RGGB10, Slots: 6, Rate: faultyRate, SliceLines: lines / slicesAFrame,
+		GiveUp: 5 * time.Second, Logger: logger,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	defer cancel()
-	var readers sync.WaitGroup
-	err = c.Run(ctx, func(f *pipeline.Frame) { readers.Go(func() { r.read(t, f) }) })
-	readers.Wait() // each frame ends before Run does
-	if closed := c.Close(); closed != nil && !expected(closed) {
+	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: logger})
+	if err := g.AddSource("camera", c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Attach(pipeline.OutputConfig{Name: "reader", Sink: r}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		play(r)
+	}()
+	err = g.Run(ctx)
+	cancel()
+	if err == nil {
+		r.gap = max(r.gap, time.Since(r.at))
+	}
+	r.stats = g.Stats()
+	r.checkBooks()
+	if closed := errors.Join(g.Close(), c.Close()); closed != nil && !expected(closed) {
 		t.Errorf("close: %v", closed)
 	}
 	return r, err
@@ -115,51 +170,11 @@ func readSlices(t *testing.T, plan model.FaultPlan, poll bool, d time.Duration) 
 func TestFramesAreReadWhileTheyArrive(t *testing.T) {
 	for _, poll := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			r, err := readSlices(t, model.FaultPlan{}, poll, 3*time.Second)
+			r, err := readSlices(t, model.FaultPlan{}, poll, 320, func(*reader) { time.Sleep(3 * time.Second) })
 			if err != nil || r.whole < 140 || r.early < r.whole || r.misled > 0 || r.damaged > 0 {
 				t.Errorf("poll %t: %d whole of %d, %d early, %d damaged, %d misled: %v", poll, r.whole, r.frames, r.early, r.damaged, r.misled, err)
 			}
 		})
-	}
-}
-
-// TestFaultsInSlices: whatever fault happens inside a frame that is being read, the frame ends, and a wrong one never ends whole.
-func TestFaultsInSlices(t *testing.T) {
-	for _, id := range model.FaultIDs() {
-		for _, poll := range []bool{false, true} {
-			if poll && id == model.F7 {
-				continue // is of interrupts
-			}
-			t.Run(fmt.Sprintf("%v/%t", id, poll), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { checkFaultInSlices(t, id, poll) })
-			})
-		}
-	}
-}
-
-func checkFaultInSlices(t *testing.T, id model.FaultID, poll bool) {
-	want := faultCases[id]
-	rates := map[model.FaultID]float64{id: 0.1}
-	if id == model.F2 || id == model.F3 {
-		rates[model.F8] = 0.02 // the engine is stopped after it, and that is their occasion
-	}
-	r, err := readSlices(t, model.FaultPlan{Seed: 1, Rates: rates}, poll, 10*time.Second)
-	hits := r.bench.device.FaultCounts()[id]
-	t.Logf("%d faults, %d frames, %d early, %d whole, %d damaged, %d misled, silence %v, %v", hits, r.frames, r.early, r.whole, r.damaged, r.misled, r.gap, err)
-	if hits == 0 {
-		t.Error("the fault did not happen")
-	}
-	if log := r.log.String(); hits > 0 && want.says != "" && !strings.Contains(log, want.says) {
-		t.Errorf("the log does not say %q:\n%s", want.says, log)
-	}
-	if err != nil && !want.ends {
-		t.Errorf("the stream ended: %v", err)
-	}
-	if r.gap > want.silence && err == nil {
-		t.Errorf("silent for %v, want at most %v:\n%s", r.gap, want.silence, r.log.String())
-	}
-	if r.misled > r.damaged {
-		t.Errorf("%d frames were wrong, %d were damaged", r.misled, r.damaged)
 	}
 }
 

@@ -23,6 +23,17 @@ var allowed = map[string]string{
 	"tegra/uapi.DoExport": "part 9: a dma-buf of a pin for other drivers",
 	"tegra/uapi.DoImport": "part 9: pins of other drivers' dma-bufs",
 
+	"cudahost/cufile.Driver.SetPollMode":         "part 5: a setter of the document",
+	"cudahost/cufile.Driver.SetMaxDirectIOSize":  "part 5: a setter of the document",
+	"cudahost/cufile.Driver.SetMaxCacheSize":     "part 5: a setter of the document",
+	"cudahost/cufile.Driver.SetMaxPinnedMemSize": "part 5: a setter of the document",
+	"cudahost/cufile.Driver.Properties":          "part 5: what the driver is, for the document's queries",
+	"cudahost/cufile.Batch.Cancel":               "part 5: a call of the document",
+	"cudahost/cufile.File.Read":                  "part 5: recordings are replayed with it",
+	"cudahost/cufile.File.Write":                 "part 5: a call of the document",
+	"pipeline/record/mcap.File.ReadAttachment":   "part 5: the configuration is exported from a recording",
+	"pipeline/record/mcap.Writer.AppendMetadata": "part 5: what the sensor was set to",
+
 	"capture.FPGACamera.Trigger": "part 7: the control API takes a frame",
 	"fpga/model.FaultID.Name":    "part 7: the status page names faults",
 

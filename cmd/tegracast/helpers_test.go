@@ -25,6 +25,18 @@ type picture struct {
 // pictures makes what the default isp makes of the first n frames of the test chart's upper left corner.
 func pictures(t *testing.T, width, height, n int, wanted ...picture) (made [][][]byte) {
 	t.Helper()
+	made = make([][][]byte, len(wanted))
+	eachPicture(t, width, height, n, wanted, func(outs []*pipeline.Frame) {
+		for k, out := range outs {
+			made[k] = append(made[k], bytes.Clone(out.Bytes))
+		}
+	})
+	return made
+}
+
+// eachPicture shows what pictures makes, frame by frame.
+func eachPicture(t *testing.T, width, height, n int, wanted []picture, show func(outs []*pipeline.Frame)) {
+	t.Helper()
 	sensor := newSensor(t, width, height, false)
 	stage, err := isp.New(isp.Config{Gains: isp.Gains{R: 1.5, G: 1, B: 1.1}, Demosaic: isp.Malvar})
 	if err != nil {
@@ -48,17 +60,13 @@ func pictures(t *testing.T, width, height, n int, wanted ...picture) (made [][][
 	if err := stage.Plan(in.Format, formats); err != nil {
 		t.Fatal(err)
 	}
-	made = make([][][]byte, len(wanted))
 	for i := range n {
 		sensor.Frame(uint64(i), in.Bytes)
 		if err := stage.Process(context.Background(), in, outs); err != nil {
 			t.Fatal(err)
 		}
-		for k, out := range outs {
-			made[k] = append(made[k], bytes.Clone(out.Bytes))
-		}
+		show(outs)
 	}
-	return made
 }
 
 // psnr is the peak signal-to-noise ratio of two 8-bit planes in dB.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -29,7 +30,7 @@ const latencyYAML = `
 web: {listen: none}
 sources:
   - name: camera
-    model: {width: 1920, height: 1080, rate: 60, readout: 15ms}
+    model: {width: %d, height: %d, rate: 60, readout: 15ms}
 isp: [{name: isp, device: cpu}]
 outputs:
   - {name: raw, latency: %s, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], capture_time: true, pacing: %s}}
@@ -53,20 +54,8 @@ func BenchmarkLatency(b *testing.B) {
 
 func measureLatency(b *testing.B, latency, pacing string) {
 	dir, port := b.TempDir(), rtptest.EvenPorts(b, 1)[0]
-	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer conn.Close()
-	_ = conn.SetReadBuffer(64 << 20)
-	raw, err := conn.SyscallConn()
-	if err == nil {
-		err = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) })
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
-	serve := programtest.StartProgram(b, "serve", "--config", programtest.Write(b, "c.yaml", fmt.Sprintf(latencyYAML, latency, port, pacing)), "--sdp-dir", dir)
+	conn := listenStamped(b, port, nil)
+	serve := programtest.StartProgram(b, "serve", "--config", programtest.Write(b, "c.yaml", fmt.Sprintf(latencyYAML, 1920, benchLines, latency, port, pacing)), "--sdp-dir", dir)
 	programtest.Await(b, filepath.Join(dir, "raw.sdp"))
 	var first, last []time.Duration
 	packet, control, frame := make([]byte, 2000), make([]byte, 64), uint32(0)
@@ -100,13 +89,45 @@ func measureLatency(b *testing.B, latency, pacing string) {
 	b.ReportMetric(0, "ns/op")
 }
 
+// listenStamped opens a socket of which the kernel stamps the packets that filter lets through, or all.
+func listenStamped(b *testing.B, port int, filter *unix.SockFprog) *net.UDPConn {
+	b.Helper()
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetReadBuffer(64 << 20)
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var set error
+	err = raw.Control(func(fd uintptr) {
+		if set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); set == nil && filter != nil {
+			set = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, filter)
+		}
+	})
+	if err := errors.Join(err, set); err != nil {
+		b.Fatal(err)
+	}
+	return conn
+}
+
 // stamps are when the kernel received a packet, and the start of the exposure that the packet tells of.
 func stamps(packet, control []byte) (received, exposed time.Time, ok bool) {
-	list, err := unix.ParseSocketControlMessage(control)
-	if err != nil || len(list) != 1 || len(list[0].Data) < 16 || len(packet) < 28 {
+	if received, ok = stamped(control); !ok || len(packet) < 28 {
 		return received, exposed, false
 	}
-	at := list[0].Data
-	received = time.Unix(int64(binary.NativeEndian.Uint64(at)), int64(binary.NativeEndian.Uint64(at[8:])))
 	return received, rtp.FromNTP(binary.BigEndian.Uint64(packet[17:])), true
+}
+
+// stamped is when the kernel received a packet.
+func stamped(control []byte) (at time.Time, ok bool) {
+	list, err := unix.ParseSocketControlMessage(control)
+	if err != nil || len(list) != 1 || len(list[0].Data) < 16 {
+		return at, false
+	}
+	d := list[0].Data
+	return time.Unix(int64(binary.NativeEndian.Uint64(d)), int64(binary.NativeEndian.Uint64(d[8:]))), true
 }

@@ -348,7 +348,7 @@ func (c *camera) beginPacket() {
 	}
 	switch a.variant(3) {
 	case packetShort:
-		c.cut = BeatBytes * (1 + int(a.roll>>8%uint64(len(b.data)/BeatBytes-1)))
+		c.cut = c.d.cfg.Faults.place(a.roll>>8, len(b.data))
 	case packetUnended:
 		c.unended = true
 	case packetEmpty:

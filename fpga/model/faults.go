@@ -119,12 +119,19 @@ type FaultPlan struct {
 	Seed  uint64
 	Rates map[FaultID]float64 // share of the opportunities at which the fault happens, 0 to 1
 
+	// At is the byte of a camera's frame at which the faults within it strike, a multiple of BeatBytes, and from which on F6,
+	// F7 and F9's lost credits wait for their occasion. 0: the places follow from the seed, and nothing waits.
+	At int
+
 	// Revoke takes memory from the device, F11; what happens to memory is its owner's doing. It is called on a
 	// goroutine of its own, and Run does not return before it has.
 	Revoke func()
 }
 
 func (p *FaultPlan) check() error {
+	if p.At < 0 || p.At%BeatBytes != 0 {
+		return fmt.Errorf("%w: at byte %d, want a multiple of %d", ErrFault, p.At, BeatBytes)
+	}
 	for id, rate := range p.Rates {
 		if id < F1 || id >= faultIDs {
 			return fmt.Errorf("%w: id %d, want F1 to F%d", ErrFault, int(id), faultIDs-1)
@@ -154,6 +161,14 @@ func (p *FaultPlan) draw(id FaultID, dir fpga.Direction, channel int, opportunit
 	}
 	h := p.hash(uint64(id), uint64(dir), uint64(channel), opportunity)
 	return mix(h), float64(h>>11) < rate*(1<<53)
+}
+
+// place is where a fault within a frame of size bytes strikes: a beat of it, but not the first.
+func (p *FaultPlan) place(roll uint64, size int) int {
+	if p.At > 0 {
+		return min(p.At, size-BeatBytes)
+	}
+	return BeatBytes * (1 + int(roll%uint64(size/BeatBytes-1)))
 }
 
 func (p *FaultPlan) hash(words ...uint64) uint64 {

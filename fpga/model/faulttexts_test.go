@@ -26,7 +26,7 @@ func TestFaultTexts(t *testing.T) {
 		}
 	}
 	for _, plan := range []FaultPlan{
-		{Rates: map[FaultID]float64{0: 0.1}}, {Rates: map[FaultID]float64{F1: 1.1}}, {Rates: map[FaultID]float64{F11: 1}},
+		{Rates: map[FaultID]float64{0: 0.1}}, {Rates: map[FaultID]float64{F1: 1.1}}, {Rates: map[FaultID]float64{F11: 1}}, {At: -BeatBytes}, {At: 8},
 	} {
 		cfg := Loopback(&host{})
 		cfg.Faults = plan

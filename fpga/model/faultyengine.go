@@ -86,9 +86,16 @@ func (e *engine) firstCount() uint32 {
 	return -wrapDistance & 0xffffffff
 }
 
+// due says that the engine has come to FaultPlan.At: faults that wait for an occasion may happen. It is called with Device.mu
+// held.
+func (e *engine) due() bool {
+	_, camera := e.source.(*camera)
+	return !camera || e.work.moved >= e.d.cfg.Faults.At
+}
+
 // losesCredits says that a write of credits does not arrive.
 func (e *engine) losesCredits() bool {
-	if a := e.armed[F9]; !a.on || e.stream && a.variant(creditFaults) != creditLost {
+	if a := e.armed[F9]; !a.on || e.stream && a.variant(creditFaults) != creditLost || !e.due() {
 		return false
 	}
 	_, hit := e.fire(F9, "a write of credits lost")
@@ -107,7 +114,7 @@ func (e *engine) begin(number uint64, size int) {
 	place := e.d.cfg.Faults.hash(uint64(faultIDs), uint64(e.dir), uint64(e.channel), number)
 	switch {
 	case size > 2*BeatBytes:
-		w.strikeAt = BeatBytes * (1 + int(place%uint64(size/BeatBytes-1)))
+		w.strikeAt = e.d.cfg.Faults.place(place, size)
 	case e.frames != nil:
 		w.strikeIn = 0
 	default:

@@ -182,6 +182,10 @@ func (e *engine) irqBit() uint32 {
 // post sends the channel's message.
 func (e *engine) post(vector int) {
 	m := &e.d.msix
+	if !e.due() {
+		m.post(vector)
+		return
+	}
 	a, hit := e.fire(F7, "message lost", "message sent twice", "message late", "request stays")
 	if !hit {
 		m.post(vector)

@@ -312,7 +312,10 @@ func (e *engine) complete(c *descriptor) {
 		e.perf.descriptorStopped(d.clock.Now())
 	}
 	if c.control&descCompleted != 0 && e.control&bitPoll != 0 && (!d.cfg.PollNeedsLog || e.control&bitCompleted != 0) {
-		late, _ := e.fire(F6, "poll write-back late", "poll write-back stale first", "poll write-back out of order")
+		var late armed
+		if e.due() {
+			late, _ = e.fire(F6, "poll write-back late", "poll write-back stale first", "poll write-back out of order")
+		}
 		d.mu.Unlock()
 		e.pollBack(late)
 		d.mu.Lock()

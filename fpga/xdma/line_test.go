@@ -24,6 +24,12 @@ type busy struct {
 
 func newBusy(t *testing.T, msi int, options ...func(*Config)) *busy {
 	t.Helper()
+	return newBusyOf(t, model.SensorConfig{Width: 64, Height: 48, Period: 2 * time.Millisecond}, msi, 0, options...)
+}
+
+// newBusyOf has sensors of which geometry and times are given, the second a millisecond slower, and rings with such slices.
+func newBusyOf(t *testing.T, sensor model.SensorConfig, msi, slice int, options ...func(*Config)) *busy {
+	t.Helper()
 	format := fpga.NewFourCC([4]byte{'R', 'G', '1', '0'})
 	b := &busy{bus: newBus()}
 	cfg := model.Config{
@@ -31,8 +37,9 @@ func newBusy(t *testing.T, msi int, options ...func(*Config)) *busy {
 		H2C: []model.Interface{model.MemoryMapped, model.MemoryMapped},
 		C2H: []model.Interface{model.MemoryMapped, model.Stream, model.Stream},
 	}
+	sensor.Format, sensor.Shift, sensor.Frames = format, 2, [][]byte{random(2 * sensor.Width * sensor.Height)}
 	for range 2 {
-		s, err := model.NewSensor(model.SensorConfig{Width: 64, Height: 48, Format: format, Frames: [][]byte{random(2 * 64 * 48)}, Shift: 2, Period: 2 * time.Millisecond})
+		s, err := model.NewSensor(sensor)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,13 +53,14 @@ func newBusy(t *testing.T, msi int, options ...func(*Config)) *busy {
 			c.slots = append(c.slots, b.bus.memory(s.FrameBytes(), 1008))
 		}
 		var err error
-		if c.ring, err = d.NewRing(RingConfig{Channel: 1 + i, Slots: c.slots, Trailer: fpga.TrailerSize}); err != nil {
+		if c.ring, err = d.NewRing(RingConfig{Channel: 1 + i, Slots: c.slots, Trailer: fpga.TrailerSize, Slice: slice}); err != nil {
 			t.Fatal(err)
 		}
 		if c.Camera, err = fpga.OpenCameraBlock(m.BARs()[0].Registers, i); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Configure(fpga.CameraConfig{Width: 64, Height: 48, Format: format, Period: time.Duration(2+i) * time.Millisecond}); err != nil {
+		period := sensor.Period + time.Duration(i)*time.Millisecond
+		if err := c.Configure(fpga.CameraConfig{Width: sensor.Width, Height: sensor.Height, Format: format, Period: period}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {

@@ -146,11 +146,12 @@ type camera struct {
 
 func newCamera(t testing.TB, width, height, slots, segment int, period time.Duration, options ...func(*Config)) *camera {
 	t.Helper()
-	return newCameraOf(t, model.SensorConfig{Width: width, Height: height, Period: period}, slots, segment, 0, options...)
+	return newCameraOf(t, model.SensorConfig{Width: width, Height: height, Period: period}, 0, slots, segment, 0, options...)
 }
 
-// newCameraOf makes a camera of a sensor of which geometry and times are given, and a ring with such slices.
-func newCameraOf(t testing.TB, cfg model.SensorConfig, slots, segment, slice int, options ...func(*Config)) *camera {
+// newCameraOf makes a camera of a sensor of which geometry and times are given, on a core with MSI-X or so many vectors of MSI,
+// and a ring with such slices.
+func newCameraOf(t testing.TB, cfg model.SensorConfig, msi, slots, segment, slice int, options ...func(*Config)) *camera {
 	t.Helper()
 	cfg.Format, cfg.Shift = fpga.NewFourCC([4]byte{'R', 'G', '1', '0'}), 2
 	cfg.Frames = [][]byte{random(2 * cfg.Width * cfg.Height)}
@@ -159,7 +160,9 @@ func newCameraOf(t testing.TB, cfg model.SensorConfig, slots, segment, slice int
 		t.Fatal(err)
 	}
 	c := &camera{sensor: s, bus: newBus()}
-	c.device, c.model, c.tap = run(t, model.Camera(c.bus, s), options...)
+	core := model.Camera(c.bus, s)
+	core.MSI = msi
+	c.device, c.model, c.tap = run(t, core, options...)
 	for range slots {
 		c.slots = append(c.slots, c.bus.memory(s.FrameBytes(), segment))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tegracast/tegracast/capture"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
@@ -40,7 +41,9 @@ type Appliance struct {
 	models   map[string]*modelCard    // by the same
 	devices  map[string]func() error  // closes the card of that name
 	lines    *lines.Lines
-	threads  *send.Threads // of the RTP streams
+	threads  *send.Threads  // of the RTP streams
+	storage  *cufile.Driver // nil: nothing is recorded
+	text     []byte         // of the configuration
 
 	quarantine *kernel.Quarantine
 	order      *kernel.Order

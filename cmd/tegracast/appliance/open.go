@@ -23,6 +23,7 @@ func Open(e Env, c *config.Appliance) (*Appliance, error) {
 
 // open opens those parts of a configuration that p names.
 func (a *Appliance) open(c *config.Appliance, p plan) error {
+	a.text = c.Text
 	if a.memory == nil {
 		memory, err := cudahost.Open(cudahost.Config{Backend: c.Memory, Logger: a.env.Log})
 		if err != nil {

@@ -20,6 +20,7 @@ type Appliance struct {
 	Outputs []Output
 	Lines   []Line // in the order in which they are opened
 	Web     Web
+	Text    []byte // of the file
 
 	file *File
 }
@@ -190,6 +191,7 @@ type Output struct {
 	OpenAt yamlfile.Place // what is wrong when it cannot be opened
 
 	results  bool                 // it sends results, and no pixels
+	recorded bool                 // it takes a source's frames, too
 	asIs     bool                 // of a source or a kernel, whose frames are not made for it
 	packed   bool                 // the isp may lay its pictures out as packets: nobody else reads them
 	pixels   pipeline.PixelFormat // what it wants of an isp

@@ -63,7 +63,7 @@ func Parse(path string, text []byte) (a *Appliance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &resolver{file: f, out: &Appliance{file: f}, names: register{}, taken: register{}}
+	r := &resolver{file: f, out: &Appliance{file: f, Text: text}, names: register{}, taken: register{}}
 	if err := r.resolve(root); err != nil {
 		return nil, err
 	}

@@ -38,6 +38,9 @@ func (o *Output) fits(at yamlfile.Section, a *Appliance, in Pictures) error {
 	}
 	switch {
 	case o.results:
+	case o.asIs && o.shrink > 1:
+		return at.Key("scale").Errorf("%s is recorded as it is: leave scale out", what)
+	case o.asIs:
 	case in.None:
 		return at.Key("from").Errorf("%s outputs results, not pictures: read from %q", what, stage.From)
 	case !in.Any && o.shrink > 1 && (stage != nil || !in.Known):
@@ -103,10 +106,10 @@ func (a *Appliance) packetReady(o *Output) bool {
 // Formats are what the output wants of From when its source delivers in, and what it sends: the same, at its own frame rate.
 // A want without pixels takes the frames as they are.
 func (o *Output) Formats(in pipeline.Format) (want, own pipeline.Format, err error) {
+	if o.asIs {
+		return pipeline.Format{}, in, nil
+	}
 	if o.results {
-		if o.asIs {
-			return pipeline.Format{}, in, nil
-		}
 		if want, err = smallest(in); err != nil {
 			err = o.formatAt.Errorf("%s", plain(err, pipeline.ErrFormat))
 		}

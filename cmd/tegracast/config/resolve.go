@@ -135,7 +135,10 @@ func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error)
 	if err := kind.resolve(r, kindAt, &o); err != nil {
 		return o, err
 	}
-	o.asIs = o.results && !in.Any && !in.None
+	o.asIs = o.results && !in.Any && !in.None || o.recorded && r.out.Stage(c.From) == nil
+	if o.recorded && in.Known && !in.Any {
+		o.pixels = in.Pixel // of a kernel
+	}
 	if o.results && c.Scale != "" {
 		return o, at.Key("scale").Errorf("results have no size: leave scale out")
 	}
@@ -170,8 +173,8 @@ func (r *resolver) lines(root yamlfile.Section) error {
 }
 
 // writeCombined refuses whatever reads write-combined frames with the CPU, for which such memory is uncached
-// (cudaHostAllocWriteCombined; GPUDirect RDMA 12.9 §13.4.3). Outputs need no look: one that reads a source's own frames
-// sends results, and no pixel.
+// (cudaHostAllocWriteCombined; GPUDirect RDMA 12.9 §13.4.3). Of the outputs only a recording reads pixels of a source's own
+// frames.
 func (r *resolver) writeCombined(root yamlfile.Section) error {
 	for i := range r.out.Sources {
 		s, at := &r.out.Sources[i], root.Key("sources").Element(i).Key("write_combined")
@@ -182,6 +185,11 @@ func (r *resolver) writeCombined(root yamlfile.Section) error {
 			return at.Errorf("%s", s.cpuReads)
 		case r.out.Memory != "cuda":
 			return at.Errorf("only a GPU can use write-combined memory: write memory: cuda, or leave write_combined out")
+		}
+		for j := range r.out.Outputs {
+			if o := &r.out.Outputs[j]; o.From == s.Name && o.recorded {
+				return at.Errorf("output %q reads the frames to record them: leave write_combined out", o.Name)
+			}
 		}
 		for j := range r.out.Stages {
 			if stage := &r.out.Stages[j]; stage.From == s.Name {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,14 +58,10 @@ func sendFilling(t *testing.T, s *Sink, from *pipeline.Frame, end int, early boo
 	return <-sent
 }
 
-// TestSlicesAreTheSamePackets: whatever way sends them, the packets and the checksum of a frame that is sent while it fills
-// are those of the frame.
+// TestSlicesAreTheSamePackets: whatever way sends them, a receiver gets the same packets of frames that are sent while they
+// fill as of frames that are complete, byte for byte, and the checksums are the same.
 func TestSlicesAreTheSamePackets(t *testing.T) {
-	for _, g := range []struct {
-		width, height, mtu int
-		ready              bool
-		pixel              pipeline.PixelFormat
-	}{
+	for _, g := range []sliceCase{
 		{width: 1920, height: 20, pixel: pipeline.UYVY},
 		{width: 962, height: 21, pixel: pipeline.UYVY},
 		{width: 2, height: 2, pixel: pipeline.UYVY},
@@ -75,43 +72,59 @@ func TestSlicesAreTheSamePackets(t *testing.T) {
 	} {
 		for _, pacing := range []Pacing{PaceFrame, PaceBurst} {
 			for e := Automatic; e <= Single; e++ {
-				t.Run(fmt.Sprint(g, pacing, e), func(t *testing.T) {
-					conn, addr := listener(t)
-					f := rtptest.Format(t, g.pixel, g.width, g.height, 100)
-					stream := rtp.Stream{MTU: g.mtu, Start: testStart(), Checksum: true}
-					plain := testSink(t, Config{Stream: stream}, f)
-					c := Config{Stream: stream, Destinations: []string{addr}, Pacing: pacing, Way: e, Slices: true}
-					if g.ready {
-						f, _ = c.PacketReady(f)
-					}
-					s := testSink(t, c, f)
-					for n := range 3 {
-						frame := rtptest.Frame(plain.format, n)
-						want := packets(t, plain, frame)
-						sum := plain.trains[0].Checksum()
-						if g.ready {
-							frame = rtptest.PackReady(frame, f)
-						}
-						if sendFilling(t, s, frame, g.height, n == 1, nil) {
-							t.Error("the frame failed")
-						}
-						s.sender.reap()
-						got := read(t, conn)
-						if len(got) != len(want) {
-							t.Fatalf("frame %d: %d packets, want %d", n, len(got), len(want))
-						}
-						for i := range got {
-							if !bytes.Equal(got[i], want[i]) {
-								t.Fatalf("frame %d: packet %d of %d differs", n, i, len(got))
-							}
-						}
-						if s.trains[0].Checksum() != sum {
-							t.Errorf("frame %d: checksum %+v, want %+v", n, s.trains[0].Checksum(), sum)
-						}
-					}
-				})
+				t.Run(fmt.Sprint(g, pacing, e), func(t *testing.T) { g.compare(t, pacing, e) })
 			}
 		}
+	}
+}
+
+type sliceCase struct {
+	width, height, mtu int
+	ready              bool
+	pixel              pipeline.PixelFormat
+}
+
+func (g sliceCase) compare(t *testing.T, pacing Pacing, by Way) {
+	plain := rtptest.Format(t, g.pixel, g.width, g.height, 100)
+	// stream sends four frames, of which the first is sent by a copy in any case (way.begin).
+	stream := func(filling bool) (got [][]byte, sums []rtp.Checksum) {
+		conn, addr := listener(t)
+		c := Config{
+			Stream: rtp.Stream{MTU: g.mtu, Start: testStart(), Checksum: true}, Destinations: []string{addr}, Pacing: pacing, Way: by, Slices: filling,
+		}
+		f := plain
+		if g.ready {
+			f, _ = c.PacketReady(f)
+		}
+		s := testSink(t, c, f)
+		for n := range 4 {
+			frame := rtptest.Frame(plain, n)
+			if g.ready {
+				frame = rtptest.PackReady(frame, f)
+			}
+			if filling && sendFilling(t, s, frame, g.height, n == 2, nil) || !filling && send(t, s, frame) {
+				t.Errorf("slices %t: frame %d failed", filling, n)
+			}
+			if zero := (*s.sender.dests.Load())[0].way.zero; n == 1 && g.ready && by <= ZeroCopy && (zero == nil || zero.next == 0) {
+				t.Errorf("slices %t: nothing was sent by zero-copy", filling)
+			}
+			s.sender.reap()
+			sums = append(sums, s.trains[0].Checksum())
+		}
+		return read(t, conn), sums
+	}
+	want, wantSums := stream(false)
+	got, sums := stream(true)
+	if len(got) != len(want) || len(got) < 4*g.height {
+		t.Fatalf("%d packets in slices, %d of whole frames", len(got), len(want))
+	}
+	for i := range got {
+		if !bytes.Equal(got[i], want[i]) {
+			t.Fatalf("packet %d of %d differs", i, len(got))
+		}
+	}
+	if !slices.Equal(sums, wantSums) {
+		t.Errorf("checksums %+v, want %+v", sums, wantSums)
 	}
 }
 

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record"
+)
+
+// Record keeps frames in files.
+type Record struct {
+	Directory string              `yaml:"directory" jsonschema:"minLength=1" jsonschema_description:"Folder of the recordings, which must exist."`
+	Duration  Duration            `yaml:"duration,omitempty" jsonschema_description:"How long a file is, such as 10m (default), before the next one begins."`
+	Size      yamlfile.Word[Size] `yaml:"size,omitempty" jsonschema_description:"How large a file gets, such as 4GB, before the next one begins (default: no limit)."`
+	Keep      yamlfile.Word[Size] `yaml:"keep,omitempty" jsonschema_description:"How much the recordings of this output may have together, such as 100GB, before the oldest is deleted (default: none is)."`
+	Sync      Duration            `yaml:"sync,omitempty" jsonschema_description:"How often what is written is forced to the disk, such as 1s (default): a power cut loses no more than that."`
+}
+
+// What is taken for what a recording does not say.
+const (
+	defaultRecordDuration = 10 * time.Minute
+	defaultRecordSync     = time.Second
+)
+
+func (c *Record) resolve(_ *resolver, at yamlfile.Section, o *Output) error {
+	o.OpenAt, o.recorded, o.holds = at.Place(), true, record.Holds
+	for key, d := range map[string]*Duration{"duration": &c.Duration, "sync": &c.Sync} {
+		if d.V < 0 {
+			return at.Key(key).Errorf("%v: must be more than 0", d.V)
+		}
+	}
+	if c.Duration.V == 0 {
+		c.Duration.V = defaultRecordDuration
+	}
+	if c.Sync.V == 0 {
+		c.Sync.V = defaultRecordSync
+	}
+	if c.Size.V > 0 && c.Keep.V > 0 && c.Size.V > c.Keep.V {
+		return at.Key("keep").Errorf("%d bytes: must be at least size, %d bytes", c.Keep.V, c.Size.V)
+	}
+	return nil
+}
+
+func (c *Record) check(pipeline.Format) error { return nil }
+
+func (c *Record) packets(f pipeline.Format) (pipeline.Format, bool) { return f, false }
+
+// Size is a number of bytes: in a file with a unit, such as 4GB or 512MiB.
+type Size int64
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Size) UnmarshalText(text []byte) error {
+	word := strings.TrimSpace(string(text))
+	digits := strings.TrimRight(word, "KMGTBikmgtb ")
+	n, err := strconv.ParseFloat(digits, 64)
+	unit, known := units[strings.ToUpper(strings.TrimSpace(word[len(digits):]))]
+	if err != nil || !known || n < 0 || n*unit > maxSize {
+		return fmt.Errorf("%q: write a size such as 4GB or 512MiB", word)
+	}
+	*s = Size(n * unit)
+	return nil
+}
+
+// units are the words for sizes, in upper case.
+var units = map[string]float64{
+	"B": 1, "": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40,
+}
+
+const maxSize = 1 << 60

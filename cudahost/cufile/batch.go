@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cufile
+
+import (
+	"context"
+	"sync"
+)
+
+// An Op is one transfer of a batch (CUfileIOParams_t, §3.1.1).
+type Op struct {
+	File       *File
+	Write      bool
+	Base       uintptr // of the memory
+	Offset     int64   // in the memory
+	Size       int
+	FileOffset int64
+}
+
+// An OpStatus is how far a transfer of a batch is (CUfileStatus, §3.1.1: the list with Canceled).
+type OpStatus int
+
+// The statuses, with the document's values.
+const (
+	Waiting OpStatus = iota
+	Pending
+	Invalid
+	Canceled
+	Complete
+	TimedOut
+	Failed
+)
+
+func (s OpStatus) String() string {
+	return [...]string{"waiting", "pending", "invalid", "canceled", "complete", "timed out", "failed"}[s]
+}
+
+// An Event tells about a transfer of a batch.
+type Event struct {
+	Status OpStatus
+	N      int   // bytes moved; of Complete, less than asked for at the end of the file
+	Err    error // of Invalid and Failed
+}
+
+// A Batch is a number of transfers that were submitted together. They may be done in any order.
+type Batch struct {
+	driver *Driver
+	ended  chan struct{} // all are
+
+	mu       sync.Mutex
+	events   []Event
+	canceled bool
+	left     int
+}
+
+// Submit starts transfers (cuFileBatchIOSubmit, §4.5.1), and does not wait for them. The memory must stay as it is until they are
+// done. Where one of them is ill-formed none is started: the error is its, and wraps what Read's would.
+func (d *Driver) Submit(ops []Op) (*Batch, error) {
+	const call = "cuFileBatchIOSubmit"
+	if err := d.use(call); err != nil {
+		return nil, err
+	}
+	if len(ops) == 0 {
+		d.done()
+		return nil, &Error{Call: call, Status: InvalidValue}
+	}
+	list, err := d.movements(call, ops)
+	if err != nil {
+		for _, m := range list {
+			m.op.File.users.Done()
+		}
+		d.done()
+		return nil, err
+	}
+	b := &Batch{driver: d, ended: make(chan struct{}), events: make([]Event, len(ops)), left: len(ops)}
+	go b.run(list)
+	return b, nil
+}
+
+// movements are the transfers of a batch, cut into pieces, each with its file held; also those before the one that is refused.
+func (d *Driver) movements(call string, ops []Op) (list []*movement, err error) {
+	set := d.settings()
+	for _, op := range ops {
+		if op.File == nil || op.File.driver != d {
+			return list, &Error{Call: call, Status: HandleNotRegistered}
+		}
+		if err := op.File.hold(call); err != nil {
+			return list, err
+		}
+		m := &movement{call: call, op: op, ended: make(chan struct{})}
+		list = append(list, m)
+		if m.pieces, err = d.pieces(call, op, &set); err != nil {
+			return list, err
+		}
+	}
+	return list, nil
+}
+
+// atOnce is how many transfers of a batch are under way at a time.
+const atOnce = 32
+
+// run starts the transfers, and waits for all.
+func (b *Batch) run(list []*movement) {
+	defer b.driver.done()
+	var all sync.WaitGroup
+	room := make(chan struct{}, atOnce)
+	defer func() {
+		all.Wait()
+		for _, m := range list {
+			m.op.File.users.Done()
+		}
+	}()
+	for i, m := range list {
+		if !b.begin(i) {
+			continue
+		}
+		room <- struct{}{}
+		all.Go(func() {
+			m.run(b.driver)
+			<-room
+			n, err := m.result()
+			if err != nil {
+				b.end(i, Event{Failed, n, err})
+				return
+			}
+			b.end(i, Event{Status: Complete, N: n})
+		})
+	}
+}
+
+// begin says whether transfer i may start: the batch has not been canceled.
+func (b *Batch) begin(i int) bool {
+	b.mu.Lock()
+	canceled := b.canceled || b.driver.closing.Load()
+	if !canceled {
+		b.events[i].Status = Pending
+	}
+	b.mu.Unlock()
+	if canceled {
+		b.end(i, Event{Status: Canceled})
+	}
+	return !canceled
+}
+
+func (b *Batch) end(i int, e Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.events[i] = e
+	if b.left--; b.left == 0 {
+		close(b.ended)
+	}
+}
+
+// Status is how far each transfer is, in the order of Submit (cuFileBatchIOGetStatus, §4.5.2).
+func (b *Batch) Status() []Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]Event(nil), b.events...)
+}
+
+// Wait waits until all transfers have ended, well or not, and returns nil; or until ctx ends, and returns its error.
+func (b *Batch) Wait(ctx context.Context) error {
+	select {
+	case <-b.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Cancel has the transfers that have not begun not begin (cuFileBatchIOCancel, §4.5.3). Those that the kernel has end as they
+// would: Wait tells when.
+func (b *Batch) Cancel() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.canceled = true
+}

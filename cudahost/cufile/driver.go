@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cufile
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+)
+
+// Access is how a file is read and written.
+type Access uint8
+
+const (
+	Measured Access = iota // direct or buffered, whichever turned out faster on the file's mount, measured once
+	Direct                 // O_DIRECT where the file system has it
+	Buffered               // through the page cache, unless the file was opened with O_DIRECT
+)
+
+// Config is how a Driver works.
+type Config struct {
+	Settings *Settings // nil: LoadSettings("")
+	Access   Access
+	Calls    bool // use preadv2 and pwritev2, also where there is io_uring
+	Logger   *slog.Logger
+}
+
+// A Driver is cuFile opened (cuFileDriverOpen). Its methods, and those of its files and batches, may be called from any
+// goroutine. A process may open several, which know nothing of each other: DriverAlreadyOpen does not occur.
+type Driver struct {
+	log    *slog.Logger
+	access Access
+	engine engine
+	mounts mounts
+
+	closing atomic.Bool
+	mu      sync.Mutex // of all below
+	closed  bool
+	busy    sync.WaitGroup // calls that use the engine
+	set     Settings
+	files   map[int]*File       // by the caller's descriptor
+	memory  map[uintptr]*region // by base
+	pinned  int64               // bytes of memory
+}
+
+// Open opens the driver in compatibility mode (§2.3, §4.1.1). An error wraps DriverNotInitialized where the settings do not
+// allow that mode, or is the settings' own.
+func Open(c Config) (*Driver, error) {
+	const call = "cuFileDriverOpen"
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Settings == nil {
+		s, err := LoadSettings("")
+		if err != nil {
+			return nil, &Error{Call: call, Status: DriverInvalidProps, Why: err}
+		}
+		c.Settings = s
+	}
+	for _, key := range c.Settings.Unknown {
+		c.Logger.Warn("cufile.json has a key that is not known: it has no effect", "key", key)
+	}
+	if !c.Settings.AllowCompat {
+		return nil, &Error{
+			Call: call, What: c.Settings.Path, Status: DriverNotInitialized,
+			Why: errors.New("nvidia-fs is not there, and properties.allow_compat_mode is false: set it to true"),
+		}
+	}
+	d := &Driver{log: c.Logger, access: c.Access, set: *c.Settings, files: map[int]*File{}, memory: map[uintptr]*region{}}
+	if !c.Calls {
+		u, err := newURing()
+		if err == nil {
+			d.engine = u
+		} else {
+			d.log.Info("cuFile works without io_uring", "reason", err)
+		}
+	}
+	if d.engine == nil {
+		d.engine = newCalls()
+	}
+	return d, nil
+}
+
+// use begins a call that needs the driver open. done must follow, unless there is an error, which wraps DriverNotInitialized or
+// DriverClosing.
+func (d *Driver) use(call string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.closed:
+		return &Error{Call: call, Status: DriverNotInitialized}
+	case d.closing.Load():
+		return &Error{Call: call, Status: DriverClosing}
+	}
+	d.busy.Add(1)
+	return nil
+}
+
+func (d *Driver) done() { d.busy.Done() }
+
+// Close closes the driver (cuFileDriverClose, §4.1.2): what is under way ends with DriverClosing, files and buffers that are
+// registered still are not any more. Descriptors and memory stay the caller's. A second Close returns DriverNotInitialized.
+func (d *Driver) Close() error {
+	const call = "cuFileDriverClose"
+	d.mu.Lock()
+	if d.closed || d.closing.Load() {
+		d.mu.Unlock()
+		return &Error{Call: call, Status: DriverNotInitialized}
+	}
+	d.closing.Store(true)
+	d.mu.Unlock()
+	d.busy.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for _, f := range d.files {
+		errs = append(errs, f.free())
+	}
+	for _, r := range d.memory {
+		d.engine.dropBuffer(r.place)
+	}
+	d.closed = true
+	clear(d.files)
+	clear(d.memory)
+	return errors.Join(append(errs, d.engine.close())...)
+}
+
+// Properties are CUfileDrvProps_t (§3.1.1, §4.1.3), as far as compatibility mode has them. Sizes are in KiB.
+type Properties struct {
+	Poll           bool
+	PollThreshold  uint64
+	MaxDirectIO    uint64
+	AllowCompat    bool
+	MaxDeviceCache uint64
+	MaxPinned      uint64
+	URing          bool // transfers are io_uring's
+}
+
+// Properties tells how the driver works (cuFileDriverGetProperties; §3.2 calls it cuFileGetDriverProperties).
+func (d *Driver) Properties() (Properties, error) {
+	if err := d.use("cuFileDriverGetProperties"); err != nil {
+		return Properties{}, err
+	}
+	defer d.done()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, ring := d.engine.(*uring)
+	return Properties{
+		Poll: d.set.Poll, PollThreshold: d.set.PollMax, MaxDirectIO: d.set.MaxDirectIO, AllowCompat: d.set.AllowCompat,
+		MaxDeviceCache: d.set.MaxDeviceCache, MaxPinned: d.set.MaxPinned, URing: ring,
+	}, nil
+}
+
+// SetPollMode has transfers of up to threshold KiB polled for (cuFileDriverSetPollMode, §4.1.4).
+func (d *Driver) SetPollMode(poll bool, threshold uint64) error {
+	return d.limit("cuFileDriverSetPollMode", threshold, 0, func(s *Settings) { s.Poll, s.PollMax = poll, threshold })
+}
+
+// SetMaxDirectIOSize is the largest piece of a transfer, in KiB (cuFileDriverSetMaxDirectIOSize, §4.1.5).
+func (d *Driver) SetMaxDirectIOSize(kb uint64) error {
+	return d.limit("cuFileDriverSetMaxDirectIOSize", kb, 4, func(s *Settings) { s.MaxDirectIO = kb })
+}
+
+// SetMaxCacheSize bounds the memory for bounce buffers, in KiB (cuFileDriverSetMaxCacheSize, §4.1.6).
+func (d *Driver) SetMaxCacheSize(kb uint64) error {
+	return d.limit("cuFileDriverSetMaxCacheSize", kb, 4, func(s *Settings) { s.MaxDeviceCache = kb })
+}
+
+// SetMaxPinnedMemSize bounds the memory that may be registered, in KiB (cuFileDriverSetMaxPinnedMemSize, §4.1.7). The largest
+// uint64 is no limit.
+func (d *Driver) SetMaxPinnedMemSize(kb uint64) error {
+	if kb == ^uint64(0) {
+		kb = maxKB
+	}
+	return d.limit("cuFileDriverSetMaxPinnedMemSize", kb, 0, func(s *Settings) { s.MaxPinned = kb })
+}
+
+// limit changes a size of the settings, which must be a multiple of 4 KiB (DriverUnsupportedLimit).
+func (d *Driver) limit(call string, kb, least uint64, set func(*Settings)) error {
+	if err := d.use(call); err != nil {
+		return err
+	}
+	defer d.done()
+	if kb%4 != 0 || kb < least || kb > maxKB {
+		return &Error{
+			Call: call, Status: DriverUnsupportedLimit,
+			Why: fmt.Errorf("%d KiB: must be a multiple of 4, at least %d and at most %d", kb, least, uint64(maxKB)),
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	set(&d.set)
+	return nil
+}
+
+// settings are those of now.
+func (d *Driver) settings() Settings {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.set
+}
+
+// name is that of a file, for errors.
+func name(f *os.File) string {
+	if f == nil {
+		return "no file"
+	}
+	return f.Name()
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cufile
+
+import (
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A transfer is one read or write of a file, by one call of the kernel.
+type transfer struct {
+	fd      int
+	fdPlace int // of fd in the engine's table; -1: none
+	write   bool
+	addr    uintptr // of host memory that does not move
+	place   int     // of the registered buffer that has it; -1: none
+	n       int     // bytes
+	off     int64   // in the file
+	// done is called once, from any goroutine, with the bytes that were moved or an errno. It must not wait.
+	done func(n int, errno unix.Errno)
+}
+
+// An engine hands transfers to the kernel.
+type engine interface {
+	// start begins transfers; it may wait for others to end. They may be done in any order.
+	start(list []*transfer)
+	// addFile, dropFile, addBuffer and dropBuffer are the engine's tables of files and memory. A place of -1 is none.
+	addFile(fd int) (place int)
+	dropFile(place int)
+	addBuffer(base uintptr, size int) (place int)
+	dropBuffer(place int)
+	// close ends the engine. No transfer is under way.
+	close() error
+}
+
+// callers is how many threads the engine of calls may use.
+const callers = 16
+
+// calls is an engine of blocking calls, for kernels without io_uring, or where a process may not have one.
+type calls struct {
+	room chan struct{} // has a place for each thread
+	busy sync.WaitGroup
+}
+
+func newCalls() *calls { return &calls{room: make(chan struct{}, callers)} }
+
+func (c *calls) start(list []*transfer) {
+	for _, t := range list {
+		c.room <- struct{}{}
+		c.busy.Go(func() {
+			n, errno := t.call(false)
+			<-c.room
+			t.done(n, errno)
+		})
+	}
+}
+
+func (c *calls) addFile(int) int            { return -1 }
+func (c *calls) dropFile(int)               {}
+func (c *calls) addBuffer(uintptr, int) int { return -1 }
+func (c *calls) dropBuffer(int)             {}
+
+func (c *calls) close() error {
+	c.busy.Wait()
+	return nil
+}
+
+// call does the transfer by preadv2 or pwritev2, and waits for its end. With poll the kernel polls for it where it can, which is
+// of use for small ones.
+func (t *transfer) call(poll bool) (n int, errno unix.Errno) {
+	for {
+		n, errno := t.once(poll)
+		switch {
+		case errno == unix.EINTR:
+		case poll && errno == unix.EOPNOTSUPP:
+			poll = false
+		default:
+			return n, errno
+		}
+	}
+}
+
+const rwfHiPri = 1 // RWF_HIPRI of linux/fs.h
+
+func (t *transfer) once(poll bool) (n int, errno unix.Errno) {
+	vector := [2]uintptr{t.addr, uintptr(t.n)} // struct iovec
+	trap, flags := uintptr(unix.SYS_PREADV2), uintptr(0)
+	if t.write {
+		trap = unix.SYS_PWRITEV2
+	}
+	if poll {
+		flags = rwfHiPri
+	}
+	r, _, errno := unix.Syscall6(trap, uintptr(t.fd), uintptr(unsafe.Pointer(&vector)), 1, uintptr(t.off), 0, flags)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(r), 0
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cufile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A File is a registered file (CUfileHandle_t). It has up to two descriptors: one with O_DIRECT, for what is aligned, and one
+// without.
+type File struct {
+	driver   *Driver
+	caller   *os.File // is kept, so that the garbage collector does not close it
+	fd       int      // of caller
+	direct   opened
+	buffered opened
+	align    int            // bytes, of offset and size of a direct transfer
+	memory   int            // bytes, of its memory
+	users    sync.WaitGroup // calls that use the descriptors
+}
+
+// opened is one of the descriptors of a file.
+type opened struct {
+	fd    int // -1: there is none
+	own   bool
+	place int // in the engine's table
+}
+
+// badFlags are the flags of open(2) that §4.2.1 refuses. The kernel does not keep O_NOCTTY, so nobody can see it.
+var badFlags = map[int]string{
+	unix.O_APPEND: "O_APPEND", unix.O_NONBLOCK: "O_NONBLOCK", unix.O_NOATIME: "O_NOATIME", unix.O_DIRECTORY: "O_DIRECTORY",
+	unix.O_NOFOLLOW: "O_NOFOLLOW", unix.O_TMPFILE &^ unix.O_DIRECTORY: "O_TMPFILE",
+}
+
+// RegisterFile registers an open file (cuFileHandleRegister, §4.2.1). f stays the caller's to close, after Deregister. Both of
+// the ways to open it, with O_DIRECT and without, are taken.
+//
+// Errors wrap InvalidValue, InvalidFileType (neither a regular file nor a block device), InvalidFileOpenFlag,
+// HandleAlreadyRegistered, or NewFDFailed.
+func (d *Driver) RegisterFile(f *os.File) (*File, error) {
+	const call = "cuFileHandleRegister"
+	if err := d.use(call); err != nil {
+		return nil, err
+	}
+	defer d.done()
+	if f == nil {
+		return nil, &Error{Call: call, What: name(f), Status: InvalidValue}
+	}
+	file, err := d.openFile(f)
+	if err != nil {
+		var e *Error
+		if errors.As(err, &e) {
+			e.Call, e.What = call, f.Name()
+		}
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.files[file.fd] != nil {
+		return nil, errors.Join(&Error{Call: call, What: f.Name(), Status: HandleAlreadyRegistered}, file.free())
+	}
+	d.files[file.fd] = file
+	return file, nil
+}
+
+// openFile looks at a file, and opens what it has not been opened as.
+func (d *Driver) openFile(f *os.File) (*File, error) {
+	fd := int(f.Fd())
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return nil, &Error{Status: InvalidValue, Why: os.NewSyscallError("fcntl", err)}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &Error{Status: InvalidValue, Why: os.NewSyscallError("fstat", err)}
+	}
+	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFBLK {
+		return nil, &Error{Status: InvalidFileType}
+	}
+	for bit, word := range badFlags {
+		if flags&bit != 0 {
+			return nil, &Error{Status: InvalidFileOpenFlag, Why: errors.New(word)}
+		}
+	}
+	file := &File{driver: d, caller: f, fd: fd, direct: opened{fd: -1, place: -1}, buffered: opened{fd: -1, place: -1}}
+	file.align, file.memory = alignment(fd)
+	if flags&unix.O_DIRECT != 0 {
+		file.direct.fd = fd
+		if file.buffered.fd, err = reopen(fd, flags&^unix.O_DIRECT); err != nil {
+			return nil, &Error{Status: NewFDFailed, Why: err}
+		}
+		file.buffered.own = true
+	} else {
+		file.buffered.fd = fd
+		if d.wantsDirect(file, flags, st.Dev) {
+			if dfd, err := reopen(fd, flags|unix.O_DIRECT); err == nil { // else the file system has none
+				file.direct = opened{fd: dfd, own: true}
+			}
+		}
+	}
+	file.place()
+	return file, nil
+}
+
+// place puts the descriptors into the engine's table.
+func (f *File) place() {
+	for _, o := range []*opened{&f.direct, &f.buffered} {
+		if o.place = -1; o.fd >= 0 {
+			o.place = f.driver.engine.addFile(o.fd)
+		}
+	}
+}
+
+// reopen opens a file once more, with other flags.
+func reopen(fd, flags int) (int, error) {
+	const kept = unix.O_ACCMODE | unix.O_DIRECT | unix.O_SYNC | unix.O_DSYNC
+	n, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), flags&kept|unix.O_CLOEXEC, 0)
+	return n, os.NewSyscallError("open", err)
+}
+
+// pageSize is the least alignment of direct transfers in a file: a page of the page cache must not be half written through it and
+// half past it, which the kernel takes for damage (EIO at the next fsync).
+const pageSize = 4096
+
+// alignment is that of direct transfers of a file, in bytes, in the file and in memory: powers of two. Linux tells since 6.1.
+func alignment(fd int) (offset, memory int) {
+	var x unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &x); err != nil || x.Mask&unix.STATX_DIOALIGN == 0 || x.Dio_mem_align == 0 {
+		return pageSize, pageSize
+	}
+	return max(pageSize, int(x.Dio_offset_align)), int(x.Dio_mem_align)
+}
+
+// Deregister ends a registration (cuFileHandleDeregister, §4.2.2, where it returns nothing: an error is for the log), when the
+// transfers that use the file have ended. An error wraps HandleNotRegistered.
+func (f *File) Deregister() error {
+	const call = "cuFileHandleDeregister"
+	d := f.driver
+	if err := d.use(call); err != nil {
+		return err
+	}
+	defer d.done()
+	d.mu.Lock()
+	registered := d.files[f.fd] == f
+	if registered {
+		delete(d.files, f.fd)
+	}
+	d.mu.Unlock()
+	if !registered {
+		return &Error{Call: call, What: f.caller.Name(), Status: HandleNotRegistered}
+	}
+	f.users.Wait()
+	return f.free()
+}
+
+// free closes what the file has opened.
+func (f *File) free() error {
+	var errs []error
+	for _, o := range []*opened{&f.direct, &f.buffered} {
+		f.driver.engine.dropFile(o.place)
+		if o.own {
+			errs = append(errs, os.NewSyscallError("close", unix.Close(o.fd)))
+		}
+		*o = opened{fd: -1, place: -1}
+	}
+	return errors.Join(errs...)
+}
+
+// hold keeps the descriptors open until f.users.Done. An error wraps HandleNotRegistered.
+func (f *File) hold(call string) error {
+	f.driver.mu.Lock()
+	defer f.driver.mu.Unlock()
+	if f.driver.files[f.fd] != f {
+		return &Error{Call: call, What: f.caller.Name(), Status: HandleNotRegistered}
+	}
+	f.users.Add(1)
+	return nil
+}

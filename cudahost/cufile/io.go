@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cufile
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Read reads size bytes of the file at fileOffset into the memory at base + offset (cuFileRead, §4.2.3), and returns how many
+// it has read: less than size at the end of the file. It waits for that. Any alignment works; what is aligned goes by the
+// shortest way. base is that of RegisterBuffer, or any memory of the host that does not move.
+//
+// Errors wrap InvalidValue, HandleNotRegistered, InvalidMappingRange, DriverNotInitialized, DriverClosing, or the errno of the
+// kernel; then the bytes before the first one that could not be read are counted.
+func (f *File) Read(base uintptr, size int, fileOffset, offset int64) (int, error) {
+	return f.move("cuFileRead", Op{File: f, Base: base, Size: size, FileOffset: fileOffset, Offset: offset})
+}
+
+// Write writes size bytes of the memory at base + offset to the file at fileOffset (cuFileWrite, §4.2.4), as Read reads. They are
+// on the disk only after fsync(2), unless the file was opened with O_SYNC.
+func (f *File) Write(base uintptr, size int, fileOffset, offset int64) (int, error) {
+	return f.move("cuFileWrite", Op{File: f, Write: true, Base: base, Size: size, FileOffset: fileOffset, Offset: offset})
+}
+
+func (f *File) move(call string, op Op) (int, error) {
+	d := f.driver
+	if err := d.use(call); err != nil {
+		return 0, err
+	}
+	defer d.done()
+	if err := f.hold(call); err != nil {
+		return 0, err
+	}
+	defer f.users.Done()
+	set := d.settings()
+	list, err := d.pieces(call, op, &set)
+	if err != nil {
+		return 0, err
+	}
+	m := &movement{call: call, op: op, pieces: list, ended: make(chan struct{})}
+	if len(list) == 0 {
+		return 0, nil
+	}
+	if p := &list[0]; len(list) == 1 {
+		p.alone(d, set.Poll && uint64(op.Size) <= set.PollMax<<10)
+		return m.result()
+	}
+	m.run(d)
+	return m.result()
+}
+
+// A movement is an operation in pieces.
+type movement struct {
+	call   string
+	op     Op
+	pieces []piece
+	left   atomic.Int32
+	ended  chan struct{}
+}
+
+// run moves all pieces, and waits for that. What is written through the page cache is written first: the kernel takes a page that
+// gets dirty beside a direct write for damage.
+func (m *movement) run(d *Driver) {
+	var list []*transfer
+	for i := range m.pieces {
+		p := &m.pieces[i]
+		if m.op.Write && p.fd == m.op.File.buffered.fd {
+			p.alone(d, false)
+			continue
+		}
+		p.done = func(n int, errno unix.Errno) {
+			if p.goesOn(n, errno) && !d.closing.Load() {
+				go d.engine.start([]*transfer{&p.transfer}) // not here: it may wait for others to be done
+				return
+			}
+			if m.left.Add(-1) == 0 {
+				close(m.ended)
+			}
+		}
+		list = append(list, &p.transfer)
+	}
+	if len(list) == 0 {
+		return
+	}
+	m.left.Store(int32(len(list)))
+	d.engine.start(list)
+	<-m.ended
+}
+
+// result is how many bytes were moved without a gap, and why not all.
+func (m *movement) result() (total int, err error) {
+	for i := range m.pieces {
+		p := &m.pieces[i]
+		total += p.moved
+		switch {
+		case p.errno != 0:
+			return total, &Error{Call: m.call, What: m.op.File.caller.Name(), Why: p.errno}
+		case p.moved < p.size && m.op.File.driver.closing.Load():
+			return total, &Error{Call: m.call, What: m.op.File.caller.Name(), Status: DriverClosing}
+		case p.moved < p.size:
+			return total, nil
+		}
+	}
+	return total, nil
+}
+
+// A piece is a part of an operation that one descriptor serves.
+type piece struct {
+	transfer
+	file  *File
+	size  int // bytes in all; transfer.n is what is left
+	moved int
+	errno unix.Errno
+}
+
+// alone moves the piece on the caller's thread.
+func (p *piece) alone(d *Driver, poll bool) {
+	for p.goesOn(p.call(poll)) && !d.closing.Load() {
+	}
+}
+
+// goesOn takes the result of a call, and says whether another one must follow. What a direct call cannot do, for instance with
+// memory that the kernel cannot pin, is done without O_DIRECT (§2.3, -ENOTSUP).
+func (p *piece) goesOn(n int, errno unix.Errno) bool {
+	direct := p.fd == p.file.direct.fd
+	switch {
+	case errno == unix.EINTR:
+		return true
+	case errno != 0 && (direct || p.transfer.place >= 0):
+		if errno == unix.EINVAL || errno == unix.EOPNOTSUPP || errno == unix.EFAULT {
+			p.through()
+			return true
+		}
+		p.errno = errno
+		return false
+	case errno != 0:
+		p.errno = errno
+		return false
+	}
+	p.moved += n
+	p.addr, p.off, p.n = p.addr+uintptr(n), p.off+int64(n), p.n-n
+	if n == 0 || p.n == 0 {
+		return false
+	}
+	if direct && p.n%p.file.align != 0 { // a direct call ends so at the end of the file, or of the disk
+		p.through()
+		return p.write
+	}
+	return true
+}
+
+// through has the rest of the piece go through the page cache.
+func (p *piece) through() {
+	p.fd, p.fdPlace, p.place = p.file.buffered.fd, p.file.buffered.place, -1
+}
+
+// pieces cuts an operation: an aligned middle by O_DIRECT, where the file and the memory permit it, in pieces of the largest
+// size, and what is before and behind it through the page cache.
+func (d *Driver) pieces(call string, op Op, set *Settings) (list []piece, err error) {
+	f := op.File
+	if op.Base == 0 || op.Size < 0 || op.Offset < 0 || op.FileOffset < 0 || op.FileOffset+int64(op.Size) < 0 {
+		return nil, &Error{
+			Call: call, What: f.caller.Name(), Status: InvalidValue,
+			Why: fmt.Errorf("%d bytes at %#x, offset %d, offset in the file %d", op.Size, op.Base, op.Offset, op.FileOffset),
+		}
+	}
+	place, err := d.place(call, op.Base, op.Size, op.Offset)
+	if err != nil {
+		return nil, err
+	}
+	addr, off, left := op.Base+uintptr(op.Offset), op.FileOffset, op.Size
+	add := func(o *opened, n int) {
+		for n > 0 {
+			now := min(n, int(set.MaxDirectIO)<<10)
+			t := transfer{fd: o.fd, fdPlace: o.place, write: op.Write, addr: addr, place: place, n: now, off: off}
+			list = append(list, piece{transfer: t, file: f, size: now})
+			addr, off, left, n = addr+uintptr(now), off+int64(now), left-now, n-now
+		}
+	}
+	align := int64(f.align)
+	head := int((align - off%align) % align)
+	unaligned := (addr+uintptr(head))%uintptr(f.memory) != 0
+	if f.direct.fd < 0 || unaligned || op.Write && set.UnalignedWrites && (off|int64(left))%pageSize != 0 {
+		add(&f.buffered, left)
+		return list, nil
+	}
+	add(&f.buffered, min(left, head))
+	add(&f.direct, left&^(f.align-1))
+	add(&f.buffered, left)
+	return list, nil
+}
+
+// Sync has all that was written on the disk (fdatasync(2), §4.2.4).
+func (f *File) Sync() error {
+	const call = "fdatasync"
+	d := f.driver
+	if err := d.use(call); err != nil {
+		return err
+	}
+	defer d.done()
+	if err := f.hold(call); err != nil {
+		return err
+	}
+	defer f.users.Done()
+	return os.NewSyscallError(call, unix.Fdatasync(f.fd))
+}

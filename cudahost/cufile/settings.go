@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cufile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Where cufile.json is (§4.1.8). The document also writes /etc/cufile.JSON (§4.1.1), which no release reads.
+const (
+	DefaultPath = "/etc/cufile.json"
+	PathVar     = "CUFILE_ENV_PATH_JSON"
+)
+
+// Settings are the contents of a cufile.json, with the document's defaults (§4.1.8) for what it does not have. Sizes are in KiB,
+// as the file and the calls have them.
+type Settings struct {
+	LogDir   string // logging.dir; empty: the working folder
+	LogLevel string // logging.level: ERROR, WARN, INFO, DEBUG or TRACE
+
+	NVTX  bool // profile.nvtx
+	Stats int  // profile.cufile_stats, 0 to 3
+
+	MaxDirectIO     uint64 // properties.max_direct_io_size_kb: the largest piece of one read or write
+	MaxDeviceCache  uint64 // properties.max_device_cache_size_kb: of bounce buffers
+	MaxPinned       uint64 // properties.max_device_pinned_mem_size_kb: of registered buffers
+	Poll            bool   // properties.use_poll_mode
+	PollMax         uint64 // properties.poll_mode_max_size_kb
+	AllowCompat     bool   // properties.allow_compat_mode
+	RDMAAddresses   []string
+	DynamicRouting  bool
+	RoutingOrder    []string
+	RDMAWrite       bool   // properties.gds_rdma_write_support
+	UnalignedWrites bool   // fs.generic.posix_unaligned_writes
+	LustreMin       uint64 // fs.lustre.posix_gds_min_kb
+	WekaRDMAWrite   bool   // fs.weka.rdma_write_support
+
+	DenyDrivers, DenyDevices, DenyMounts, DenyFilesystems []string
+
+	// Unknown are the keys that no release up to 1.20 has, each with its place, as "cufile.json:3:5: properties.colour".
+	Unknown []string
+	Path    string // of the file; empty: there is none
+}
+
+// DefaultSettings are those of a machine without cufile.json. Compatibility mode is allowed: §2.3 says so, the schema of §4.1.8 says
+// the contrary, and the released library allows it.
+func DefaultSettings() *Settings {
+	return &Settings{
+		LogLevel: "ERROR", MaxDirectIO: 16384, MaxDeviceCache: 131072, MaxPinned: 33554432, PollMax: 4, AllowCompat: true,
+		RoutingOrder: []string{"SYS_MEM"}, RDMAWrite: true,
+	}
+}
+
+// LoadSettings reads the file that path names; "" is that of the environment, else of DefaultPath, which need not exist. An
+// error says where in the file what is wrong.
+func LoadSettings(path string) (*Settings, error) {
+	named := path != ""
+	if !named {
+		path, named = os.LookupEnv(PathVar)
+	}
+	if path == "" {
+		path, named = DefaultPath, false
+	}
+	b, err := readSmall(path)
+	switch {
+	case !named && errors.Is(err, fs.ErrNotExist):
+		return DefaultSettings(), nil
+	case err != nil:
+		return nil, fmt.Errorf("%w: correct the path, or unset %s", err, PathVar)
+	}
+	s, err := ParseSettings(filepath.Base(path), b)
+	if err != nil {
+		return nil, err
+	}
+	s.Path = path
+	return s, nil
+}
+
+// maxSettings is the longest cufile.json, in bytes: NVIDIA's own, with all its comments, has 5,000.
+const maxSettings = 1 << 20
+
+func readSmall(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file", path)
+	case info.Size() > maxSettings:
+		return nil, fmt.Errorf("%s has %d bytes: a cufile.json has at most %d", path, info.Size(), maxSettings)
+	}
+	return os.ReadFile(path)
+}
+
+// levels are the words for logging.level; releases after the document have NOTICE, too.
+var levels = []string{"NOTICE", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"}
+
+// check refuses values that no release takes.
+func (s *Settings) check(at func(key string) string) error {
+	if !slices.Contains(levels, strings.ToUpper(s.LogLevel)) {
+		return fmt.Errorf("%s: %q: use one of %s", at("logging.level"), s.LogLevel, strings.Join(levels, ", "))
+	}
+	if s.Stats < 0 || s.Stats > 3 {
+		return fmt.Errorf("%s: %d: must be from 0 to 3", at("profile.cufile_stats"), s.Stats)
+	}
+	for key, kb := range map[string]uint64{
+		"properties.max_direct_io_size_kb": s.MaxDirectIO, "properties.max_device_cache_size_kb": s.MaxDeviceCache,
+		"properties.max_device_pinned_mem_size_kb": s.MaxPinned, "properties.poll_mode_max_size_kb": s.PollMax,
+		"fs.lustre.posix_gds_min_kb": s.LustreMin,
+	} {
+		if kb%4 != 0 || kb > maxKB {
+			return fmt.Errorf("%s: %d: must be a multiple of 4 (KB), at most %d", at(key), kb, uint64(maxKB))
+		}
+	}
+	return nil
+}
+
+// maxKB is the largest size in KB that fits an address.
+const maxKB = 1 << 53

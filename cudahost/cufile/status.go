@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cufile
+
+import "fmt"
+
+// A Status is a CUfileOpError (§3.1.3). Values of CUFILEOP_BASE_ERR and below are none.
+type Status int
+
+// The status codes, by the names of cufile.h without CU_FILE_. 5021 and 5032 are not in the document.
+const (
+	Success                 Status = 0
+	DriverNotInitialized    Status = 5001
+	DriverInvalidProps      Status = 5002
+	DriverUnsupportedLimit  Status = 5003
+	DriverVersionMismatch   Status = 5004
+	DriverVersionReadError  Status = 5005
+	DriverClosing           Status = 5006
+	PlatformNotSupported    Status = 5007
+	IONotSupported          Status = 5008
+	DeviceNotSupported      Status = 5009
+	NVFSDriverError         Status = 5010
+	CUDADriverError         Status = 5011
+	CUDAPointerInvalid      Status = 5012
+	CUDAMemoryTypeInvalid   Status = 5013
+	CUDAPointerRangeError   Status = 5014
+	CUDAContextMismatch     Status = 5015
+	InvalidMappingSize      Status = 5016
+	InvalidMappingRange     Status = 5017
+	InvalidFileType         Status = 5018
+	InvalidFileOpenFlag     Status = 5019
+	DIONotSet               Status = 5020
+	InvalidValue            Status = 5022
+	MemoryAlreadyRegistered Status = 5023
+	MemoryNotRegistered     Status = 5024
+	PermissionDenied        Status = 5025
+	DriverAlreadyOpen       Status = 5026
+	HandleNotRegistered     Status = 5027
+	HandleAlreadyRegistered Status = 5028
+	DeviceNotFound          Status = 5029
+	InternalError           Status = 5030
+	NewFDFailed             Status = 5031
+	NVFSSetupError          Status = 5033
+	IODisabled              Status = 5034
+)
+
+// statusTexts are what each code means (§3.1.3), in the words of cufileop_status_error where there are any.
+var statusTexts = map[Status]string{
+	Success:                 "success",
+	DriverNotInitialized:    "the driver is not open",
+	DriverInvalidProps:      "invalid property",
+	DriverUnsupportedLimit:  "a property is out of its range",
+	DriverVersionMismatch:   "nvidia-fs is of another version than the library",
+	DriverVersionReadError:  "the version of nvidia-fs cannot be read",
+	DriverClosing:           "the driver is being closed",
+	PlatformNotSupported:    "this platform is not supported",
+	IONotSupported:          "this file is not supported",
+	DeviceNotSupported:      "this GPU is not supported",
+	NVFSDriverError:         "nvidia-fs refuses the call",
+	CUDADriverError:         "the CUDA driver refuses the call",
+	CUDAPointerInvalid:      "not a pointer to memory of a device",
+	CUDAMemoryTypeInvalid:   "memory of a wrong type",
+	CUDAPointerRangeError:   "the range goes beyond the allocation",
+	CUDAContextMismatch:     "the memory is of another CUDA context",
+	InvalidMappingSize:      "more memory than may be pinned",
+	InvalidMappingRange:     "the range goes beyond the registered memory",
+	InvalidFileType:         "neither a regular file nor a device",
+	InvalidFileOpenFlag:     "opened with a flag that is not supported",
+	DIONotSet:               "not opened with O_DIRECT",
+	InvalidValue:            "invalid argument",
+	MemoryAlreadyRegistered: "the memory is registered already",
+	MemoryNotRegistered:     "the memory is not registered",
+	PermissionDenied:        "access is denied",
+	DriverAlreadyOpen:       "the driver is open already",
+	HandleNotRegistered:     "the file is not registered",
+	HandleAlreadyRegistered: "the file is registered already",
+	DeviceNotFound:          "there is no such GPU",
+	InternalError:           "internal error of the library",
+	NewFDFailed:             "no new file descriptor",
+	NVFSSetupError:          "nvidia-fs cannot be set up",
+	IODisabled:              "disabled for this file by the configuration",
+}
+
+// Error is the text of the code (CUFILE_ERRSTR): a Status is an error that errors.Is finds in every error of this package.
+func (s Status) Error() string {
+	if text, ok := statusTexts[s]; ok {
+		return fmt.Sprintf("cuFile: %s (%d)", text, int(s))
+	}
+	return fmt.Sprintf("cuFile: status %d", int(s))
+}
+
+// An Error is a call that has failed. errors.Is finds its Status and what it wraps: a system call's errno, or CUDA's error.
+type Error struct {
+	Call   string // the function of the document
+	What   string // the file, the memory or the key
+	Status Status // Success of an error of a transfer, which is the kernel's
+	Why    error  // nil: the status says it all
+}
+
+func (e *Error) Error() string {
+	text := e.Call + ": "
+	if e.What != "" {
+		text += e.What + ": "
+	}
+	switch {
+	case e.Status == Success:
+		return text + e.Why.Error()
+	case e.Why == nil:
+		return text + e.Status.Error()
+	}
+	return text + e.Status.Error() + ": " + e.Why.Error()
+}
+
+// Is says whether target is the error's Status.
+func (e *Error) Is(target error) bool { return e.Status != Success && target == error(e.Status) }
+
+func (e *Error) Unwrap() error { return e.Why }

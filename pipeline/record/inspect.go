@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline/record/mcap"
+)
+
+// A Report is what a recording has.
+type Report struct {
+	Path     string            `json:"file"`
+	Bytes    int64             `json:"bytes"`
+	Library  string            `json:"library"`
+	Finished bool              `json:"finished"`          // it has its index
+	Readable int64             `json:"readable"`          // bytes up to the last whole chunk
+	Trouble  string            `json:"trouble,omitempty"` // what is wrong behind that, or with the index
+	Frames   int               `json:"frames"`
+	Lost     uint64            `json:"lost"` // frames that are missing, by the frames' numbers
+	First    time.Time         `json:"first"`
+	Last     time.Time         `json:"last"`
+	Image    *Image            `json:"image,omitempty"` // of the first frame
+	About    map[string]string `json:"about,omitempty"` // of the frames' channel
+	Checked  int               `json:"checked"`         // frames whose CRC is right
+	Wrong    []string          `json:"wrong,omitempty"` // what is wrong with frames, one by one
+}
+
+// maxWrong is how many wrong frames a Report names.
+const maxWrong = 100
+
+// Good says whether all that was looked at is as it was written. An unfinished file is good as far as it goes.
+func (r *Report) Good() bool { return len(r.Wrong) == 0 && r.Trouble == "" }
+
+// Inspect looks at a recording; with verify also at every byte. progress is called with how much of the work is done, from 0
+// to 1. Errors are of files that are no MCAP files, or cannot be read.
+func Inspect(ctx context.Context, path string, verify bool, progress func(part float64)) (*Report, error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = in.Close() }() // it was only read
+	info, err := in.Stat()
+	if err != nil {
+		return nil, err
+	}
+	f, err := mcap.Open(in, info.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	r := &Report{Path: path, Bytes: info.Size(), Library: f.Library, Finished: f.Finished, Readable: f.End}
+	if f.Trouble != nil {
+		r.Trouble = f.Trouble.Error()
+	}
+	for i := range f.Chunks {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := r.chunk(f, i, verify); err != nil {
+			if len(r.Wrong) == maxWrong {
+				break
+			}
+			r.Wrong = append(r.Wrong, err.Error())
+		}
+		progress(float64(i+1) / float64(len(f.Chunks)))
+	}
+	return r, nil
+}
+
+// chunk looks at a chunk. An error says what is wrong with it.
+func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
+	if verify {
+		checked, err := f.VerifyChunk(i)
+		if err != nil {
+			return err
+		}
+		if checked {
+			r.Checked++
+		}
+	}
+	list, err := f.Messages(i)
+	if err != nil {
+		return err
+	}
+	for _, m := range list {
+		c := f.Channels[m.Channel]
+		switch f.Schemas[c.Schema].Name {
+		case "sensor_msgs/msg/Image":
+			if err := r.image(f, m, c.Metadata); err != nil {
+				return fmt.Errorf("chunk %d: %w", i, err)
+			}
+		case "tegracast/Frame":
+			var n Note
+			b, err := f.Read(m)
+			if err == nil {
+				err = json.Unmarshal(b, &n)
+			}
+			if err != nil {
+				return fmt.Errorf("chunk %d: the note of a frame: %w", i, err)
+			}
+			r.Lost += n.Lost
+		}
+	}
+	return nil
+}
+
+func (r *Report) image(f *mcap.File, m mcap.MessageInfo, about map[string]string) error {
+	at := time.Unix(0, int64(m.Log))
+	if r.Frames++; r.Image == nil {
+		head := m
+		head.Size = min(m.Size, page)
+		b, err := f.Read(head)
+		if err != nil {
+			return err
+		}
+		image, err := ParseImage(b, int(m.Size))
+		if err != nil {
+			return err
+		}
+		r.Image, r.First, r.About = &image, at, about
+	}
+	r.Last = at
+	return nil
+}

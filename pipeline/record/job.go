@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"context"
+	"errors"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/cudahost/cufile"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record/mcap"
+)
+
+// tailPages are for what follows a frame's whole pages: the rest of its pixels, its note, and indexes.
+const tailPages = 2 + (maxNote+1024)/page + 1
+
+// A job is a frame on its way to the disk. Its pages lie outside of Go's heap, where nothing moves.
+type job struct {
+	memory     []byte // head, then tail
+	head, tail []byte
+	whole      int // bytes of pixels between them
+	frame      *pipeline.Frame
+	segment    *segment
+	begin, end int64 // in the file
+	batch      *cufile.Batch
+}
+
+func newJob() (*job, error) {
+	m, err := unix.Mmap(-1, 0, (1+tailPages)*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, os.NewSyscallError("mmap", err)
+	}
+	return &job{memory: m}, nil
+}
+
+func (j *job) close() error { return os.NewSyscallError("munmap", unix.Munmap(j.memory)) }
+
+// address is where b lies, outside of Go's heap.
+func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+// errTail says that a frame's tail did not fit: newJob's pages are too few.
+var errTail = errors.New("record: a frame's head and tail are longer than their pages")
+
+// layOut makes the chunk of a frame.
+func (j *job) layOut(s *Sink, g *segment, f *pipeline.Frame, lost uint64) (err error) {
+	size := s.format.Size()
+	text, left := note(f, lost)
+	if left != nil {
+		s.log.Warn("recording without results", "reason", left)
+	}
+	if err := g.reserve(int64(size) + int64(len(j.memory))); err != nil {
+		return err
+	}
+	at := f.Times.Shown()
+	m := mcap.Message{Channel: imageChannel, Sequence: uint32(f.Sequence), Log: uint64(nano(at)), Publish: uint64(nano(at))}
+	small := []mcap.Part{{Message: m, Data: text}}
+	small[0].Channel = noteChannel
+	prefix := appendImage(nil, s.format, at, s.config.Source, size)
+	j.frame, j.segment, j.begin = f, g, int64(g.writer.Offset)
+	j.head, j.tail, j.whole, err = g.writer.Frame(j.memory[:0:page], j.memory[page:page], page, m, prefix, f.Bytes[:size], small)
+	if err == nil && (address(j.head) != address(j.memory) || address(j.tail) != address(j.memory[page:])) {
+		err = errTail
+	}
+	j.end = int64(g.writer.Offset)
+	return err
+}
+
+// write hands the chunk's pages to the kernel.
+func (j *job) write(s *Sink, g *segment) (err error) {
+	at, base := j.begin, address(j.memory)
+	ops := []cufile.Op{{File: g.file, Write: true, Base: base, Size: len(j.head), FileOffset: at}}
+	at += int64(len(j.head))
+	if j.whole > 0 {
+		ops = append(ops, cufile.Op{File: g.file, Write: true, Base: address(j.frame.Bytes), Size: j.whole, FileOffset: at})
+		at += int64(j.whole)
+	}
+	ops = append(ops, cufile.Op{File: g.file, Write: true, Base: base + page, Size: len(j.tail), FileOffset: at})
+	j.batch, err = s.config.Driver.Submit(ops)
+	return err
+}
+
+// wait waits until the chunk is written.
+func (j *job) wait() error {
+	if err := j.batch.Wait(context.Background()); err != nil {
+		return err
+	}
+	for i, e := range j.batch.Status() {
+		if e.Err != nil {
+			return e.Err
+		}
+		if want := [...]int{len(j.head), j.whole, len(j.tail)}; j.whole > 0 && e.N < want[i] {
+			return errShort
+		}
+	}
+	return nil
+}
+
+// errShort says that the kernel wrote less than it was told to, and did not say why.
+var errShort = errors.New("record: less was written than there was")

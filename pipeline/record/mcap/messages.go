@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mcap
+
+import (
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+)
+
+// MessageInfo is where a message's data are.
+type MessageInfo struct {
+	Message
+	Offset, Size int64 // in the file
+}
+
+// Messages lists the messages of chunk i, in their order. It reads no data. Errors wrap ErrDamaged or ErrCompressed, or are the
+// file's.
+func (f *File) Messages(i int) ([]MessageInfo, error) {
+	c, err := f.chunk(i)
+	if err != nil {
+		return nil, err
+	}
+	var list []MessageInfo
+	for at, end := c.records, c.Offset+c.Length; at < end; {
+		h, err := f.head(at)
+		if err != nil || at+recordHead+h.length > end {
+			return list, fmt.Errorf("%w: chunk %d ends within a record, at byte %d (%v)", ErrDamaged, i, at, err)
+		}
+		switch h.op {
+		case OpMessage:
+			m, err := f.message(h, at)
+			if err != nil {
+				return list, err
+			}
+			list = append(list, m)
+		case OpSchema, OpChannel:
+			if err := f.take(h, at); err != nil {
+				return list, err
+			}
+		}
+		at += recordHead + h.length
+	}
+	return list, nil
+}
+
+func (f *File) message(h recordAt, at int64) (MessageInfo, error) {
+	var b [messageHead - recordHead]byte
+	if h.length < int64(len(b)) {
+		return MessageInfo{}, fmt.Errorf("%w: the message at byte %d has %d bytes", ErrDamaged, at, h.length)
+	}
+	if _, err := f.r.ReadAt(b[:], at+recordHead); err != nil {
+		return MessageInfo{}, err
+	}
+	d := &decoder{b: b[:]}
+	m := Message{Channel: d.uint16(), Sequence: d.uint32(), Log: d.uint64(), Publish: d.uint64()}
+	return MessageInfo{Message: m, Offset: at + messageHead, Size: h.length - int64(len(b))}, nil
+}
+
+// chunk is chunk i with its head read.
+func (f *File) chunk(i int) (*Chunk, error) {
+	c := &f.Chunks[i]
+	if c.records == 0 { // it is known by the index
+		h, err := f.head(c.Offset)
+		if err != nil || h.op != OpChunk || recordHead+h.length != c.Length {
+			return nil, fmt.Errorf("%w: the index has chunk %d at byte %d, where it is not (%v)", ErrDamaged, i, c.Offset, err)
+		}
+		read, err := f.chunkAt(c.Offset, h.length)
+		if err != nil {
+			return nil, err
+		}
+		*c = read
+	}
+	if c.Compression != "" {
+		return nil, fmt.Errorf("%w: chunk %d, with %s", ErrCompressed, i, c.Compression)
+	}
+	return c, nil
+}
+
+// VerifyChunk checks the CRC of chunk i, and reports whether it has one. An error wraps ErrDamaged, or is as Messages'.
+func (f *File) VerifyChunk(i int) (checked bool, err error) {
+	c, err := f.chunk(i)
+	if err != nil || c.CRC == 0 {
+		return false, err
+	}
+	if err := f.compare(c.records, int64(c.Size), c.CRC); err != nil {
+		return true, fmt.Errorf("chunk %d, of times %d to %d: %w", i, c.First, c.Last, err)
+	}
+	return true, nil
+}
+
+// compare checks the CRC of size bytes at byte at.
+func (f *File) compare(at, size int64, want uint32) error {
+	var sum hash.Hash32 = crc32.NewIEEE()
+	if _, err := io.Copy(sum, io.NewSectionReader(f.r, at, size)); err != nil {
+		return err
+	}
+	if got := sum.Sum32(); got != want {
+		return fmt.Errorf("%w: %d bytes at byte %d have CRC %#x and should have %#x", ErrDamaged, size, at, got, want)
+	}
+	return nil
+}
+
+// ReadAttachment reads attachment i, and checks its CRC, if it has one.
+func (f *File) ReadAttachment(i int) ([]byte, error) {
+	a := &f.Attachments[i]
+	if a.Size > maxRecord {
+		return nil, fmt.Errorf("%w: attachment %q has %d bytes", ErrDamaged, a.Name, a.Size)
+	}
+	b := make([]byte, a.Size+4)
+	if _, err := f.r.ReadAt(b, a.Offset); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if want := le.Uint32(b[a.Size:]); want != 0 {
+		if err := f.compare(a.begin, a.crcAt-a.begin, want); err != nil {
+			return nil, fmt.Errorf("attachment %q: %w", a.Name, err)
+		}
+	}
+	return b[:a.Size], nil
+}
+
+// Read reads a message's data.
+func (f *File) Read(m MessageInfo) ([]byte, error) {
+	b := make([]byte, m.Size)
+	if n, err := f.r.ReadAt(b, m.Offset); n < len(b) {
+		return nil, err
+	}
+	return b, nil
+}

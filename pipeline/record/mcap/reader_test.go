@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mcap
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	foxglove "github.com/foxglove/mcap/go/mcap"
+)
+
+func openBytes(t testing.TB, b []byte) *File {
+	t.Helper()
+	f, err := Open(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// contents checks a file against what sample wrote, of which it has the first frames.
+func contents(t *testing.T, f *File, bodies [][]byte) {
+	t.Helper()
+	for i := range f.Chunks {
+		if checked, err := f.VerifyChunk(i); !checked || err != nil {
+			t.Fatalf("chunk %d: %t, %v", i, checked, err)
+		}
+		list, err := f.Messages(i)
+		if err != nil || len(list) != 2 || list[0].Channel != 1 || list[1].Channel != 2 || list[0].Log != uint64(1000+i) {
+			t.Fatalf("chunk %d: %+v, %v", i, list, err)
+		}
+		got, err := f.Read(list[0])
+		if err != nil || !bytes.Equal(got, append([]byte("prefix"), bodies[i]...)) {
+			t.Fatalf("chunk %d differs: %v", i, err)
+		}
+		if got, err = f.Read(list[1]); err != nil || string(got) != `{"lost":0}` {
+			t.Fatalf("chunk %d: %q, %v", i, got, err)
+		}
+	}
+	if f.Profile != "ros2" || f.Library != "tegracast" || f.Metadata["tegracast"]["sensor"] != "rggb10" ||
+		f.Channels[1].Metadata["bits"] != "10" || f.Schemas[1].Encoding != "ros2msg" {
+		t.Errorf("%+v", f)
+	}
+	if len(f.Attachments) != 1 {
+		t.Fatalf("%+v", f.Attachments)
+	}
+	if b, err := f.ReadAttachment(0); err != nil || string(b) != "sources: []\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+func TestAFileIsReadByItsIndexAndWithoutIt(t *testing.T) {
+	for _, size := range []int{0, 1, 4095, 4096, 100_000} {
+		b, bodies := sample(t, 12, size)
+		f := openBytes(t, b)
+		if !f.Finished || f.Trouble != nil || len(f.Chunks) != 12 || f.End != int64(len(b)) {
+			t.Fatalf("%+v", f)
+		}
+		contents(t, f, bodies)
+		f = openBytes(t, b[:len(b)-1]) // without the end of its end
+		if f.Finished || f.Trouble != nil || len(f.Chunks) != 12 {
+			t.Fatalf("unfinished: %+v", f)
+		}
+		contents(t, f, bodies)
+	}
+}
+
+// TestAFileIsReadToItsLastWholeChunk, wherever it was cut.
+func TestAFileIsReadToItsLastWholeChunk(t *testing.T) {
+	b, bodies := sample(t, 5, 5000)
+	whole := 0
+	for cut := 2 * page; cut < len(b); cut += 97 {
+		f := openBytes(t, b[:cut])
+		if f.Finished || f.End > int64(cut) {
+			t.Fatalf("cut at %d: %+v", cut, f)
+		}
+		contents(t, f, bodies)
+		if len(f.Chunks) < whole || len(f.Chunks) > whole+1 {
+			t.Fatalf("cut at %d: %d chunks after %d", cut, len(f.Chunks), whole)
+		}
+		whole = len(f.Chunks)
+	}
+	if whole != 5 {
+		t.Errorf("%d chunks", whole)
+	}
+}
+
+// TestFilesOfOthersAreRead: what the format's own writer writes, without compression.
+func TestFilesOfOthersAreRead(t *testing.T) {
+	for _, chunked := range []bool{true} {
+		var out bytes.Buffer
+		w, err := foxglove.NewWriter(&out, &foxglove.WriterOptions{Chunked: chunked, ChunkSize: 1000, IncludeCRC: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range []error{
+			w.WriteHeader(&foxglove.Header{Profile: "p", Library: "l"}), w.WriteSchema(&foxglove.Schema{ID: 1, Name: "n", Encoding: "e", Data: []byte("d")}),
+			w.WriteChannel(&foxglove.Channel{ID: 7, SchemaID: 1, Topic: "/t", MessageEncoding: "json"}),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := range 100 {
+			if err := w.WriteMessage(&foxglove.Message{ChannelID: 7, Sequence: uint32(n), LogTime: uint64(n), Data: bytes.Repeat([]byte{byte(n)}, n)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f := openBytes(t, out.Bytes())
+		if !f.Finished || f.Trouble != nil || f.Profile != "p" {
+			t.Fatalf("%+v", f)
+		}
+		n := 0
+		for i := range f.Chunks {
+			if checked, err := f.VerifyChunk(i); !checked || err != nil {
+				t.Fatalf("chunk %d: %t, %v", i, checked, err)
+			}
+			list, err := f.Messages(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range list {
+				if data, err := f.Read(m); err != nil || !bytes.Equal(data, bytes.Repeat([]byte{byte(n)}, n)) || m.Sequence != uint32(n) {
+					t.Fatalf("message %d: %+v, %v", n, m, err)
+				}
+				n++
+			}
+		}
+		if n != 100 || f.Channels[7].Topic != "/t" {
+			t.Errorf("%d messages, channels %+v", n, f.Channels)
+		}
+	}
+}
+
+// TestEveryFlippedByteIsNoticed: no crash, and a chunk whose bytes differ is not taken for whole.
+func TestEveryFlippedByteIsNoticed(t *testing.T) {
+	b, bodies := sample(t, 3, 2000)
+	for at := range b {
+		b[at] ^= 0x55
+		f, err := Open(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			if !errors.Is(err, ErrNotMCAP) || at >= len(Magic) {
+				t.Fatalf("byte %d: %v", at, err)
+			}
+			b[at] ^= 0x55
+			continue
+		}
+		for i := range f.Chunks {
+			if checked, err := f.VerifyChunk(i); err != nil || !checked {
+				continue
+			}
+			list, err := f.Messages(i)
+			if err != nil || len(list) == 0 || list[0].Channel != 1 {
+				continue
+			}
+			data, err := f.Read(list[0])
+			if n := int(list[0].Sequence); err == nil && n < 3 && !bytes.Equal(data, append([]byte("prefix"), bodies[n]...)) {
+				t.Fatalf("byte %d: a chunk with the right CRC has a wrong frame", at)
+			}
+		}
+		b[at] ^= 0x55
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	b, _ := sample(f, 2, 100)
+	f.Add(b)
+	f.Add(b[:len(b)-1])
+	f.Add(b[:page+100])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		file, err := Open(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			return
+		}
+		for i := range file.Chunks {
+			_, _ = file.VerifyChunk(i)
+			list, _ := file.Messages(i)
+			for _, m := range list {
+				if data, err := file.Read(m); err == nil && int64(len(data)) != m.Size {
+					t.Errorf("message %+v has %d bytes", m, len(data))
+				}
+			}
+		}
+		for i := range file.Attachments {
+			_, _ = file.ReadAttachment(i)
+		}
+	})
+}

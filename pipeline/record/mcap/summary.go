@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mcap
+
+import (
+	"hash/crc32"
+	"maps"
+	"slices"
+)
+
+// End appends the end of the data, the summary, and the file's end. Of the data section as a whole there is no CRC: each chunk
+// and each attachment has its own.
+func (w *Writer) End(b []byte) []byte {
+	from := len(b)
+	b, at := begin(b, OpDataEnd)
+	b = end(le.AppendUint32(b, 0), at)
+	summary := len(b)
+	offset := func() uint64 { return w.Offset + uint64(len(b)-from) }
+	start := offset()
+	var offsets []byte
+	for _, g := range w.groups() {
+		begun, begunAt := offset(), len(b)
+		if b = g.append(b); len(b) == begunAt {
+			continue
+		}
+		var at int
+		offsets, at = begin(offsets, OpSummaryOffset)
+		offsets = append(offsets, byte(g.op))
+		offsets = end(le.AppendUint64(le.AppendUint64(offsets, begun), uint64(len(b)-begunAt)), at)
+	}
+	behind := offset()
+	b = append(b, offsets...)
+	b, at = begin(b, OpFooter)
+	b = le.AppendUint64(le.AppendUint64(b, start), behind)
+	le.PutUint64(b[at+1:], 8+8+4) // the CRC covers it
+	b = le.AppendUint32(b, crc32.ChecksumIEEE(b[summary:]))
+	b = append(b, Magic...)
+	w.Offset = offset()
+	return b
+}
+
+// group is the records of one kind in the summary.
+type group struct {
+	op     Opcode
+	append func(b []byte) []byte
+}
+
+func (w *Writer) groups() []group {
+	return []group{
+		{OpSchema, func(b []byte) []byte {
+			for i := range w.schemas {
+				b = w.schemas[i].append(b)
+			}
+			return b
+		}},
+		{OpChannel, func(b []byte) []byte {
+			for i := range w.channels {
+				b = w.channels[i].append(b)
+			}
+			return b
+		}},
+		{OpStatistics, w.statistics},
+		{OpChunkIndex, func(b []byte) []byte {
+			for i := range w.chunks {
+				b = w.chunks[i].append(b)
+			}
+			return b
+		}},
+		{OpAttachmentIndex, func(b []byte) []byte {
+			for i := range w.attached {
+				b = w.attached[i].append(b)
+			}
+			return b
+		}},
+		{OpMetadataIndex, func(b []byte) []byte {
+			for _, m := range w.metadata {
+				var at int
+				b, at = begin(b, OpMetadataIndex)
+				b = end(text(le.AppendUint64(le.AppendUint64(b, m.at), m.length), m.name), at)
+			}
+			return b
+		}},
+	}
+}
+
+func (w *Writer) statistics(b []byte) []byte {
+	b, at := begin(b, OpStatistics)
+	b = le.AppendUint64(b, w.messages)
+	b = le.AppendUint16(b, uint16(len(w.schemas)))
+	for _, n := range []int{len(w.channels), len(w.attached), len(w.metadata), len(w.chunks)} {
+		b = le.AppendUint32(b, uint32(n))
+	}
+	b = le.AppendUint64(le.AppendUint64(b, w.first), w.last)
+	return end(numbers(b, w.counts), at)
+}
+
+// numbers appends a map of numbers.
+func numbers(b []byte, m map[uint16]uint64) []byte {
+	b = le.AppendUint32(b, uint32(10*len(m)))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		b = le.AppendUint64(le.AppendUint16(b, k), m[k])
+	}
+	return b
+}
+
+func (c *chunkIndex) append(b []byte) []byte {
+	b, at := begin(b, OpChunkIndex)
+	for _, n := range []uint64{c.first, c.last, c.at, c.length} {
+		b = le.AppendUint64(b, n)
+	}
+	b = le.AppendUint64(numbers(b, c.indexes), c.indexLength)
+	b = text(b, "")
+	return end(le.AppendUint64(le.AppendUint64(b, c.size), c.size), at)
+}
+
+func (a *attachmentIndex) append(b []byte) []byte {
+	b, at := begin(b, OpAttachmentIndex)
+	for _, n := range []uint64{a.at, a.length, a.Log, a.Created, a.size} {
+		b = le.AppendUint64(b, n)
+	}
+	return end(text(text(b, a.Name), a.Media), at)
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// noteSchema describes a Note (JSON Schema).
+const noteSchema = `{"title":"tegracast/Frame","type":"object","required":["frame","captured","lost"],"properties":{` +
+	`"frame":{"type":"integer","description":"sequence number, counted by the FPGA"},` +
+	`"exposure_start":{"type":"integer","description":"ns since 1970; 0: not known"},` +
+	`"exposure_end":{"type":"integer","description":"ns since 1970; 0: not known"},` +
+	`"uncertainty":{"type":"integer","description":"of both, in ns"},` +
+	`"captured":{"type":"integer","description":"end of the DMA, ns since 1970; 0: not known"},` +
+	`"padded":{"type":"boolean","description":"the sensor delivered less than a frame, and the FPGA filled the rest"},` +
+	`"unverified":{"type":"boolean","description":"the camera's stream has no checksums"},` +
+	`"lost":{"type":"integer","description":"frames that are missing before this one"},` +
+	`"results":{"type":"array","description":"what the stages found"}}}`
+
+// A Note is what is known of a frame besides its pixels.
+type Note struct {
+	Frame         uint64            `json:"frame"`
+	ExposureStart int64             `json:"exposure_start"`
+	ExposureEnd   int64             `json:"exposure_end"`
+	Uncertainty   int64             `json:"uncertainty"`
+	Captured      int64             `json:"captured"`
+	Padded        bool              `json:"padded,omitempty"`
+	Unverified    bool              `json:"unverified,omitempty"`
+	Lost          uint64            `json:"lost"`
+	Results       []pipeline.Result `json:"results,omitempty"`
+}
+
+// nano is a time in ns since 1970; 0 of one that is not known.
+func nano(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// maxNote is the longest note, in bytes: results beyond it are left out.
+const maxNote = 48 << 10
+
+// note is f's, as JSON. lost frames are missing before it. An error says that results are left out.
+func note(f *pipeline.Frame, lost uint64) ([]byte, error) {
+	n := Note{
+		Frame: f.Sequence, ExposureStart: nano(f.Times.ExposureStart), ExposureEnd: nano(f.Times.ExposureEnd),
+		Uncertainty: int64(f.Times.Uncertainty), Captured: nano(f.Times.Captured), Padded: f.Flags&pipeline.FlagPadded != 0,
+		Unverified: f.Flags&pipeline.FlagUnverified != 0, Lost: lost, Results: f.Results,
+	}
+	b, err := json.Marshal(&n)
+	if err == nil && len(b) <= maxNote {
+		return b, nil
+	}
+	if err == nil {
+		err = fmt.Errorf("the results of frame %d have %d bytes, at most %d are recorded", f.Sequence, len(b), maxNote)
+	}
+	n.Results = nil
+	b, _ = json.Marshal(&n) // numbers and truth values alone
+	return b, err
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	foxglove "github.com/foxglove/mcap/go/mcap"
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/cudahost/cufile"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record/mcap"
+)
+
+// source emits frames whose bytes follow from their numbers; every tenth number is left out.
+type source struct {
+	format pipeline.Format
+	pool   *pipeline.Pool
+	frames int
+	pace   time.Duration
+}
+
+func fill(b []byte, n uint64) {
+	for i := range b {
+		b[i] = byte(uint64(i)*7 + n*13 + uint64(i)>>8)
+	}
+}
+
+func (s *source) Format() pipeline.Format       { return s.format }
+func (s *source) Status() pipeline.SourceStatus { return pipeline.SourceStatus{} }
+func (s *source) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
+	n := uint64(0)
+	for range s.frames {
+		f, err := s.pool.Wait(ctx)
+		if err != nil {
+			return nil
+		}
+		if n%10 == 9 {
+			n++
+		}
+		fill(f.Bytes, n)
+		f.Sequence = n
+		f.Times.ExposureStart, f.Times.Captured = time.Unix(1700000000, int64(n)), time.Unix(1700000001, int64(n))
+		f.Results = append(f.Results, pipeline.Result{Stage: "motion", Numbers: map[string]float64{"n": float64(n)}})
+		n++
+		emit(f)
+		time.Sleep(s.pace)
+	}
+	return nil
+}
+
+func memory(t testing.TB, size int) []byte {
+	t.Helper()
+	b, err := unix.Mmap(-1, 0, (size+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(b) })
+	return b[:size]
+}
+
+// record records frames frames, and returns the output's books and the error that ended it.
+func record(t *testing.T, c Config, f pipeline.Format, frames int, pace time.Duration) (pipeline.OutputStats, error) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	set := cufile.DefaultSettings()
+	d, err := cufile.Open(cufile.Config{Settings: set, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	c.Name, c.Source, c.Library, c.Driver, c.Logger = "rec", "camera", "test", d, log
+	sink, err := New(c, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var slots []pipeline.Slot
+	for range 4 { // as many as the queue has room for: none is dropped
+		slots = append(slots, pipeline.Slot{Bytes: memory(t, f.Size())})
+	}
+	src := &source{f, pipeline.NewPool("frames", f, slots, nil), frames, pace}
+	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: log})
+	if err := g.AddSource("camera", src); err != nil {
+		t.Fatal(err)
+	}
+	o, err := g.Attach(pipeline.OutputConfig{Name: "rec", From: "camera", Sink: sink, Depth: 4, Policy: pipeline.Block})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := src.pool.Close(); err != nil {
+		t.Error(err)
+	}
+	return o.Stats(), o.Err()
+}
+
+func format(t testing.TB, p pipeline.PixelFormat, width, height int) pipeline.Format {
+	t.Helper()
+	f, err := pipeline.NewFormat(p, width, height, pipeline.Rate{Num: 100, Den: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestARecordingHasEveryFrame, in files of a few frames each, by the format's own reader; with the note of each frame.
+func TestARecordingHasEveryFrame(t *testing.T) {
+	for _, f := range []pipeline.Format{format(t, pipeline.RGGB10, 640, 480), format(t, pipeline.Grey, 62, 3), format(t, pipeline.UYVY, 322, 201)} {
+		dir := t.TempDir()
+		c := Config{Directory: dir, Size: 10 * int64(f.Size()), Configuration: []byte("sources: []\n"), Sync: time.Millisecond}
+		st, err := record(t, c, f, 57, 3*time.Millisecond)
+		if err != nil || st.Delivered != 57 {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		files, err := Files(dir, "rec")
+		if err != nil || f.Size() > 100_000 && len(files) < 4 {
+			t.Fatalf("files %v, %v", files, err)
+		}
+		n, frames := uint64(0), 0
+		for _, path := range files {
+			frames += checkFile(t, path, f, &n)
+		}
+		if frames != 57 {
+			t.Errorf("%d frames", frames)
+		}
+	}
+}
+
+func checkFile(t *testing.T, path string, f pipeline.Format, n *uint64) (frames int) {
+	t.Helper()
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	r, err := foxglove.NewReader(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := r.Info()
+	if err != nil || len(info.AttachmentIndexes) != 1 || info.Statistics.ChunkCount != uint32(info.Statistics.ChannelMessageCounts[1]) {
+		t.Fatalf("%s: %+v, %v", path, info, err)
+	}
+	it, err := r.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make([]byte, f.Size())
+	for {
+		schema, _, m, err := it.NextInto(nil)
+		if errors.Is(err, io.EOF) {
+			return frames
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if schema.Name == "tegracast/Frame" {
+			var note Note
+			if err := json.Unmarshal(m.Data, &note); err != nil || note.Results[0].Numbers["n"] != float64(note.Frame) || note.Captured-note.ExposureStart != 1e9 {
+				t.Fatalf("%s: %v", m.Data, err)
+			}
+			if lost := uint64(0); note.Frame%10 == 0 && note.Frame > 0 {
+				lost = 1
+				if note.Lost != lost {
+					t.Errorf("frame %d: %d lost", note.Frame, note.Lost)
+				}
+			}
+			continue
+		}
+		i, err := ParseImage(m.Data[:min(len(m.Data), 200)], len(m.Data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *n%10 == 9 {
+			*n++
+		}
+		fill(want, *n)
+		if i.Height != f.Height || i.Width != f.Width || i.Step != f.Stride || i.Encoding != Encoding(f.Pixel) || i.FrameID != "camera" ||
+			!i.At.Equal(time.Unix(1700000000, int64(*n))) || !bytes.Equal(m.Data[i.Pixels:], want) {
+			t.Fatalf("frame %d: %+v", *n, i)
+		}
+		*n++
+		frames++
+	}
+}
+
+// TestOldFilesAreDeleted: as many are kept as there is room for.
+func TestOldFilesAreDeleted(t *testing.T) {
+	f, dir := format(t, pipeline.RGGB10, 640, 480), t.TempDir()
+	other := filepath.Join(dir, "rec-notes.mcap")
+	if err := os.WriteFile(other, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := record(t, Config{Directory: dir, Size: 2 * int64(f.Size()), Keep: 5 * int64(f.Size())}, f, 40, 3*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	files, err := Files(dir, "rec")
+	if err != nil || len(files) < 2 || len(files) > 4 {
+		t.Errorf("%v, %v", files, err)
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Errorf("a file of somebody else's: %v", err)
+	}
+}
+
+// TestAFullDiskEndsTheRecording with a named error, and what was written before is whole.
+func TestAFullDiskEndsTheRecording(t *testing.T) {
+	f, dir := format(t, pipeline.RGGB10, 640, 480), t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=5m"); err != nil {
+		t.Skipf("a full disk is not tested: mounting a small tmpfs needs root: %v", err)
+	}
+	defer func() { _ = unix.Unmount(dir, 0) }()
+	st, err := record(t, Config{Directory: dir}, f, 60, 2*time.Millisecond)
+	if !errors.Is(err, unix.ENOSPC) || st.Captured != st.Delivered+st.Drops() {
+		t.Errorf("%+v, %v", st, err)
+	}
+	files, _ := Files(dir, "rec")
+	if len(files) == 0 && st.Delivered > 0 {
+		t.Fatal("there is no file")
+	}
+	for _, path := range files {
+		in, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, _ := in.Stat()
+		m, err := mcap.Open(in, info.Size())
+		if err != nil || m.Trouble != nil || uint64(len(m.Chunks)) != st.Delivered {
+			t.Errorf("%s: %d chunks of %d: %v, %v", path, len(m.Chunks), st.Delivered, err, m.Trouble)
+		}
+		in.Close()
+	}
+}

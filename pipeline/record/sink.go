@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tegracast/tegracast/cudahost/cufile"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// page is the unit of the layout: heads and pixels begin at its multiples, in memory and in the file.
+const page = 4096
+
+// Holds is how many frames are on their way to the disk at a time.
+const Holds = 4
+
+// Config is a recording.
+type Config struct {
+	Directory string // of the files, which is there
+	Name      string // of the output: files are called so, with the time at which they begin
+	Source    string // of the frames: their topics and their frame_id are called so
+	Library   string // who writes, for the files' headers
+	Driver    *cufile.Driver
+	Duration  time.Duration // after which a new file begins; 0: none does
+	Size      int64         // bytes after which a new file begins; 0: none does
+	Keep      int64         // bytes of the recording's files before the oldest is deleted; 0: none is
+	Sync      time.Duration // how often what is written is put on the disk for sure; 0: at the end of each file
+	// Configuration is kept in each file; nil: none is.
+	Configuration []byte
+	Logger        *slog.Logger // nil: slog.Default()
+}
+
+// A Sink records the frames of one output. It implements pipeline.Sink.
+type Sink struct {
+	config Config
+	format pipeline.Format
+	log    *slog.Logger
+	memory []*job
+	known  map[uintptr]bool // frames' memory that is registered with the driver
+
+	frames, bytes, files atomic.Uint64
+	current              atomic.Pointer[segment]
+}
+
+// New checks that frames of format f can be recorded. An error says what is wrong with the directory.
+func New(c Config, f pipeline.Format) (*Sink, error) {
+	info, err := os.Stat(c.Directory)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is no directory", c.Directory)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("recordings: %w: create it, or name another one", err)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if err := c.Driver.Prepare(c.Directory); err != nil {
+		return nil, fmt.Errorf("recordings: %w", err)
+	}
+	s := &Sink{config: c, format: f, log: c.Logger, known: map[uintptr]bool{}}
+	for range Holds {
+		j, err := newJob()
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.memory = append(s.memory, j)
+	}
+	return s, nil
+}
+
+// Needs implements pipeline.Sink. The CPU reads each frame, for its CRC.
+func (s *Sink) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{Holds: Holds} }
+
+// Close frees what New has allocated. Run does so, too.
+func (s *Sink) Close() error {
+	var errs []error
+	for _, j := range s.memory {
+		errs = append(errs, j.close())
+	}
+	s.memory = nil
+	for base := range s.known {
+		errs = append(errs, s.config.Driver.DeregisterBuffer(base))
+	}
+	clear(s.known)
+	return errors.Join(errs...)
+}
+
+// Run implements pipeline.Sink. An error ends the recording: the file that is being written ends with its last whole frame.
+func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) (err error) {
+	r := &run{sink: s, queue: q, free: make(chan *job, Holds), writing: make(chan *job, Holds)}
+	for _, j := range s.memory {
+		r.free <- j
+	}
+	var finishing sync.WaitGroup
+	finishing.Go(r.finish)
+	for {
+		var f *pipeline.Frame
+		if f, err = q.Next(ctx); err != nil {
+			break
+		}
+		if err = r.record(f); err != nil {
+			q.Fail(f, pipeline.DropSink, err)
+			break
+		}
+	}
+	close(r.writing)
+	finishing.Wait()
+	ended := r.end()
+	r.ending.Wait()
+	if ended == nil {
+		ended = r.failure()
+	}
+	return errors.Join(err, ended, s.Close())
+}
+
+// run is a recording that runs.
+type run struct {
+	sink    *Sink
+	queue   *pipeline.Queue
+	segment *segment
+	free    chan *job
+	writing chan *job // in the order of the frames
+	next    uint64    // sequence number after the last frame
+	begun   bool
+
+	pending sync.WaitGroup // jobs that are being written
+	ending  sync.WaitGroup // the file before, whose end is being written
+	mu      sync.Mutex
+	failed  error // the first error of writing
+}
+
+// failure is the first error of writing.
+func (r *run) failure() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+func (r *run) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = errors.Join(r.failed, err)
+}
+
+// record begins to write a frame.
+func (r *run) record(f *pipeline.Frame) error {
+	if err := r.failure(); err != nil {
+		return err
+	}
+	if err := r.turn(time.Now()); err != nil {
+		return err
+	}
+	s, j := r.sink, <-r.free
+	lost := uint64(0)
+	if r.begun && f.Sequence > r.next {
+		lost = f.Sequence - r.next
+	}
+	r.begun, r.next = true, f.Sequence+1
+	if err := j.layOut(s, r.segment, f, lost); err != nil {
+		r.free <- j
+		return err
+	}
+	s.register(f)
+	if err := j.write(s, r.segment); err != nil {
+		r.free <- j
+		return err
+	}
+	r.pending.Add(1)
+	r.writing <- j
+	return nil
+}
+
+// register registers the frame's memory with the driver, the first time that it comes. Without that it is slower, and no less.
+func (s *Sink) register(f *pipeline.Frame) {
+	base := address(f.Bytes)
+	if s.known[base] {
+		return
+	}
+	s.known[base] = true
+	if err := s.config.Driver.RegisterBuffer(base, len(f.Bytes), 0); err != nil {
+		s.log.Debug("a frame's memory is not registered for recording", "error", err)
+		delete(s.known, base)
+	}
+}
+
+// turn begins a file if there is none, or the one that there is has become too long or too large.
+func (r *run) turn(now time.Time) error {
+	c, g := &r.sink.config, r.segment
+	if g != nil && (c.Duration == 0 || now.Sub(g.begun) < c.Duration) && (c.Size == 0 || int64(g.writer.Offset) < c.Size) {
+		return nil
+	}
+	if err := r.end(); err != nil {
+		return err
+	}
+	if err := r.sink.prune(); err != nil {
+		return err
+	}
+	var err error
+	r.segment, err = r.sink.newSegment(now)
+	if err == nil {
+		r.sink.files.Add(1)
+		r.sink.current.Store(r.segment)
+	}
+	return err
+}
+
+// end ends the file that is being written, when its frames are, beside what follows: to have it on the disk takes time.
+func (r *run) end() error {
+	g := r.segment
+	if g == nil {
+		return r.failure()
+	}
+	r.pending.Wait()
+	r.ending.Wait()
+	r.segment = nil
+	if err := r.failure(); err != nil {
+		return errors.Join(err, g.cut())
+	}
+	r.ending.Go(func() {
+		if err := g.end(); err != nil {
+			r.fail(fmt.Errorf("recording %s: %w", g.path, err))
+		}
+	})
+	return nil
+}
+
+// finish gives frames back as they are written, and puts them on the disk from time to time.
+func (r *run) finish() {
+	s := r.sink
+	synced := time.Now()
+	var syncing sync.WaitGroup
+	defer syncing.Wait()
+	for j := range r.writing {
+		if err := j.wait(); err != nil {
+			err = fmt.Errorf("recording %s: %w", j.segment.path, err)
+			r.fail(err)
+			r.queue.Fail(j.frame, pipeline.DropSink, err)
+		} else {
+			if r.failure() == nil {
+				j.segment.written = j.end
+			}
+			s.frames.Add(1)
+			s.bytes.Add(uint64(j.end - j.begin))
+			r.queue.Done(j.frame)
+		}
+		g := j.segment
+		if now := time.Now(); s.config.Sync > 0 && now.Sub(synced) >= s.config.Sync {
+			syncing.Wait() // the one before
+			synced = now
+			syncing.Go(func() {
+				if err := g.file.Sync(); err != nil && !errors.Is(err, cufile.HandleNotRegistered) {
+					r.fail(fmt.Errorf("recording %s: %w", g.path, err))
+				}
+			})
+		}
+		j.frame = nil
+		r.free <- j
+		r.pending.Done()
+	}
+}
