@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -22,8 +23,8 @@ type arrival struct {
 
 	mu      sync.Mutex // held for a few instructions
 	err     error      // of a damaged frame
-	waiting []*arrivalWaiter
-	idle    []*arrivalWaiter // kept, so that waiting allocates nothing
+	waiting []*Waiter
+	idle    []*blocked // kept, so that waiting allocates nothing
 }
 
 // States of an arrival.
@@ -33,14 +34,21 @@ const (
 	damaged
 )
 
-// An arrivalWaiter waits for a number of lines.
-type arrivalWaiter struct {
+// A Waiter is told when lines of a frame are there. It belongs to who waits, and waits for one frame at a time.
+type Waiter struct {
+	Wake  func() // is called once, by the goroutine that the lines come from, and must not wait
 	lines int32
-	wake  chan struct{} // has room for one
+	joins bool
 }
 
-// untilEnd is more lines than any frame has: who waits for them waits for Finish.
-const untilEnd = math.MaxInt32
+// blocked is a goroutine that waits for lines.
+type blocked struct {
+	Waiter
+	wake chan struct{} // has room for one
+}
+
+// Whole is more lines than any frame has: who waits for them waits for Finish.
+const Whole = math.MaxInt32
 
 // Fill begins a frame that is handed on before it is complete. Only the source or stage that leased the frame calls it,
 // before anybody else has it. From then on it calls Arrive as lines come, and Finish once.
@@ -80,7 +88,7 @@ func (f *Frame) Finish(err error) {
 		a.err = &damage{err}
 		a.state.Store(damaged)
 	}
-	a.rouse(untilEnd)
+	a.rouse(Whole)
 }
 
 // damage is why a frame is damaged.
@@ -94,14 +102,17 @@ func (d *damage) Unwrap() error { return d.why }
 
 // rouse wakes who waits for no more lines than there are.
 func (a *arrival) rouse(lines int32) {
+	left := a.waiting[:0]
 	for _, w := range a.waiting {
-		if w.lines <= lines {
-			select {
-			case w.wake <- struct{}{}:
-			default:
-			}
+		if w.lines > lines {
+			left = append(left, w)
+			continue
 		}
+		w.joins = false
+		w.Wake()
 	}
+	clear(a.waiting[len(left):])
+	a.waiting = left
 }
 
 // Lines is how many lines may be read: all of a complete frame.
@@ -122,36 +133,56 @@ func (f *Frame) WaitLines(ctx context.Context, n int) (int, error) {
 }
 
 // WaitWhole waits until the frame is complete. An error is as that of WaitLines.
-func (f *Frame) WaitWhole(ctx context.Context) error { return f.await(ctx, untilEnd) }
+func (f *Frame) WaitWhole(ctx context.Context) error { return f.await(ctx, Whole) }
 
 func (f *Frame) await(ctx context.Context, n int32) error {
 	a := &f.arrival
 	if a.state.Load() == whole {
 		return nil
 	}
-	var w *arrivalWaiter
+	a.mu.Lock()
+	there, err := a.reached(n)
+	a.mu.Unlock()
+	if there {
+		return err
+	}
+	b := a.block()
+	defer a.unblock(b)
 	for {
-		a.mu.Lock()
-		there, err := a.reached(n)
-		switch {
-		case there && w != nil:
-			a.leave(w)
-		case !there && w == nil:
-			w = a.join(n)
-		}
-		a.mu.Unlock()
+		_, there, err := f.Await(&b.Waiter, int(n))
 		if there {
 			return err
 		}
 		select {
-		case <-w.wake:
+		case <-b.wake:
 		case <-ctx.Done():
-			a.mu.Lock()
-			a.leave(w)
-			a.mu.Unlock()
 			return ctx.Err()
 		}
 	}
+}
+
+// Await is WaitLines for who cannot block: if there is false, w.Wake is called when it is worth to ask again. The last
+// Await says there, or Forget follows.
+func (f *Frame) Await(w *Waiter, n int) (lines int, there bool, err error) {
+	a := &f.arrival
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if there, err = a.reached(int32(n)); there {
+		return f.Lines(), true, err
+	}
+	if w.lines = int32(n); !w.joins {
+		w.joins = true
+		a.waiting = append(a.waiting, w)
+	}
+	return 0, false, nil
+}
+
+// Forget ends a wait before there is an answer.
+func (f *Frame) Forget(w *Waiter) {
+	a := &f.arrival
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leave(w)
 }
 
 // reached says whether who waits for n lines has an answer: they are there, or the frame has ended.
@@ -165,32 +196,41 @@ func (a *arrival) reached(n int32) (bool, error) {
 	return a.lines.Load() >= n, nil
 }
 
-// join adds a waiter.
-func (a *arrival) join(n int32) *arrivalWaiter {
-	var w *arrivalWaiter
+// block takes what a goroutine waits with.
+func (a *arrival) block() *blocked {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if last := len(a.idle) - 1; last >= 0 {
-		w, a.idle = a.idle[last], a.idle[:last]
-	} else {
-		w = &arrivalWaiter{wake: make(chan struct{}, 1)}
+		b := a.idle[last]
+		a.idle = a.idle[:last]
+		return b
 	}
-	w.lines = n
-	a.waiting = append(a.waiting, w)
-	return w
-}
-
-// leave takes a waiter off, with a wake-up that it has not seen.
-func (a *arrival) leave(w *arrivalWaiter) {
-	for i, x := range a.waiting {
-		if x == w {
-			last := len(a.waiting) - 1
-			a.waiting[i], a.waiting[last] = a.waiting[last], nil
-			a.waiting = a.waiting[:last]
-			break
+	b := &blocked{wake: make(chan struct{}, 1)}
+	b.Wake = func() {
+		select {
+		case b.wake <- struct{}{}:
+		default:
 		}
 	}
+	return b
+}
+
+// unblock gives it back, without a wake-up that nobody has seen.
+func (a *arrival) unblock(b *blocked) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leave(&b.Waiter)
 	select {
-	case <-w.wake:
+	case <-b.wake:
 	default:
 	}
-	a.idle = append(a.idle, w)
+	a.idle = append(a.idle, b)
+}
+
+// leave takes a waiter off.
+func (a *arrival) leave(w *Waiter) {
+	if w.joins {
+		w.joins = false
+		a.waiting = slices.DeleteFunc(a.waiting, func(x *Waiter) bool { return x == w })
+	}
 }

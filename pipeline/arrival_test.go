@@ -219,6 +219,43 @@ func TestWaitingForLines(t *testing.T) {
 	})
 }
 
+// TestAWaiterIsWokenOnce, and not for lines that are there, nor when it has gone.
+func TestAWaiterIsWokenOnce(t *testing.T) {
+	f := newCamera(t, 1, 0, 0).pool.Get()
+	defer f.Release()
+	f.Fill()
+	woken := 0
+	w := Waiter{Wake: func() { woken++ }}
+	for i, step := range []struct {
+		do    func()
+		want  int // lines that are asked for; 0: none
+		there bool
+		woken int
+	}{
+		{func() {}, 2, false, 0},
+		{func() { f.Arrive(1) }, 2, false, 0},
+		{func() { f.Arrive(2) }, 0, false, 1},
+		{func() { f.Arrive(3) }, 2, true, 1},
+		{func() {}, 4, false, 1},
+		{func() { f.Forget(&w); f.Arrive(4) }, Whole, false, 1},
+		{func() { f.Finish(nil) }, Whole, true, 2},
+	} {
+		step.do()
+		if step.want > 0 {
+			lines, there, err := f.Await(&w, step.want)
+			if there != step.there || err != nil || there && lines < min(step.want, f.Format.Height) {
+				t.Errorf("%d: %d lines, there %t: %v", i, lines, there, err)
+			}
+		}
+		if woken != step.woken {
+			t.Errorf("%d: woken %d times, want %d", i, woken, step.woken)
+		}
+	}
+	if len(f.arrival.waiting) != 0 {
+		t.Error("somebody still waits")
+	}
+}
+
 // TestWaitingAllocatesNothing, once there were as many who wait.
 func TestWaitingAllocatesNothing(t *testing.T) {
 	cam := newCamera(t, 1, 0, 0)

@@ -21,6 +21,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
 // Env is what an appliance works in.
@@ -40,6 +41,7 @@ type Appliance struct {
 	models   map[string]*modelCard    // by the same
 	devices  map[string]func() error  // closes the card of that name
 	lines    *lines.Lines
+	threads  *send.Threads  // of the RTP streams
 	storage  *cufile.Driver // nil: nothing is recorded
 	text     []byte         // of the configuration
 
@@ -63,7 +65,7 @@ func newAppliance(e Env) *Appliance {
 		env: e, recorder: pipeline.NewRecorder(flightEvents),
 		quarantine: kernel.NewQuarantine(quarantineFolder()), order: kernel.NewOrder(),
 		cards: map[string]*capture.Card{}, models: map[string]*modelCard{}, devices: map[string]func() error{},
-		books: map[string]*pipeline.Books{},
+		books: map[string]*pipeline.Books{}, threads: send.NewThreads(),
 	}
 	a.lines = lines.New(lines.Config{Board: e.Board, Cameras: a.cameras, Health: a.state, Logger: e.Log})
 	return a

@@ -19,7 +19,7 @@ func init() { addSink((*Appliance).openRTP) }
 // openRTP opens an RTP stream.
 func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP, own pipeline.Format) (pipeline.Sink, error) {
 	cfg := k.Config(c.Name)
-	cfg.Slices = c.Slices
+	cfg.Slices, cfg.Threads = c.Slices, a.threads
 	cfg.Start = rtp.NewStart(f.timestamp)
 	cfg.Logger = a.env.Log.With("output", c.Name)
 	switch {

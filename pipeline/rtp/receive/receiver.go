@@ -21,7 +21,7 @@ import (
 type Config struct {
 	Media     rtp.Media // one of rtp.ParseSDP's
 	Interface string    // on which multicast is received; empty: as the route says
-	Buffer    int       // bytes wanted of the socket's receive buffer; 0: 8 MiB
+	Buffer    int       // bytes wanted of the socket's receive buffer; 0: a raw frame, at least 8 MiB, at most 64
 	// OnFrame is called with each complete frame: lines without padding, or a JFIF file. The bytes are valid
 	// until it returns. What comes meanwhile waits in 64 MiB at most, and then in the socket's buffer. nil: none.
 	OnFrame func(picture []byte, info FrameInfo)
@@ -32,7 +32,11 @@ type Config struct {
 // has handed over together (UDP_MAX_SEGMENTS, 64 or 128), or that came in a row from the network (UDP_GRO_CNT_MAX, 64).
 const MaxSegments = 128
 
-const defaultReceiveBuffer = 8 << 20
+// Bytes that are wanted of a socket's buffer. A frame comes in a frame period, for which a receiver may be held up.
+const (
+	leastReceiveBuffer = 8 << 20
+	mostReceiveBuffer  = 64 << 20
+)
 
 // ErrReceive is wrapped by the errors of New.
 var ErrReceive = errors.New("rtp: cannot receive")
@@ -85,9 +89,6 @@ type Stats struct {
 
 // New opens the sockets and joins the group. Run, or Close when it is never run, gives them back.
 func New(c Config) (*Receiver, error) {
-	if c.Buffer == 0 {
-		c.Buffer = defaultReceiveBuffer
-	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -95,6 +96,9 @@ func New(c Config) (*Receiver, error) {
 	stream, err := newStream(m, c.OnFrame)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrReceive, err)
+	}
+	if c.Buffer == 0 {
+		c.Buffer = min(max(leastReceiveBuffer, stream.frameBytes()), mostReceiveBuffer)
 	}
 	r := &Receiver{stream: stream, rtp: -1, rtcp: -1}
 	if r.ring, err = newRing(2 * stream.frameBytes()); err == nil {

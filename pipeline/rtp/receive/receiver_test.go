@@ -3,6 +3,7 @@
 package receive
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -134,6 +135,29 @@ func TestReceiverErrors(t *testing.T) {
 		_, err := New(tt.c)
 		if !errors.Is(err, ErrReceive) || (tt.is != nil && !errors.Is(err, tt.is)) || !strings.Contains(fmt.Sprint(err), tt.want) {
 			t.Errorf("%v, want %s", err, tt.want)
+		}
+	}
+}
+
+// TestTheBufferHoldsAFrame, as far as there is a limit to it.
+func TestTheBufferHoldsAFrame(t *testing.T) {
+	for _, tt := range []struct{ width, height, want int }{
+		{640, 480, leastReceiveBuffer}, {3840, 2160, 2 * 3840 * 2160}, {7680, 4320, 2 * 7680 * 4320}, {16384, 16384, mostReceiveBuffer},
+	} {
+		port := rtptest.EvenPorts(t, 1)[0]
+		media := rtp.Media{
+			Address: netip.MustParseAddr("127.0.0.1"), Port: port, RTCPPort: port + 1, Payload: rtp.Raw, PayloadType: 96, Width: tt.width, Height: tt.height,
+		}
+		var log bytes.Buffer
+		r, err := New(Config{Media: media, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if granted := r.buffer; granted != tt.want && !strings.Contains(log.String(), fmt.Sprintf("net.core.rmem_max=%d", tt.want)) {
+			t.Errorf("%dx%d: the buffer has %d bytes, want %d; the log: %s", tt.width, tt.height, granted, tt.want, &log)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

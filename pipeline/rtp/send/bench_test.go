@@ -17,11 +17,13 @@ func BenchmarkTransmit(b *testing.B) {
 	s := testSink(b, Config{Stream: rtp.Stream{Checksum: true}, Destinations: []string{addr}, Pacing: PaceBurst}, f)
 	frame := rtptest.Frame(f, 0)
 	b.ReportAllocs()
-	for b.Loop() {
-		if err := s.packer.Packetize(s.trains[0].Train, frame); err != nil {
-			b.Fatal(err)
+	inTurn(s, func() {
+		for b.Loop() {
+			if err := s.packer.Packetize(s.trains[0].Train, frame); err != nil {
+				b.Error(err)
+			}
+			s.sender.Send(s.trains[0])
 		}
-		s.sender.Send(s.trains[0])
-	}
+	})
 	rtptest.PerPacket(b, s.trains[0].Len())
 }

@@ -71,7 +71,7 @@ func TestACollisionTakesANewSSRC(t *testing.T) {
 				if err := s.packetize(s.trains[n], frame); err != nil {
 					t.Fatal(err)
 				}
-				if s.sender.Send(s.trains[n]) {
+				if sendTrain(s, s.trains[n]) {
 					t.Error("failed")
 				}
 				packets = append(packets, read(t, c))

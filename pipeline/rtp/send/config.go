@@ -55,6 +55,7 @@ type Config struct {
 	Pacing       Pacing       // over the frame period in trains of several lengths, or none
 	Slices       bool         // frames that fill (pipeline.Frame.Fill) are sent as their lines arrive; of raw video only
 	Burst        int          // most packets sent to a destination without a pause; 0: as Pacing says, without it 16
+	Threads      *Threads     // which the stream shares with others; nil: it has a thread of its own
 	Way          Way          // to compare them; an output uses Automatic
 	Logger       *slog.Logger // nil: slog.Default
 }
@@ -77,6 +78,9 @@ func (c Config) withDefaults() Config {
 		case PaceNarrow:
 			c.Burst = 4
 		}
+	}
+	if c.Threads == nil {
+		c.Threads = NewThreads()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -166,9 +166,9 @@ func reason(why unix.Errno) string {
 	return why.Error()
 }
 
-// report sends an RTCP compound. A failure is counted and does no harm: the next one comes.
+// report sends an RTCP compound, if there is room for it in the socket. A failure is counted and does no harm: the next one comes.
 func (d *destination) report(b []byte) {
-	if _, err := d.socket.conn.WriteToUDPAddrPort(b, d.socket.rtcp); err != nil {
+	if !d.socket.teller.tell(b) {
 		d.counters.errors.Add(1)
 	}
 }

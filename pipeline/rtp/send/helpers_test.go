@@ -38,3 +38,15 @@ func packets(t testing.TB, s *Sink, f *pipeline.Frame) [][]byte {
 	}
 	return rtptest.Packets(t, s.trains[0])
 }
+
+// inTurn runs what sends trains in the sender's turn.
+func inTurn(s *Sink, run func()) {
+	s.config.Threads.begin(&s.sender.turn, 0, run)
+	<-s.sender.turn.ended
+}
+
+// sendTrain sends a train, and says whether all destinations failed.
+func sendTrain(s *Sink, t *train) (failed bool) {
+	inTurn(s, func() { failed = s.sender.Send(t) })
+	return failed
+}

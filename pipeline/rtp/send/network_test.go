@@ -155,3 +155,30 @@ func TestAHostThatIsAway(t *testing.T) {
 		})
 	}
 }
+
+// TestReportsDoNotWait: while the network takes no RTCP, here since the kernel asks for the neighbour, sending it does not hold up
+// the thread.
+func TestReportsDoNotWait(t *testing.T) {
+	rtptest.InNamespace(t, func() {
+		rtptest.IP(t, "link", "add", "x", "type", "veth", "peer", "name", "y")
+		rtptest.IP(t, "address", "add", "10.9.0.1/24", "dev", "x")
+		rtptest.IP(t, "link", "set", "y", "up")
+		rtptest.IP(t, "link", "set", "x", "up")
+		if err := os.WriteFile("/proc/sys/net/ipv4/neigh/x/retrans_time_ms", []byte("20000"), 0o644); err != nil {
+			t.Error(err)
+			return
+		}
+		s := testSink(t, Config{Destinations: []string{"10.9.0.3:5004"}}, rtptest.Format(t, pipeline.UYVY, 320, 240, 100))
+		d := (*s.sender.dests.Load())[0]
+		if err := d.socket.conn.SetWriteBuffer(1); err != nil { // the kernel's least
+			t.Error(err)
+		}
+		start := time.Now()
+		for range 100 {
+			d.report(make([]byte, 200))
+		}
+		if took, failed := time.Since(start), d.counters.errors.Load(); took > 5*time.Second || failed == 0 || failed == 100 {
+			t.Errorf("100 reports took %v, %d failed", took, failed)
+		}
+	})
+}

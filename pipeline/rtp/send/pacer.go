@@ -2,18 +2,14 @@
 
 package send
 
-import (
-	"runtime"
-	"time"
-
-	"golang.org/x/sys/unix"
-)
+import "time"
 
 // A pacer spreads the bursts of a frame over time. It works on a schedule, not on when the thread really woke, so the
 // delay of each wake-up does not add up. Bursts that are late follow each other at once, at most maxBehind of them;
 // a sender that is later than that catches up at twice the rate.
 type pacer struct {
 	clock    clock
+	turn     *turn         // whose thread sleeps
 	start    time.Duration // of the frame, monotonic
 	due      time.Duration // of the burst before, on the schedule
 	interval time.Duration // between bursts; 0: no pause
@@ -45,15 +41,15 @@ func (p *pacer) shift(k int, at time.Duration) {
 // next is when a frame can start, seen at now: not before the last burst of the one before, which the kernel may still keep.
 func (p *pacer) next(now time.Duration) time.Duration { return max(now, p.due) }
 
-// wait returns when burst k is due.
+// wait returns when burst k is due, and what others have to send that was due before has been sent.
 func (p *pacer) wait(k int) {
+	now := p.now()
 	if p.interval == 0 {
+		p.turn.until(now)
 		return
 	}
-	now := p.now()
-	if p.schedule(k, now); p.due-now > earlyEnough {
-		sleepUntil(p.due)
-	}
+	p.schedule(k, now)
+	p.turn.until(p.due)
 }
 
 // ahead returns when no more than most bursts are due before burst k, for a kernel that keeps them until then, and when
@@ -62,7 +58,7 @@ func (p *pacer) ahead(k, most int) time.Duration {
 	now := p.now()
 	p.schedule(k, now)
 	if early := time.Duration(most) * p.interval; p.due-now > early {
-		sleepUntil(p.due - early/2)
+		p.turn.until(p.due - early/2)
 	}
 	return p.due
 }
@@ -72,13 +68,3 @@ func (p *pacer) ahead(k, most int) time.Duration {
 func (p *pacer) schedule(k int, now time.Duration) {
 	p.due = max(p.start+time.Duration(k)*p.interval, p.due+p.least, now-maxBehind/2*p.interval)
 }
-
-// ownThread gives the calling goroutine a thread of its own that the scheduler wakes before busy ones, as far as the
-// process may ask for that (CAP_SYS_NICE or LimitNICE). The thread ends with the goroutine.
-func ownThread() {
-	runtime.LockOSThread()
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, senderNice) // 0 is the calling thread
-}
-
-// senderNice is better than everything that computes, and worse than what the kernel needs.
-const senderNice = -10

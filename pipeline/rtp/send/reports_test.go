@@ -87,7 +87,7 @@ func TestStatsAfterClose(t *testing.T) {
 	if err := s.Remove(addr); !errors.Is(err, ErrDestination) {
 		t.Errorf("removed after the end: %v", err)
 	}
-	if s.sender.Send(s.trains[0]) {
+	if sendTrain(s, s.trains[0]) {
 		t.Error("sent after the end")
 	}
 }

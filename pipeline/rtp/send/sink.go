@@ -22,6 +22,9 @@ type Sink struct {
 	trains []*train
 	sender *transmitter
 	came   arrivals // of frames
+	wake   func()   // the sender's turn
+
+	numbered chan struct{} // a frame that filled has been sent: which sequence number is next is known
 
 	frames, failed atomic.Uint64
 	closing        sync.Once
@@ -54,6 +57,7 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	}
 	s.sender = newTransmitter(c, f, s.trains[0])
 	s.came.period = s.sender.period
+	s.wake, s.numbered = s.sender.turn.wake, make(chan struct{}, 1)
 	for _, d := range c.Destinations {
 		if err := s.sender.Add(d); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -85,71 +89,44 @@ func (j job) inFlight() bool { return j.train.inFlight.Load() > 0 }
 // kernel sends from their own memory. It returns after the frames in hand have been sent and RTCP has said BYE.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	h := newHolding(s.sender, q, s.trains)
-	run := s.alternate
-	if s.config.Payload == rtp.JPEG {
-		run = s.encode
+	ready := make(chan job, len(s.trains))
+	s.config.Threads.begin(&s.sender.turn, s.sender.bits, func() { s.send(h, ready) })
+	defer context.AfterFunc(ctx, s.wake)() // a frame that fills may never end
+	var err error
+	for err == nil {
+		var j job
+		if j, err = s.next(ctx, h); err == nil {
+			fills := j.train.filling.frame != nil
+			ready <- j
+			if s.wake(); fills {
+				<-s.numbered
+			}
+		}
 	}
-	err := run(ctx, h)
+	close(ready)
+	s.wake()
+	<-s.sender.turn.ended
 	h.end()
 	return errors.Join(err, s.Close())
 }
 
-// encode sends in a thread of its own what it packetizes: an encoder may not have a sender's priority.
-func (s *Sink) encode(ctx context.Context, h *holding) error {
-	ready := make(chan job, len(s.trains))
-	var sending sync.WaitGroup
-	sending.Go(func() {
-		ownThread()
-		for j := range ready {
-			s.send(h, j)
-		}
-	})
-	defer sending.Wait()
-	defer close(ready)
-	for {
-		j, err := s.next(ctx, h)
-		if err != nil {
-			return err
-		}
-		ready <- j
-	}
-}
-
-// alternate has two threads take turns, each of which sends what it has packetized: while one sends, the other one has
-// the next frame ready or waits for it. No frame waits until another thread wakes, which takes as long as to packetize it.
-func (s *Sink) alternate(ctx context.Context, h *holding) error {
-	var taking, sending sync.Mutex // each frame has both for a moment, so that frames stay in order
-	var ended [2]error
-	var threads sync.WaitGroup
-	turns := min(len(ended), len(s.trains))
-	if s.config.Slices { // the end of a frame says which sequence number is next
-		turns = 1
-	}
-	for i := range turns {
-		threads.Go(func() {
-			ownThread()
-			for {
-				taking.Lock()
-				j, err := s.next(ctx, h)
-				if err != nil {
-					ended[i] = err
-					taking.Unlock()
-					return
-				}
-				sending.Lock()
-				taking.Unlock()
-				s.send(h, j)
-				sending.Unlock()
+// send sends what is ready, in the sender's turn, until that moves or ready is closed.
+func (s *Sink) send(h *holding, ready <-chan job) {
+	for !s.sender.turn.moves() {
+		select {
+		case j, more := <-ready:
+			if !more {
+				return
 			}
-		})
+			fills := j.train.filling.frame != nil
+			j.failed = s.sender.Send(j.train)
+			if h.put(j); fills {
+				s.numbered <- struct{}{}
+			}
+		default:
+			s.sender.turn.wait()
+		}
 	}
-	threads.Wait()
-	return ended[0]
-}
-
-func (s *Sink) send(h *holding, j job) {
-	j.failed = s.sender.Send(j.train)
-	h.put(j)
 }
 
 // next packetizes the next frame. It takes one only when there is a train for it: until then the queue's policy rules.

@@ -20,6 +20,7 @@ type filling struct {
 	ctx    context.Context
 	frame  *pipeline.Frame // nil: the frame was complete before
 	packer rtp.Slicer
+	waiter pipeline.Waiter
 	summed int   // lines that are in the checksum
 	waited bool  // the last await had to wait
 	ended  error // why the frame did not become complete
@@ -28,15 +29,19 @@ type filling struct {
 // frame waits for a frame: for one whose packets may be sent as they come, if the stream is one of slices.
 func (s *Sink) frame(ctx context.Context, q *pipeline.Queue, t *train) (*pipeline.Frame, error) {
 	t.filling = filling{}
-	packer, can := s.packer.(rtp.Slicer)
-	if !s.config.Slices || !can {
+	if _, can := s.packer.(rtp.Slicer); !s.config.Slices || !can {
 		return q.Next(ctx)
 	}
 	f, err := q.NextFilling(ctx)
 	if err == nil && f.Filling() {
-		t.filling = filling{ctx: ctx, frame: f, packer: packer}
+		t.filling = s.fills(ctx, f)
 	}
 	return f, err
+}
+
+// fills has a frame sent while it fills.
+func (s *Sink) fills(ctx context.Context, f *pipeline.Frame) filling {
+	return filling{ctx: ctx, frame: f, packer: s.packer.(rtp.Slicer), waiter: pipeline.Waiter{Wake: s.wake}}
 }
 
 // planSlices sets the schedule of a frame of n packets that fills, seen at now.
@@ -64,10 +69,10 @@ func (x *transmitter) delay(k, n int, waited bool) {
 
 // await waits until packet from may be sent, and returns which one may not. The last packet, with the marker, waits until the
 // frame is complete. An error says that the frame is damaged, or ctx's end.
-func (t *train) await(from int) (to int, err error) {
+func (t *train) await(from int, turn *turn) (to int, err error) {
 	g := &t.filling
 	if from == t.Len()-1 {
-		if err := g.frame.WaitWhole(g.ctx); err != nil {
+		if _, err := g.lines(pipeline.Whole, turn); err != nil {
 			return 0, err
 		}
 		g.packer.Seal(t.Train, g.frame)
@@ -77,11 +82,26 @@ func (t *train) await(from int) (to int, err error) {
 	if g.waited = g.frame.Lines() <= from/perLine; g.waited {
 		t.sum(from / perLine) // there is time
 	}
-	lines, err := g.frame.WaitLines(g.ctx, from/perLine+1)
+	lines, err := g.lines(from/perLine+1, turn)
 	if err != nil {
 		return 0, err
 	}
 	return min(g.packer.Packets(lines), t.Len()-1), nil
+}
+
+// lines waits until n lines are there, while others have the thread.
+func (g *filling) lines(n int, turn *turn) (int, error) {
+	for {
+		lines, there, err := g.frame.Await(&g.waiter, n)
+		if there {
+			return lines, err
+		}
+		if err := g.ctx.Err(); err != nil {
+			g.frame.Forget(&g.waiter)
+			return 0, err
+		}
+		turn.wait()
+	}
 }
 
 // sum goes on with the checksum up to a line.
@@ -99,9 +119,9 @@ func (t *train) sumRest() {
 }
 
 // awaitEnd waits for the end of a frame that fills, where there is nobody to send it to.
-func (t *train) awaitEnd() {
+func (t *train) awaitEnd(turn *turn) {
 	if g := &t.filling; g.frame != nil {
-		g.ended = g.frame.WaitWhole(g.ctx)
+		_, g.ended = g.lines(pipeline.Whole, turn)
 	}
 }
 

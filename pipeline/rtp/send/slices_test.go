@@ -28,7 +28,7 @@ func sendFilling(t *testing.T, s *Sink, from *pipeline.Frame, end int, early boo
 	f.Fill()
 	tr := s.trains[0]
 	packer := s.packer.(rtp.Slicer)
-	tr.filling = filling{ctx: t.Context(), frame: f, packer: packer}
+	tr.filling = s.fills(t.Context(), f)
 	if early {
 		copy(f.Bytes, from.Bytes)
 		f.Finish(nil)
@@ -37,7 +37,7 @@ func sendFilling(t *testing.T, s *Sink, from *pipeline.Frame, end int, early boo
 		t.Fatal(err)
 	}
 	sent := make(chan bool)
-	go func() { sent <- s.sender.Send(tr) }()
+	go func() { sent <- sendTrain(s, tr) }()
 	pieces, pitch, gap := 1, from.Format.Stride, 0
 	if from.Format.PacketPitch > 0 { // the headers are there already
 		pieces, pitch, gap = packer.Packets(1), from.Format.PacketPitch, from.Format.HeaderGap
@@ -174,7 +174,7 @@ func TestADamagedFrameIsCountedOnce(t *testing.T) {
 	s := testSink(t, c, f)
 	d := (*s.sender.dests.Load())[0]
 	tr := s.trains[0]
-	tr.filling = filling{ctx: t.Context(), frame: rtptest.Frame(f, 0), packer: s.packer.(rtp.Slicer)}
+	tr.filling = s.fills(t.Context(), rtptest.Frame(f, 0))
 	if err := s.packer.Packetize(tr.Train, tr.filling.frame); err != nil {
 		t.Fatal(err)
 	}
@@ -201,12 +201,12 @@ func TestSlicesFitIntoAReceiversBuffer(t *testing.T) {
 		frame := rtptest.Frame(f, n)
 		frame.Fill()
 		tr := s.trains[0]
-		tr.filling = filling{ctx: t.Context(), frame: frame, packer: s.packer.(rtp.Slicer)}
+		tr.filling = s.fills(t.Context(), frame)
 		if err := s.packer.Packetize(tr.Train, frame); err != nil {
 			t.Fatal(err)
 		}
 		sent := make(chan bool)
-		go func() { sent <- s.sender.Send(tr) }()
+		go func() { sent <- sendTrain(s, tr) }()
 		for y := 100; y <= f.Height && n%2 == 1; y += 100 {
 			time.Sleep(f.Rate.Period() / 60)
 			frame.Arrive(y)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -36,8 +37,9 @@ type socket struct {
 	rtcp   netip.AddrPort
 	fd     int
 	conn   *net.UDPConn // RTCP, both ways
-	link   string       // name of the interface; "": not known
-	buffer int          // bytes granted
+	teller *teller
+	link   string // name of the interface; "": not known
+	buffer int    // bytes granted
 }
 
 // open opens the sockets for RTP and RTCP to and after addr. buffer is wanted of the first.
@@ -47,7 +49,7 @@ func open(addr netip.AddrPort, c Config, buffer int) (s socket, err error) {
 		if s.fd, s.buffer, err = dial(addr, c, buffer); err != nil {
 			return s, err
 		}
-		if s.conn, err = listenAfter(s.fd, c, addr.Addr()); err == nil {
+		if s.conn, s.teller, err = listenAfter(s.fd, c, s.rtcp); err == nil {
 			if s.link = c.Interface; s.link == "" || !addr.Addr().IsMulticast() {
 				s.link = udp.InterfaceOf(s.local())
 			}
@@ -69,29 +71,53 @@ func (s *socket) local() netip.Addr {
 func (s *socket) close() error { return errors.Join(s.conn.Close(), unix.Close(s.fd)) }
 
 // listenAfter opens a UDP socket on the local address of fd and the port after it, with the options of an RTP socket.
-func listenAfter(fd int, c Config, dest netip.Addr) (*net.UDPConn, error) {
+func listenAfter(fd int, c Config, dest netip.AddrPort) (*net.UDPConn, *teller, error) {
 	sa, err := unix.Getsockname(fd)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	local := udp.AddrPort(sa)
 	if local.Port() == 65535 {
-		return nil, unix.EADDRINUSE
+		return nil, nil, unix.EADDRINUSE
 	}
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local.Addr(), local.Port()+1)))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	raw, err := conn.SyscallConn()
 	if err == nil {
 		var oerr error
-		err = errors.Join(raw.Control(func(fd uintptr) { oerr = setOptions(int(fd), c, dest) }), oerr)
+		err = errors.Join(raw.Control(func(fd uintptr) { oerr = setOptions(int(fd), c, dest.Addr()) }), oerr)
 	}
 	if err != nil {
 		_ = conn.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	return conn, nil
+	return conn, newTeller(raw, dest), nil
+}
+
+// A teller sends to the RTCP port without waiting for room in the socket, as a net.UDPConn would: other streams have the thread.
+type teller struct {
+	raw  syscall.RawConn
+	dest unix.Sockaddr
+	call func(fd uintptr) (done bool)
+	b    []byte
+	err  error
+}
+
+func newTeller(raw syscall.RawConn, dest netip.AddrPort) *teller {
+	t := &teller{raw: raw, dest: udp.Sockaddr(dest)}
+	t.call = func(fd uintptr) bool {
+		t.err = unix.Sendto(int(fd), t.b, unix.MSG_DONTWAIT, t.dest)
+		return true
+	}
+	return t
+}
+
+// tell says whether b was sent.
+func (t *teller) tell(b []byte) bool {
+	t.b = b
+	return t.raw.Write(t.call) == nil && t.err == nil
 }
 
 // ipOptions are the numbers of socket options in one version of IP.

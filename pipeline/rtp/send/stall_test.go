@@ -91,7 +91,7 @@ func TestNobodyWaitsForTheLaggard(t *testing.T) {
 		}
 		for range 5 {
 			start := time.Now()
-			s.sender.Send(s.trains[0])
+			sendTrain(s, s.trains[0])
 			quickest = min(quickest, time.Since(start))
 		}
 		periods := quickest.Seconds() * fps

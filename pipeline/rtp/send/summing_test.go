@@ -48,7 +48,7 @@ func TestPacketsDoNotWaitForTheChecksum(t *testing.T) {
 	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
 	s := testSink(t, Config{Stream: rtp.Stream{Checksum: true}, Destinations: []string{addr}}, f)
 	s.sender.sums.end()
-	s.sender.sums = summing{todo: make(chan *train, 1), done: make(chan struct{}, 1)} // it waits for this test
+	s.sender.sums = summing{todo: make(chan *train, 1)} // it waits for this test
 	sent := make(chan bool)
 	go func() { sent <- send(t, s, rtptest.Frame(f, 0)) }()
 	sum := <-s.sender.sums.todo
@@ -61,7 +61,8 @@ func TestPacketsDoNotWaitForTheChecksum(t *testing.T) {
 	default:
 	}
 	sum.Sum()
-	s.sender.sums.done <- struct{}{}
+	s.sender.sums.under.Store(false)
+	s.wake()
 	if <-sent {
 		t.Error("failed")
 	}
@@ -82,7 +83,7 @@ func TestNobodyToSendToNeedsNoChecksum(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s.sender.Send(s.trains[0]) {
+	if sendTrain(s, s.trains[0]) {
 		t.Error("sent after the end")
 	}
 }

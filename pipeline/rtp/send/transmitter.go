@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
@@ -39,7 +37,7 @@ type transmitter struct {
 	mu       sync.Mutex // held while a train is sent and while destinations change
 	closed   bool
 	dests    atomic.Pointer[[]*destination]
-	polls    []unix.PollFd
+	turn     turn // in which trains are sent
 	pacer    pacer
 	period   time.Duration // of frames; 0: not known
 	bucket   bucket
@@ -58,8 +56,8 @@ const (
 // longestSpread bounds the time that one frame takes, however rare frames are: the program ends between two of them.
 const longestSpread = time.Second
 
-// clogPause is how long to wait for buffers below the socket.
-const clogPause = 100 * time.Microsecond
+// fullPause is how long to wait for room in a socket that is full, or below it.
+const fullPause = 100 * time.Microsecond
 
 // unpacedPatience is how long a frame without pacing or rate waits for full socket buffers.
 const unpacedPatience = 100 * time.Millisecond
@@ -70,6 +68,7 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 		config: c, control: rtp.NewCompounds(*c.Start), patience: unpacedPatience, buffer: f.Size(), ready: t.Contiguous(),
 		pacer: pacer{clock: newClock()},
 	}
+	x.pacer.turn = &x.turn
 	if c.Payload == rtp.Results {
 		x.buffer = rtp.MaxResults
 	}
@@ -86,7 +85,7 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 		}
 	}
 	if c.Checksum && c.Payload == rtp.Raw { // others are summed where their bytes are written
-		x.sums.start()
+		x.sums.start(x.turn.wake)
 	}
 	x.identity.ssrc.Store(c.Start.SSRC)
 	x.dests.Store(&[]*destination{})
@@ -118,7 +117,6 @@ func (x *transmitter) Add(dest string) error {
 		return errors.Join(fmt.Errorf("%w: %s: %s", ErrDestination, dest, reason), d.close())
 	}
 	list := append(slices.Clone(old), d)
-	x.polls = make([]unix.PollFd, 0, len(list))
 	x.dests.Store(&list)
 	x.hearing.Go(func() { d.hear(x.listen) })
 	return nil
@@ -159,7 +157,7 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	defer x.mu.Unlock()
 	dests := *x.dests.Load()
 	if len(dests) == 0 || x.closed {
-		t.awaitEnd()
+		t.awaitEnd(&x.turn)
 		return false
 	}
 	x.adopt(t, dests)
@@ -178,8 +176,8 @@ func (x *transmitter) Send(t *train) (failed bool) {
 			failed = false
 		}
 	}
-	if t.sumRest(); t.filling.frame == nil {
-		x.sums.wait()
+	for t.sumRest(); x.sums.busy(); {
+		x.turn.wait()
 	}
 	x.report(t, dests)
 	return failed
@@ -225,7 +223,7 @@ func (x *transmitter) play(t *train, dests []*destination) error {
 		from := to
 		to = min(from+x.step(k), t.Len())
 		if t.filling.frame != nil {
-			there, err := t.await(from)
+			there, err := t.await(from, &x.turn)
 			if err != nil {
 				return err
 			}
@@ -266,44 +264,28 @@ func (x *transmitter) step(k int) int {
 func (x *transmitter) finish(t *train, dests []*destination) {
 	all := !slices.ContainsFunc(dests, func(d *destination) bool { return !d.lagging() })
 	for until := x.pacer.now() + x.patience; ; {
-		x.polls = x.polls[:0]
-		wait := false
+		open, wait := false, false
 		for _, d := range dests {
 			if d.progress.open(t.Len()) {
-				x.polls = append(x.polls, unix.PollFd{Fd: int32(d.socket.fd), Events: unix.POLLOUT})
-				wait = wait || all || !d.lagging()
+				open, wait = true, wait || all || !d.lagging()
 			}
 		}
-		if len(x.polls) == 0 {
+		if !open {
 			return
 		}
-		left := until - x.pacer.now()
-		if !wait {
-			left = 0
-		}
-		if left > 0 {
-			x.unclog(dests)
-			ts := unix.NsecToTimespec(int64(left))
-			_, _ = unix.Ppoll(x.polls, &ts, nil)
+		now := x.pacer.now()
+		last := !wait || now >= until
+		if !last {
+			for _, d := range dests { // a note may say that there is room
+				d.reap()
+			}
+			x.turn.until(now + fullPause)
 		}
 		for _, d := range dests {
-			if d.push(t, t.Len()); left <= 0 && d.progress.open(t.Len()) {
+			if d.push(t, t.Len()); last && d.progress.open(t.Len()) {
 				d.giveUp(t, d.late())
 			}
 		}
-	}
-}
-
-// unclog does what Ppoll cannot wait for: it takes notes from the error queues, which would end it at once, and pauses
-// for a destination that has room but no buffers below, or is away.
-func (x *transmitter) unclog(dests []*destination) {
-	pause := false
-	for _, d := range dests {
-		d.reap()
-		pause = pause || d.progress.clogged || d.reach.is != here
-	}
-	if pause {
-		sleepUntil(x.pacer.now() + clogPause)
 	}
 }
 

@@ -118,7 +118,7 @@ func TestWaysFallBackWithoutLoss(t *testing.T) {
 		d := (*s.sender.dests.Load())[0]
 		d.way.best = &brokenSender{sender: d.way.best, after: 2, errno: errno}
 		want := packets(t, s, rtptest.Frame(f, 0))
-		if s.sender.Send(s.trains[0]) {
+		if sendTrain(s, s.trains[0]) {
 			t.Errorf("%v: the frame failed", errno)
 		}
 		got := read(t, conn)

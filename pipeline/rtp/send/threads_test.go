@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+// Whoever is due first goes on first, on one thread, which waits for nobody; a wake-up is not lost, and does not end until. On a
+// machine that stands still for as long as the longest wait it is tried again.
+func TestTurnsTakeTurns(t *testing.T) {
+	want := []string{"d", "b", "c", "c", "b", "a"}
+	var got []string
+	for tries := 0; tries < 4 && !slices.Equal(got, want); tries++ {
+		if got = takeTurns(t); !slices.Equal(got, want) {
+			t.Logf("order %q, want %q", got, want)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Error("turns go on in the wrong order")
+	}
+}
+
+// takeTurns plays four turns, and returns who went on, in that order.
+func takeTurns(t *testing.T) (order []string) {
+	const longest = 500
+	s := &Threads{most: 1}
+	var turns [4]turn
+	start := monotonic() + 20*time.Millisecond
+	play := func(t *turn, name string, moments ...time.Duration) {
+		s.begin(t, 0, func() {
+			for _, at := range moments {
+				t.wake()
+				t.until(start + at*time.Millisecond)
+				order = append(order, name)
+				switch now := monotonic(); {
+				case now < start+at*time.Millisecond-earlyEnough:
+					order = append(order, "too early")
+				case at < longest && now > start+longest*time.Millisecond:
+					order = append(order, "too late")
+				}
+			}
+		})
+	}
+	play(&turns[0], "a", longest)
+	play(&turns[1], "b", 0, 30)
+	play(&turns[2], "c", 10, 20)
+	turns[3].wake()
+	s.begin(&turns[3], 0, func() {
+		turns[3].wait()
+		order = append(order, "d")
+	})
+	s.mu.Lock()
+	if len(s.list) != 1 {
+		t.Errorf("%d threads", len(s.list))
+	}
+	s.mu.Unlock()
+	for i := range turns {
+		<-turns[i].ended
+	}
+	return order
+}
+
+// TestStreamsChooseThreads: streams of so many Gb/s come one after the other, and take these threads.
+func TestStreamsChooseThreads(t *testing.T) {
+	for name, tt := range map[string]struct {
+		most  int
+		gbits []float64
+		want  []int
+	}{
+		"together":            {4, []float64{2, 2, 2, 2, 2}, []int{0, 0, 0, 0, 1}},
+		"large ones":          {4, []float64{16, 8, 8, 1}, []int{0, 1, 2, 1}},
+		"the fullest":         {4, []float64{6, 8, 2, 1}, []int{0, 1, 0, 0}},
+		"more than there are": {2, []float64{8, 7, 3, 3, 1}, []int{0, 1, 1, 0, 1}},
+		"one processor":       {1, []float64{8, 8, 8}, []int{0, 0, 0}},
+	} {
+		s := &Threads{most: tt.most}
+		var turns []*turn
+		var got []int
+		for range tt.gbits {
+			turns = append(turns, &turn{})
+		}
+		rest := make(chan struct{})
+		for i, x := range turns {
+			s.begin(x, 1e9*tt.gbits[i], func() { rests(x, rest) })
+			got = append(got, slices.Index(s.list, x.thread.Load()))
+		}
+		close(rest)
+		for _, x := range turns {
+			x.wake()
+			<-x.ended
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: threads %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// rests waits in the turn until rest is closed, or the stream moves.
+func rests(t *turn, rest chan struct{}) {
+	for !t.moves() {
+		select {
+		case <-rest:
+			return
+		default:
+			t.wait()
+		}
+	}
+}
+
+// A thread that is too busy gives away half of its streams, which go on on another thread; but not to one that was too busy, too.
+func TestABusyThreadGivesStreamsAway(t *testing.T) {
+	for most, want := range map[int][]int{1: {3}, 2: {2, 1}, 8: {2, 1}} {
+		s := &Threads{most: most}
+		rest, relieved := make(chan struct{}), make(chan struct{})
+		var turns [3]turn
+		for i := range turns {
+			x := &turns[i]
+			s.begin(x, 1, func() {
+				if i == 2 { // all have joined
+					s.relieve(x.thread.Load())
+					s.relieve(x.thread.Load()) // it is still too busy, before they have gone
+					close(relieved)
+				}
+				rests(x, rest)
+			})
+		}
+		<-relieved
+		var got []int
+		for begin := time.Now(); !slices.Equal(got, want) && time.Since(begin) < 10*time.Second; time.Sleep(time.Millisecond) {
+			got = got[:0]
+			s.mu.Lock()
+			for _, l := range s.list {
+				if got = append(got, l.streams); !l.full && l.bits != float64(l.streams) {
+					t.Errorf("%d streams of a bit a second count as %v", l.streams, l.bits)
+				}
+			}
+			s.mu.Unlock()
+		}
+		for i := range turns {
+			if l := turns[i].thread.Load(); (l == turns[2].thread.Load()) == (len(want) == 2 && i == 0) {
+				t.Errorf("%v: stream %d is on the wrong thread", want, i)
+			}
+		}
+		close(rest)
+		for i := range turns {
+			turns[i].wake()
+			<-turns[i].ended
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("streams of the threads %v, want %v", got, want)
+		}
+	}
+}
+
+// beside streams frames to a healthy destination, on one thread with a stream to a destination that takes nothing if stalled is
+// true, and returns the median latency.
+func beside(t *testing.T, frames, fps int, pacing Pacing, stalled bool) (time.Duration, error) {
+	t.Helper()
+	threads := &Threads{most: 1}
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, fps)
+	var sinks []*Sink
+	for range 2 {
+		_, addr := listener(t) // need not be read: what does not fit into its socket is lost there
+		sinks = append(sinks, testSink(t, Config{Destinations: []string{addr}, Threads: threads, Pacing: pacing}, f))
+	}
+	if stalled {
+		stall(t, (*sinks[1].sender.dests.Load())[0])
+	}
+	var books [2]pipeline.OutputStats
+	var running sync.WaitGroup
+	for i, s := range sinks {
+		running.Go(func() {
+			src := rtptest.NewSource(t, f, frames)
+			close(src.Ready)
+			books[i] = rtptest.Run(t, t.Context(), src, s)
+		})
+	}
+	running.Wait()
+	got := sinks[0].Stats().Destinations[0]
+	if books[0].Delivered != uint64(frames) || got.Frames != uint64(frames) || got.Cut != 0 {
+		return 0, fmt.Errorf("stalled %v: delivered %d of %d, %v, dropped %v", stalled, books[0].Delivered, frames, got, books[0].Dropped)
+	}
+	if st := sinks[1].Stats().Destinations[0]; stalled && st.Frames > 0 || !stalled && st.Cut > 0 {
+		return 0, fmt.Errorf("the other stream, stalled %v: %v", stalled, st)
+	}
+	return books[0].Latency.P50, nil
+}
+
+// A stream whose only destination takes nothing waits for it as long as it may, and costs a stream on the same thread no frame,
+// and hardly any time. A machine that is busy with other things costs both: then it is tried again.
+func TestAStalledStreamDelaysNobodyOnItsThread(t *testing.T) {
+	const frames, fps = 60, 60
+	for _, pacing := range []Pacing{PaceFrame, PaceBurst} {
+		var err error
+		for range 4 {
+			var alone, stalled time.Duration
+			if alone, err = beside(t, frames, fps, pacing, false); err == nil {
+				stalled, err = beside(t, frames, fps, pacing, true)
+			}
+			if err == nil && stalled > alone+time.Second/fps/4 {
+				err = fmt.Errorf("median latency %v beside a stalled stream, %v beside a healthy one", stalled, alone)
+			}
+			if err == nil {
+				break
+			}
+			t.Log(err)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", pacing, err)
+		}
+	}
+}
