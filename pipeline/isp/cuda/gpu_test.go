@@ -147,6 +147,7 @@ func randomPlan(t *testing.T, memory *cudahost.CUDA, number, geometries int, cac
 			t.Fatalf("geometry %d, %s: statistics: focus %d and %d, samples %v and %v, clipped %v and %v", g, f,
 				stats.Focus, refStats.Focus, stats.Samples, refStats.Samples, stats.Clipped, refStats.Clipped)
 		}
+		inSlices(t, s, memory, in, ref, rnd)
 	}
 }
 

@@ -60,9 +60,12 @@ struct Args {
 	const u16 *rows;    // j << 8 | h
 	const Defect *defects;
 	Statistics *statistics;
+	u64 reciprocal; // 2^40 / payload, rounded up
 
 	int width, height, stride; // of the sensor's frame
-	int wide;                  // its lines are aligned to so many bytes: 16, 4; else 1
+	int there;                 // lines of it, or of samples, that may be read
+	int begin, end;            // lines that the launch makes, of what it writes; begin is even
+	int wide;                  // the lines of the sensor's frame are aligned to so many bytes: 16, 4; else 1
 	int pitch;                 // of the lines of samples in memory, in samples
 	int shadingRows;
 	int mask;
@@ -72,7 +75,7 @@ struct Args {
 	int sharpen;
 
 	int outWidth, outHeight, outStride;
-	int lineBytes, payload, packetPitch, headerGap; // packetPitch 0: plain
+	int lineBytes, payload, packets, packetPitch, headerGap; // packets to a line; packetPitch 0: plain
 	int vector;                                     // bytes that may be written at a time
 	int stripLines;                                 // that a warp makes, even
 	Conversion luma, cb, cr, rgb;

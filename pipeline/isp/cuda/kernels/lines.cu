@@ -96,13 +96,14 @@ INLINE int mirrored(int y, int height)
 	return y < height ? y : 2 * (height - 1) - y;
 }
 
-// What a lane needs of a line: as it comes, or as it was kept behind §3.
+// What a lane needs of a line: as it comes, or as it was kept behind §3. Nobody looks at what is not there yet (a.there), and it
+// is not touched: it would be read while it is written.
 template <bool FAST>
 INLINE Words fetch(const Args &a, int x, int y)
 {
 	Words p;
 	if (FAST) {
-		y = mirrored(y, a.height);
+		y = min(mirrored(y, a.height), a.there - 1);
 		x = min(x, a.width - LANE);
 #ifdef PLANE
 		return wordsOf(a.samples + (size_t)y * a.pitch, x, a.width);
@@ -112,7 +113,7 @@ INLINE Words fetch(const Args &a, int x, int y)
 		return wordsOf((const u16 *)(a.in + (size_t)y * a.stride), x, a.width);
 #endif
 	}
-	y = reflect(y, a.height);
+	y = min(reflect(y, a.height), a.there - 1);
 #pragma unroll
 	for (int i = 0; i < ACROSS / 2; i++) {
 		const int first = reflect(x - LEAD + 2 * i, a.width), second = reflect(x - LEAD + 1 + 2 * i, a.width);

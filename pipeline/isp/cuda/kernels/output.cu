@@ -138,8 +138,9 @@ INLINE u8 *place(const Args &a, const Lines &l, int row, int at)
 	at += l.offset;
 	if (!l.packets)
 		return l.to + (size_t)y * l.stride + at;
-	const size_t packet = (size_t)y * (a.lineBytes / a.payload) + at / a.payload;
-	return l.to + packet * a.packetPitch + a.headerGap + at % a.payload;
+	const u32 inLine = (u32)at * a.reciprocal >> 40; // at / a.payload
+	const size_t packet = (size_t)y * a.packets + inLine;
+	return l.to + packet * a.packetPitch + a.headerGap + (at - inLine * a.payload);
 }
 
 // LINE is what a line could have.

@@ -134,10 +134,10 @@ INLINE void picture(const Args &a)
 		__syncthreads();
 	}
 	const int across = (a.outWidth + STRIP - 1) / STRIP, warp = blockIdx.x * THREADS_Y + threadIdx.y;
-	const int y = warp / across * a.stripLines;
-	if (y >= a.outHeight)
+	const int y = a.begin + warp / across * a.stripLines;
+	if (y >= a.end)
 		return;
-	const int strip = warp % across, end = min(y + a.stripLines, a.outHeight);
+	const int strip = warp % across, end = min(y + a.stripLines, a.end);
 	if (!SHARP && canBeFast(a))
 		makeStrip<SIZE, FORMAT, SHARP, true>(a, tone, staged[threadIdx.y], strip, y, end);
 	else
