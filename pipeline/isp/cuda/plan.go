@@ -66,7 +66,7 @@ func (p *plan) next() *job {
 func (s *Stage) newPlan(r *isp.Recipe) (*plan, error) {
 	p := &plan{recipe: r, base: newArgs(r), memory: arena{device: s.memory.Device}}
 	var err error
-	if p.program, err = newProgram(s.memory.Device, s.compiler, r); err != nil {
+	if p.program, err = newProgram(s.memory.Device, s.compiler, r, s.observe); err != nil {
 		return nil, err
 	}
 	if p.tone, p.tones, err = p.memory.setTables(r, &p.base); err == nil {
@@ -160,7 +160,7 @@ func (p *plan) Close() error {
 			}
 		}
 	}
-	return errors.Join(append(errs, p.memory.Close(), p.program.module.Close())...)
+	return errors.Join(append(errs, p.memory.Close(), p.program.Close())...)
 }
 
 // gathered is the job's report; its frame's work must be done.

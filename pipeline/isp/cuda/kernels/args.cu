@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The isp of docs/isp.md for a GPU; the § are of that page. Options choose what a plan needs (program.go):
+// The isp of docs/isp.md for a GPU; the § are of that page. Options choose the sensor and what is done (program.go):
 //   MOSAIC    0 RGGB, 1 GRBG, 2 GBRG, 3 BGGR, 4 monochrome
 //   BITS, PACKED, SHADING, MALVAR, MATRIX
 //   PLANE     the samples behind §3 have been written to memory
-//   PICTURES  a PICTURE(number, size, format, sharp) for each output, and a COLORS(size) for each size to be sharpened
+// and which kernels of it are compiled:
+//   SAMPLES   those of §3, if there is PLANE, and of §11
+//   KERNEL    PICTURE(size, format, sharp) makes an output, COLORS(size) what is to be sharpened
 //
 // The tests also run this source on a CPU.
 

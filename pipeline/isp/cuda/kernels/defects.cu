@@ -3,7 +3,7 @@
 
 #define STEP (MONO ? 1 : 2) // to the next sample of the same colour
 
-#ifdef PLANE
+#if defined SAMPLES && defined PLANE
 // Four samples less the black level a thread.
 INLINE void keepDark(const Args &a)
 {
