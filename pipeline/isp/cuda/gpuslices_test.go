@@ -65,19 +65,30 @@ func readLines(t *testing.T, out, want *pipeline.Frame) {
 // inSlices makes pictures of in while it arrives, and compares each line when it is handed on. Every fifth frame is cut.
 func inSlices(t *testing.T, s *Stage, memory *cudahost.CUDA, in *pipeline.Frame, ref []*pipeline.Frame, rnd *rand.Rand) {
 	t.Helper()
+	other := frame(t, memory, in.Format) // what is in the device's memory is not this frame's
+	for i, b := range in.Bytes {
+		other.Bytes[i] = ^b
+	}
+	var formats []pipeline.Format
+	for _, out := range ref {
+		formats = append(formats, out.Format)
+	}
+	outs := frames(t, memory, formats)
+	if err := s.Process(t.Context(), other, outs); err != nil {
+		t.Fatal(err)
+	}
+	await(t, outs)
+	outs = frames(t, memory, formats)
 	cut := errors.New("cut")
 	rolling, end, bad := frame(t, memory, in.Format), in.Format.Height, error(nil)
 	if rnd.IntN(5) == 0 {
 		end, bad = rnd.IntN(end+1), cut
 	}
 	rolling.Sequence, rolling.Times = in.Sequence, in.Times
-	var outs []*pipeline.Frame
 	var readers sync.WaitGroup
 	rolling.Fill()
-	for i := range ref {
-		out := frame(t, memory, ref[i].Format)
+	for i, out := range outs {
 		out.Fill()
-		outs = append(outs, out)
 		readers.Go(func() { readLines(t, out, ref[i]) })
 	}
 	readers.Go(func() { roll(rolling, in, rnd, end, bad) })
