@@ -160,12 +160,13 @@ func TestGPUDamagedIsNotObserved(t *testing.T) {
 // BenchmarkGPUSlices: how long after the last line of a frame that arrives over 15 ms its pictures are final, by the height of
 // the bands, and how busy the process is meanwhile.
 func BenchmarkGPUSlices(b *testing.B) {
+	cache := b.TempDir()
 	for _, by := range []int{1, 2} {
 		for _, transfer := range []Transfer{InPlace, Staged} {
 			for round := range 3 {
 				for _, lines := range []int{16, 32, 64, 128} {
 					name := fmt.Sprintf("%dp/%s/%d-lines-%d", 1080*by, [...]string{"", "in-place", "staged"}[transfer], lines, round+1)
-					b.Run(name, func(b *testing.B) { benchSlices(b, by, transfer, lines) })
+					b.Run(name, func(b *testing.B) { benchSlices(b, by, Options{Transfer: transfer, Cache: cache}, lines) })
 				}
 			}
 		}
@@ -175,10 +176,10 @@ func BenchmarkGPUSlices(b *testing.B) {
 // benchReadout is how long the sensor reads out, in steps of 16 lines, as an FPGA announces them.
 const benchReadout = 15 * time.Millisecond
 
-func benchSlices(b *testing.B, by int, transfer Transfer, lines int) {
+func benchSlices(b *testing.B, by int, o Options, lines int) {
 	memory := cudatest.GPU(b)
 	c := benchCases()[4] // Malvar, 10 bits, UYVY
-	s := newStage(b, memory, c.config, Options{Transfer: transfer})
+	s := newStage(b, memory, c.config, o)
 	s.bandLines = lines
 	inFormat, want := c.formats(b, by)
 	if err := s.Plan(inFormat, want); err != nil {
