@@ -233,7 +233,7 @@ func (s *Stage) warps() int {
 func linkWarps(p pipeline.Samples) int {
 	switch {
 	case p.Packed:
-		return 384 // what they read is not on its way while they compute
+		return 192
 	case p.Bits == 8:
 		return 256
 	}
