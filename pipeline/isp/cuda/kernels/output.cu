@@ -155,12 +155,16 @@ INLINE void writeBy(const Args &a, const Lines &l)
 			continue;
 		u8 *to = begin + placed(a, l, at);
 		const u8 *from = l.from + at;
-		for (int row = 0; row < l.rows; row++, to += length, from += LINE)
+#pragma unroll
+		for (int row = 0; row < 2; row++, to += length, from += LINE) {
+			if (row >= l.rows)
+				break;
 			if (at + (int)sizeof(WORD) <= l.size)
 				*(WORD *)to = *(const WORD *)from;
 			else
 				for (int m = 0; m < l.size - at; m++)
 					to[m] = from[m];
+		}
 	}
 }
 
