@@ -99,8 +99,8 @@ func (a *args) setOutput(o *isp.RecipeOutput, at uintptr) {
 	a.vector = vector(o, at)
 }
 
-// reciprocal makes a division by n of what is less than 2^17, as every place in a line is, a multiplication and a shift by 40: what
-// it is too large by is less than n, so the quotient is exact while the product of both is less than 2^40.
+// reciprocal is 2^40 / n, rounded up. A multiplication with it and a shift by 40 divide what is less than 2^17, as every place in a
+// line is, by n less than 2^17: rounding adds less than 2^-23 to the quotient, which is 1/n or more below the next number.
 func reciprocal(n int) uint64 { return (1<<40 + uint64(n) - 1) / uint64(n) }
 
 // vector is how many bytes may be written at a time, so that each lies in one line, in one packet, and aligned.
