@@ -93,8 +93,8 @@ func inSlices(t *testing.T, s *Stage, memory *cudahost.CUDA, in *pipeline.Frame,
 		out.Fill()
 		readers.Go(func() { readLines(t, out, ref[i]) })
 	}
-	readers.Go(func() { roll(rolling, in, rnd, end, bad) })
 	s.bandLines = 1 + rnd.IntN(40)
+	readers.Go(func() { roll(rolling, in, rnd, end, bad) })
 	err := s.Process(t.Context(), rolling, outs)
 	if !errors.Is(err, bad) || (err == nil) != (bad == nil) {
 		t.Errorf("%v, want %v", err, bad)
