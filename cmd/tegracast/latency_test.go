@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -27,11 +28,12 @@ const (
 )
 
 const latencyYAML = `
+memory: %s
 web: {listen: none}
 sources:
   - name: camera
     model: {width: %d, height: %d, rate: 60, readout: 15ms}
-isp: [{name: isp, device: cpu}]
+isp: [{name: isp, device: %s}]
 outputs:
   - {name: raw, latency: %s, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], capture_time: true, pacing: %s}}
 `
@@ -39,23 +41,30 @@ outputs:
 // BenchmarkLatency measures how long after the sensor's first and last line the first and the last packet of a frame come,
 // with a receiver that shares no code with the sender: the kernel stamps the packets (SO_TIMESTAMPNS, socket(7)), and
 // abs-capture-time in them says when the exposure began, from which the sensor's line clock follows. Whole frames and
-// slices take turns. Nothing is checked.
+// slices take turns, through the isp on the CPU, and on a GPU where there is one. Nothing is checked.
 func BenchmarkLatency(b *testing.B) {
+	devices := [][2]string{{"host", "cpu"}}
+	if os.Getenv("TEGRACAST_GPU") != "" {
+		devices = append(devices, [2]string{"cuda", "cuda"})
+	}
 	for round := range 3 {
-		for _, mode := range [][2]string{{"frame", "frame"}, {"frame", "burst"}, {"slice", "frame"}} {
-			b.Run(fmt.Sprintf("%s-%s-%d", mode[0], mode[1], round+1), func(b *testing.B) {
-				for range b.N {
-					measureLatency(b, mode[0], mode[1])
-				}
-			})
+		for _, device := range devices {
+			for _, mode := range [][2]string{{"frame", "frame"}, {"frame", "burst"}, {"slice", "frame"}} {
+				b.Run(fmt.Sprintf("%s-%s-%s-%d", device[1], mode[0], mode[1], round+1), func(b *testing.B) {
+					for range b.N {
+						measureLatency(b, device, mode[0], mode[1])
+					}
+				})
+			}
 		}
 	}
 }
 
-func measureLatency(b *testing.B, latency, pacing string) {
+func measureLatency(b *testing.B, device [2]string, latency, pacing string) {
 	dir, port := b.TempDir(), rtptest.EvenPorts(b, 1)[0]
 	conn := listenStamped(b, port, nil)
-	serve := programtest.StartProgram(b, "serve", "--config", programtest.Write(b, "c.yaml", fmt.Sprintf(latencyYAML, 1920, benchLines, latency, port, pacing)), "--sdp-dir", dir)
+	text := fmt.Sprintf(latencyYAML, device[0], 1920, benchLines, device[1], latency, port, pacing)
+	serve := programtest.StartProgram(b, "serve", "--config", programtest.Write(b, "c.yaml", text), "--sdp-dir", dir)
 	programtest.Await(b, filepath.Join(dir, "raw.sdp"))
 	var first, last []time.Duration
 	packet, control, frame := make([]byte, 2000), make([]byte, 64), uint32(0)

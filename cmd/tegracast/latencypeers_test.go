@@ -132,7 +132,7 @@ func listenMarkers(b *testing.B, conn *net.UDPConn, show func(packet, control []
 func measureSlices(b *testing.B, width, height int, pacing string) (m peerTimes) {
 	dir, port := b.TempDir(), rtptest.EvenPorts(b, 1)[0]
 	conn := listenStamped(b, port, &unix.SockFprog{Len: uint16(len(markers)), Filter: &markers[0]})
-	text := fmt.Sprintf(latencyYAML, width, height, "slice", port, pacing)
+	text := fmt.Sprintf(latencyYAML, "host", width, height, "cpu", "slice", port, pacing)
 	serve := programtest.StartProgram(b, "serve", "--config", programtest.Write(b, "c.yaml", text), "--sdp-dir", dir)
 	programtest.Await(b, filepath.Join(dir, "raw.sdp"))
 	begun := time.Now()

@@ -14,12 +14,12 @@ import (
 )
 
 const slicesYAML = `
-memory: host
+memory: %s
 web: {listen: none}
 sources:
   - name: camera
     model: {width: 640, height: 480, rate: 50, exposure: 2ms, readout: 16ms%s}
-isp: [{name: isp}]
+isp: [{name: isp, device: %s}]
 outputs:
   - {name: raw, latency: slice, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], checksum: true}}
   - {name: whole, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], checksum: true}}
@@ -29,14 +29,24 @@ outputs:
 // TestStreamInSlices: a stream whose packets leave while the frame arrives, beside streams of whole frames. Every frame that a
 // receiver takes for complete is right, also when frames turn out to be damaged after their first lines have left.
 func TestStreamInSlices(t *testing.T) {
+	testStreamInSlices(t, "host", "cpu")
+}
+
+// TestGPUStreamInSlices: the same through the isp on a GPU.
+func TestGPUStreamInSlices(t *testing.T) {
+	needGPU(t)
+	testStreamInSlices(t, "cuda", "cuda")
+}
+
+func testStreamInSlices(t *testing.T, memory, device string) {
 	for _, faults := range []string{"", ", faults: {F10: 0.1}"} {
-		programtest.Quiet(t, func(t *testing.T) error { return streamInSlices(t, faults) })
+		programtest.Quiet(t, func(t *testing.T) error { return streamInSlices(t, memory, device, faults) })
 	}
 }
 
-func streamInSlices(t *testing.T, faults string) error {
+func streamInSlices(t *testing.T, memory, device, faults string) error {
 	dir, p := t.TempDir(), rtptest.EvenPorts(t, 3)
-	text := fmt.Sprintf(slicesYAML, faults, p[0], p[1], p[2])
+	text := fmt.Sprintf(slicesYAML, memory, faults, device, p[0], p[1], p[2])
 	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "slices.yaml", text), "--sdp-dir", dir)
 	var probes []*programtest.Process
 	for _, name := range []string{"raw", "whole", "jpeg"} {

@@ -12,11 +12,12 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// gpu is the device of a Stage: it has a stream of its own.
+// gpu is the device of a Stage: it has streams of its own.
 type gpu struct {
 	memory   *cudahost.CUDA
 	compiler *cudahost.Compiler
-	stream   *cudahost.Stream
+	stream   *cudahost.Stream // of the kernels
+	in, out  *cudahost.Stream // of copies, beside the kernels; nil in place
 	config   Config
 	staged   bool
 
@@ -50,14 +51,32 @@ func (g *gpu) open() (err error) {
 		}
 		*to = e
 	}
-	g.stream, err = g.memory.Device.NewStream()
-	return err
+	list := []**cudahost.Stream{&g.stream}
+	if g.staged {
+		list = append(list, &g.in, &g.out)
+	}
+	for _, to := range list {
+		if *to, err = g.memory.Device.NewStream(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// streams are those that there are.
+func (g *gpu) streams() (list []*cudahost.Stream) {
+	for _, s := range []*cudahost.Stream{g.in, g.stream, g.out} {
+		if s != nil {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 func (g *gpu) close() error {
 	var errs []error
-	if g.stream != nil {
-		errs = append(errs, g.stream.Close())
+	for _, s := range g.streams() {
+		errs = append(errs, s.Close())
 	}
 	g.order.leave(g.done)
 	for _, e := range []*cudahost.Event{g.begin, g.done} {
@@ -84,7 +103,11 @@ type cudaProgram struct {
 }
 
 // transfer are a job's copies of its frames on the device.
-type transfer struct{ in, out *cudahost.DeviceMemory }
+type transfer struct {
+	in, out *cudahost.DeviceMemory
+	inside  *cudahost.Event // the input is on the device
+	worked  *cudahost.Event // the kernel has ended
+}
 
 // build implements device.
 func (g *gpu) build(s *source) (program, error) {
@@ -150,6 +173,11 @@ func (p *cudaProgram) plan(in pipeline.Format) error {
 		if err == nil && !p.gpu.config.Results {
 			t.out, err = p.gpu.memory.Device.AllocDevice(in.Size())
 		}
+		for _, e := range []**cudahost.Event{&t.inside, &t.worked} {
+			if err == nil {
+				*e, err = p.gpu.memory.Device.NewEvent()
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -165,6 +193,11 @@ func (t *transfer) close() error {
 			errs = append(errs, m.Close())
 		}
 	}
+	for _, e := range []*cudahost.Event{t.inside, t.worked} {
+		if e != nil {
+			errs = append(errs, e.Close())
+		}
+	}
 	*t = transfer{}
 	return errors.Join(errs...)
 }
@@ -175,26 +208,53 @@ func (t *transfer) close() error {
 // was observed by the CPU and the observation was handed on to the launching thread (GPUDirect RDMA 12.9 §11.7): the source
 // observed it, and the graph's queue handed the frame to the goroutine that is here.
 func (p *cudaProgram) run(number int, in, out *pipeline.Frame) (pipeline.Fence, error) {
+	g, t := p.gpu, &p.copies[number]
 	err := p.enqueue(number, in, out)
-	fence, e := p.gpu.stream.Fence()
+	last := g.stream
+	if g.staged {
+		if err != nil { // behind whatever is on the way
+			err = errors.Join(err, follow(g.in, g.stream, t.inside))
+		}
+		last = g.out
+		err = errors.Join(err, follow(g.stream, last, t.worked))
+		if err == nil && out != nil {
+			err = last.CopyOut(address(out), t.out.Pointer, whole(in.Format.Size()))
+		}
+	}
+	fence, e := last.Fence()
 	if e != nil {
-		return nil, errors.Join(err, e, p.gpu.stream.Synchronize())
+		for _, s := range g.streams() {
+			e = errors.Join(e, s.Synchronize())
+		}
+		return nil, errors.Join(err, e)
 	}
 	return fence, err
 }
 
+// follow makes what comes on a stream wait for what is on another one.
+func follow(first, then *cudahost.Stream, e *cudahost.Event) error {
+	if err := first.Mark(e); err != nil {
+		return err
+	}
+	return then.After(e)
+}
+
+// enqueue puts a job's work on the streams, but for the copy out.
 func (p *cudaProgram) enqueue(number int, in, out *pipeline.Frame) error {
 	if in.Device == 0 || out != nil && out.Device == 0 {
 		return fmt.Errorf("%w: a frame has no device address: allocate it with the CUDA memory back end", ErrFormat)
 	}
-	stream, t := p.gpu.stream, &p.copies[number]
-	from, to, size := in.Device, uintptr(0), in.Format.Size()
+	g, t := p.gpu, &p.copies[number]
+	from, to := in.Device, uintptr(0)
 	if out != nil {
 		to = out.Device
 	}
-	if p.gpu.staged {
+	if g.staged {
 		from = t.in.Pointer
-		if err := stream.CopyIn(from, address(in), whole(size)); err != nil {
+		if err := g.in.CopyIn(from, address(in), whole(in.Format.Size())); err != nil {
+			return err
+		}
+		if err := follow(g.in, g.stream, t.inside); err != nil {
 			return err
 		}
 		if out != nil {
@@ -202,7 +262,7 @@ func (p *cudaProgram) enqueue(number int, in, out *pipeline.Frame) error {
 		}
 	}
 	if p.found != nil {
-		if err := stream.Clear(p.found.Pointer, p.found.Size); err != nil {
+		if err := g.stream.Clear(p.found.Pointer, p.found.Size); err != nil {
 			return err
 		}
 	}
@@ -214,11 +274,8 @@ func (p *cudaProgram) enqueue(number int, in, out *pipeline.Frame) error {
 	if err := p.launch(number, in.Format); err != nil {
 		return err
 	}
-	switch {
-	case p.found != nil:
-		return stream.Read(p.reports[number].Addr(), p.found.Pointer, p.found.Size)
-	case p.gpu.staged:
-		return stream.CopyOut(address(out), to, whole(size))
+	if p.found != nil {
+		return g.stream.Read(p.reports[number].Addr(), p.found.Pointer, p.found.Size)
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// inFlight is how many frames may be in work: one in the kernel, and the next one.
-const inFlight = 2
+// inFlight is how many frames may be in work: one on its way in, one in the kernel, one on its way out.
+const inFlight = 3
 
 // A device compiles kernels and runs them: the GPU, or a test's stand-in.
 type device interface {

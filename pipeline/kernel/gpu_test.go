@@ -101,7 +101,8 @@ func TestGPUFocus(t *testing.T) {
 			if err := s.Plan(f, []pipeline.Format{f}); err != nil {
 				t.Fatal(err)
 			}
-			for n := range 5 {
+			var ins, outs []*pipeline.Frame
+			for n := range 5 { // more than may be in work at a time
 				in, out := shared(t, memory, f), shared(t, memory, f)
 				for i := range in.Bytes {
 					in.Bytes[i] = byte(rnd.Uint32N(uint32(20 << n)))
@@ -109,10 +110,13 @@ func TestGPUFocus(t *testing.T) {
 				if err := s.Process(t.Context(), in, []*pipeline.Frame{out}); err != nil {
 					t.Fatal(err)
 				}
+				ins, outs = append(ins, in), append(outs, out)
+			}
+			for n, out := range outs {
 				if err := out.Ready.Wait(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				want, painted := focusReference(in, 60)
+				want, painted := focusReference(ins[n], 60)
 				line := f.Pixel.LineBytes(f.Width)
 				for y := range f.Height {
 					if !bytes.Equal(out.Bytes[y*f.Stride:][:line], want[y*f.Stride:][:line]) {

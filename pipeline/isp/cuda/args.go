@@ -16,8 +16,11 @@ type args struct {
 	shading, rows     uintptr
 	defects           uintptr
 	statistics        uintptr
+	reciprocal        uint64
 
 	width, height, stride  int32
+	there                  int32
+	begin, end             int32
 	wide                   int32
 	pitch                  int32
 	shadingRows            int32
@@ -27,11 +30,12 @@ type args struct {
 	matrix                 [9]int32
 	sharpen                int32
 
-	outWidth, outHeight, outStride             int32
-	lineBytes, payload, packetPitch, headerGap int32
-	vector                                     int32
-	stripLines                                 int32
-	luma, cb, cr, rgb                          conversion
+	outWidth, outHeight, outStride int32
+	lineBytes, payload, packets    int32
+	packetPitch, headerGap         int32
+	vector                         int32
+	stripLines                     int32
+	luma, cb, cr, rgb              conversion
 }
 
 // conversion is Conversion of kernels/args.cu.
@@ -71,10 +75,7 @@ func pitch(width int) int { return (width + 7) &^ 7 }
 
 // setInput is where the sensor's frame stands.
 func (a *args) setInput(r *isp.Recipe, at uintptr) {
-	a.in, a.wide = at, 1
-	if !r.Samples.Packed {
-		a.wide = aligned(at | uintptr(r.In.Stride))
-	}
+	a.in, a.wide = at, aligned(at|uintptr(r.In.Stride))
 }
 
 // aligned is what all of the addresses and distances, joined by or, are multiples of: 16, 4 or 1.
@@ -92,10 +93,15 @@ func aligned(together uintptr) int32 {
 func (a *args) setOutput(o *isp.RecipeOutput, at uintptr) {
 	f := o.Format
 	a.out, a.outWidth, a.outHeight, a.outStride = at, int32(f.Width), int32(f.Height), int32(f.Stride)
-	a.lineBytes, a.payload, a.packetPitch, a.headerGap = int32(o.LineBytes), int32(o.Payload), int32(f.PacketPitch), int32(f.HeaderGap)
+	a.lineBytes, a.payload, a.packets = int32(o.LineBytes), int32(o.Payload), int32(o.LineBytes/o.Payload)
+	a.packetPitch, a.headerGap, a.reciprocal = int32(f.PacketPitch), int32(f.HeaderGap), reciprocal(o.Payload)
 	a.luma, a.cb, a.cr, a.rgb = newConversion(o.Luma), newConversion(o.Cb), newConversion(o.Cr), newConversion(o.RGB)
 	a.vector = vector(o, at)
 }
+
+// reciprocal is 2^40 / n, rounded up. A multiplication with it and a shift by 40 divide what is less than 2^17, as every place in a
+// line is, by n less than 2^17: rounding adds less than 2^-23 to the quotient, which is 1/n or more below the next number.
+func reciprocal(n int) uint64 { return (1<<40 + uint64(n) - 1) / uint64(n) }
 
 // vector is how many bytes may be written at a time, so that each lies in one line, in one packet, and aligned.
 func vector(o *isp.RecipeOutput, at uintptr) int32 {

@@ -116,7 +116,7 @@ func BenchmarkGPUKernels(b *testing.B) {
 				n := 0
 				b.ResetTimer()
 				for b.Loop() {
-					if err := s.enqueue(&s.plan.jobs[0], ins[n%rings], outs[n%rings]); err != nil {
+					if err := whole(s, ins[n%rings], outs[n%rings]); err != nil {
 						b.Fatal(err)
 					}
 					if n++; n%256 == 0 {
@@ -132,6 +132,13 @@ func BenchmarkGPUKernels(b *testing.B) {
 			})
 		}
 	}
+}
+
+// whole enqueues a frame as a whole.
+func whole(s *Stage, in *pipeline.Frame, outs []*pipeline.Frame) error {
+	j := &s.plan.jobs[0]
+	s.begin(j, in)
+	return s.enqueue(j, in, outs, in.Format.Height)
 }
 
 // BenchmarkGPUStage: whole frames from host memory to host memory through Process, as many in work as may be; latency is

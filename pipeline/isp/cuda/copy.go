@@ -10,36 +10,40 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// copyIn brings the sensor's frame to the device, on a stream of its own, and has the kernels wait for it.
-func (s *Stage) copyIn(j *job, in *pipeline.Frame) error {
-	r := s.plan.recipe
-	l := cudahost.Lines{Width: r.In.Pixel.LineBytes(r.In.Width), Height: r.In.Height, Stride: r.In.Stride}
-	if err := s.in.CopyIn(j.in, address(in), l); err != nil {
+// copyIn brings the lines of the sensor's frame up to lines to the device, on a stream of its own, and has the kernels wait for them.
+func (s *Stage) copyIn(j *job, in *pipeline.Frame, lines int) error {
+	f, from := s.plan.recipe.In, j.progress.input
+	j.progress.input = lines
+	l := cudahost.Lines{Width: f.Pixel.LineBytes(f.Width), Height: lines - from, Stride: f.Stride}
+	offset := uintptr(from * f.Stride)
+	if err := s.in.CopyIn(j.in+offset, address(in)+offset, l); err != nil {
 		return err
 	}
-	if err := s.in.Mark(j.copied); err != nil {
+	if err := s.in.Mark(j.inside); err != nil {
 		return err
 	}
-	return s.work.After(j.copied)
+	return s.work.After(j.inside)
 }
 
-// copyOut brings the pictures to their frames when they are made. Nothing but their bytes is written.
+// copyOut brings the lines of pictures that are made to their frames. Nothing but their bytes is written.
 func (s *Stage) copyOut(j *job, outs []*pipeline.Frame) error {
-	if err := s.work.Mark(j.made); err != nil {
+	if err := s.work.Mark(j.worked); err != nil {
 		return err
 	}
-	if err := s.out.After(j.made); err != nil {
+	if err := s.out.After(j.worked); err != nil {
 		return err
 	}
 	for i, out := range outs {
-		if out == nil {
+		if out == nil || j.made[i] == j.copied[i] {
 			continue
 		}
 		for _, p := range s.plan.planes[i] {
-			if err := s.out.CopyOut(address(out)+p.offset, j.outs[i]+p.offset, p.lines); err != nil {
+			offset, l := p.part(j.copied[i], j.made[i])
+			if err := s.out.CopyOut(address(out)+offset, j.outs[i]+offset, l); err != nil {
 				return err
 			}
 		}
+		j.copied[i] = j.made[i]
 	}
 	return nil
 }
@@ -51,6 +55,15 @@ func address(f *pipeline.Frame) uintptr { return uintptr(unsafe.Pointer(&f.Bytes
 type plane struct {
 	offset uintptr
 	lines  cudahost.Lines
+	height int // of the picture
+}
+
+// part is what the plane has of the picture's lines from begin to end, which are even or the last.
+func (p plane) part(begin, end int) (offset uintptr, l cudahost.Lines) {
+	from, to := begin*p.lines.Height/p.height, end*p.lines.Height/p.height
+	l = p.lines
+	l.Height = to - from
+	return p.offset + uintptr(from*l.Stride), l
 }
 
 // planes are where a picture's bytes are.
@@ -58,15 +71,16 @@ func planes(o *isp.RecipeOutput) []plane {
 	f := o.Format
 	if f.PacketPitch > 0 {
 		packets := o.LineBytes / o.Payload * f.Height
-		return []plane{{uintptr(f.HeaderGap), cudahost.Lines{Width: o.Payload, Height: packets, Stride: f.PacketPitch}}}
+		return []plane{{uintptr(f.HeaderGap), cudahost.Lines{Width: o.Payload, Height: packets, Stride: f.PacketPitch}, f.Height}}
 	}
-	list := []plane{{0, cudahost.Lines{Width: o.LineBytes, Height: f.Height, Stride: f.Stride}}}
+	list := []plane{{0, cudahost.Lines{Width: o.LineBytes, Height: f.Height, Stride: f.Stride}, f.Height}}
 	chroma := uintptr(f.Stride * f.Height)
 	switch f.Pixel {
 	case pipeline.NV12:
-		list = append(list, plane{chroma, cudahost.Lines{Width: f.Width, Height: f.Height / 2, Stride: f.Stride}})
-	case pipeline.I420: // Cr's lines follow Cb's
-		list = append(list, plane{chroma, cudahost.Lines{Width: f.Width / 2, Height: f.Height, Stride: f.Stride / 2}})
+		list = append(list, plane{chroma, cudahost.Lines{Width: f.Width, Height: f.Height / 2, Stride: f.Stride}, f.Height})
+	case pipeline.I420:
+		half := cudahost.Lines{Width: f.Width / 2, Height: f.Height / 2, Stride: f.Stride / 2}
+		list = append(list, plane{chroma, half, f.Height}, plane{chroma + uintptr(half.Stride*half.Height), half, f.Height})
 	}
 	return list
 }

@@ -10,12 +10,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// enqueue puts a frame's work on the streams.
-//
-// Its kernels, and the copy in, read what a PCI Express device has written. That is defined only after its completion
-// was observed by the CPU and the observation was handed on to the launching thread (GPUDirect RDMA 12.9 §11.7,
-// docs/architecture.md): the source observed it, and the graph's queue handed the frame to the goroutine that is here.
-func (s *Stage) enqueue(j *job, in *pipeline.Frame, outs []*pipeline.Frame) error {
+// begin makes a job ready for a frame.
+func (s *Stage) begin(j *job, in *pipeline.Frame) {
 	p, a := s.plan, &j.args
 	*a = p.base
 	m, n := p.recipe.Factors(*s.gains.Load())
@@ -23,15 +19,29 @@ func (s *Stage) enqueue(j *job, in *pipeline.Frame, outs []*pipeline.Frame) erro
 	at := in.Device
 	if s.staged {
 		at = j.in
-		if err := s.copyIn(j, in); err != nil {
+	}
+	a.setInput(p.recipe, at)
+	j.progress = progress{}
+	clear(j.made)
+	clear(j.copied)
+}
+
+// enqueue puts on the streams what can be made of the first lines lines of a frame, and was not made before.
+//
+// Its kernels, and the copy in, read what a PCI Express device has written. That is defined only after its completion
+// was observed by the CPU and the observation was handed on to the launching thread (GPUDirect RDMA 12.9 §11.7,
+// docs/architecture.md): the source observed it, and the graph's queue handed the frame, or Frame.WaitLines the lines, to the
+// goroutine that is here.
+func (s *Stage) enqueue(j *job, in *pipeline.Frame, outs []*pipeline.Frame, lines int) error {
+	if s.staged {
+		if err := s.copyIn(j, in, lines); err != nil {
 			return err
 		}
 	}
-	a.setInput(p.recipe, at)
-	if err := s.settle(j); err != nil {
+	if err := s.settle(j, lines); err != nil {
 		return err
 	}
-	if s.observe {
+	if s.observe && lines == in.Format.Height {
 		if err := s.gather(j); err != nil {
 			return err
 		}
@@ -56,27 +66,70 @@ const (
 	stripWidth = 256 // pixels that a warp makes at a time
 )
 
-// settle repairs defects, in memory.
-func (s *Stage) settle(j *job) error {
+// settle repairs defects, in memory, and notes how many lines of samples there are then. A repair looks at lines above and below.
+func (s *Stage) settle(j *job, lines int) error {
 	p, w, h := s.plan, s.plan.recipe.In.Width, s.plan.recipe.In.Height
+	a, g := &j.args, &j.progress
+	a.there = int32(lines)
 	if !needsPlane(p.recipe) {
 		return nil
 	}
-	if err := s.launch(p.program.black, j, over(w, 4*threadsX), over(h, threadsY)); err != nil {
+	a.samples = p.base.samples
+	if err := s.launchLines(p.program.black, j, &g.black, lines, over(w, 4*threadsX)); err != nil {
 		return err
 	}
-	if n := len(p.recipe.Defects); n > 0 {
-		if err := s.launch(p.program.known, j, over(n, threadsX*threadsY), 1); err != nil {
+	step := 2
+	if p.recipe.Samples.Mosaic == pipeline.Mono {
+		step = 1
+	}
+	if len(p.recipe.Defects) > 0 {
+		lines = before(lines, step, h)
+		if err := s.repairKnown(j, lines); err != nil {
 			return err
 		}
 	}
 	if p.recipe.Threshold > 0 {
-		if err := s.launch(p.program.found, j, over(w, threadsX), over(h, threadsY)); err != nil {
+		lines = before(lines, step, h)
+		if err := s.launchLines(p.program.found, j, &g.found, lines, over(w, threadsX)); err != nil {
 			return err
 		}
-		j.args.samples = j.args.searched
+		a.samples = a.searched
 	}
+	a.there = int32(lines)
 	return nil
+}
+
+// before is how many lines there are whose neighbours, as far as step, are among the first lines of height.
+func before(lines, step, height int) int {
+	if lines == height {
+		return height
+	}
+	return max(0, lines-step)
+}
+
+// launchLines runs a kernel whose threads have a line each, on those from made on up to lines.
+func (s *Stage) launchLines(k *cudahost.Kernel, j *job, made *int, lines, across int) error {
+	if lines == *made {
+		return nil
+	}
+	j.args.begin, j.args.end = int32(*made), int32(lines)
+	*made = lines
+	return s.launch(k, j, across, over(int(j.args.end-j.args.begin), threadsY))
+}
+
+// repairKnown repairs the known defects of the lines that were not repaired before.
+func (s *Stage) repairKnown(j *job, lines int) error {
+	list, g := s.plan.recipe.Defects, &j.progress
+	first := g.known
+	for g.known < len(list) && list[g.known].Y < lines {
+		g.known++
+	}
+	if first == g.known {
+		return nil
+	}
+	j.args.defects = s.plan.base.defects + uintptr(first*defectSize)
+	j.args.defectCount = int32(g.known - first)
+	return s.launch(s.plan.program.known, j, over(g.known-first, threadsX*threadsY), 1)
 }
 
 // over is a/b rounded up.
@@ -94,10 +147,9 @@ func (s *Stage) gather(j *job) error {
 	return s.work.Read(j.report.Addr(), a.statistics, gatheredSize)
 }
 
-// pictures makes the outputs that are wanted.
+// pictures makes what can be made of the outputs that are wanted.
 func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 	p, a := s.plan, &j.args
-	var done [sizes]bool // which colours are in memory
 	for i, out := range outs {
 		if out == nil {
 			continue
@@ -109,20 +161,51 @@ func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 		o := &p.recipe.Outputs[i]
 		a.setOutput(o, at)
 		a.colors, a.tone = p.colors[o.Size], p.tones[i]
-		a.stripLines = int32(stripLines(o.Format.Width, o.Format.Height, s.warps()))
-		strips := over(o.Format.Width, stripWidth) * over(o.Format.Height, int(a.stripLines))
-		blocks := over(strips, threadsY)
-		if k := p.program.colors[o.Size]; k != nil && !done[o.Size] {
-			if err := s.launch(k, j, blocks, 1); err != nil {
+		lines := s.lines(o, int(a.there))
+		if k := p.program.colors[o.Size]; k != nil {
+			if err := s.launchStrips(k, j, &j.progress.colors[o.Size], lines); err != nil {
 				return err
 			}
-			done[o.Size] = true
+			if lines < o.Format.Height { // sharpening looks at the next one
+				lines = max(0, lines-2)
+			}
 		}
-		if err := s.launch(p.program.pictures[i], j, blocks, 1); err != nil {
+		if err := s.launchStrips(p.program.pictures[i], j, &j.made[i], lines); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// lines is how many lines of an output's size can be made of so many of samples, before they are sharpened: an even number, or all.
+func (s *Stage) lines(o *isp.RecipeOutput, samples int) int {
+	r := s.plan.recipe
+	if samples == r.In.Height {
+		return o.Format.Height
+	}
+	beside := 1 // lines that demosaicing looks at
+	switch {
+	case o.Size > 0 || r.Samples.Mosaic == pipeline.Mono:
+		beside = 0
+	case r.Demosaic == isp.Malvar:
+		beside = 2
+	}
+	return before(samples, beside, r.In.Height) >> o.Size &^ 1
+}
+
+// launchStrips runs a kernel whose warps have a strip each, on the lines from made on up to lines.
+func (s *Stage) launchStrips(k *cudahost.Kernel, j *job, made *int, lines int) error {
+	a := &j.args
+	a.begin, a.end = int32(*made), int32(lines)
+	height := lines - *made
+	if height <= 0 {
+		return nil
+	}
+	*made = lines
+	width := int(a.outWidth)
+	a.stripLines = int32(stripLines(width, height, s.warps()))
+	strips := over(width, stripWidth) * over(height, int(a.stripLines))
+	return s.launch(k, j, over(strips, threadsY), 1)
 }
 
 // stripLines is how many lines a warp makes, even: as many as keep so many warps busy once, since it looks at lines above and
@@ -150,15 +233,15 @@ func (s *Stage) warps() int {
 func linkWarps(p pipeline.Samples) int {
 	switch {
 	case p.Packed:
-		return 384 // what they read is not on its way while they compute
+		return 192
 	case p.Bits == 8:
 		return 256
 	}
 	return 128
 }
 
-// begin notes what finish needs of the frames.
-func (j *job) begin(in *pipeline.Frame, outs []*pipeline.Frame) {
+// note notes what finish needs of the frames.
+func (j *job) note(in *pipeline.Frame, outs []*pipeline.Frame) {
 	j.sequence, j.times, j.wanted = in.Sequence, in.Times, j.wanted[:0]
 	for _, out := range outs { // the caller uses outs again
 		if out != nil {

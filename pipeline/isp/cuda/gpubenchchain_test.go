@@ -64,7 +64,7 @@ func (b *gpuBench) kernels(c isp.Config, w, h int, linked bool) (*cudahost.Strea
 	list := []*pipeline.Frame{to}
 	return s.work, func(in, out uintptr) error {
 		from.Device, to.Device = in, out
-		return s.enqueue(&s.plan.jobs[0], from, list)
+		return whole(s, from, list)
 	}
 }
 

@@ -30,24 +30,24 @@ func TestCompiles(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				choice := options(r)
-				key := strings.Join(choice, " ")
-				if done[key] {
-					continue // the same kernels
-				}
-				done[key] = true
-				t.Run(c.name, func(t *testing.T) {
-					t.Parallel()
-					code, _, err := compiler.Compile("isp.cu", source(), choice...)
-					if err != nil {
-						t.Fatal(err)
+				for _, part := range parts(r, c.config.Observe != nil) {
+					choice := append(options(r), part)
+					key := strings.Join(choice, " ")
+					if done[key] {
+						continue // the same kernel
 					}
-					for i := range want {
-						if name := fmt.Sprintf(".text.picture%d\x00", i); !bytes.Contains(code, []byte(name)) {
-							t.Errorf("no kernel picture%d in %d bytes", i, len(code))
+					done[key] = true
+					t.Run(c.name+"/"+part, func(t *testing.T) {
+						t.Parallel()
+						code, _, err := compiler.Compile("isp.cu", source(), choice...)
+						if err != nil {
+							t.Fatal(err)
 						}
-					}
-				})
+						if strings.Contains(part, "PICTURE") && !bytes.Contains(code, []byte(".text.picture\x00")) {
+							t.Errorf("no kernel picture in %d bytes", len(code))
+						}
+					})
+				}
 			}
 		})
 	}

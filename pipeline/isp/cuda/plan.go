@@ -24,6 +24,7 @@ type plan struct {
 	planes  [][]plane // by output
 	jobs    [inFlight]job
 	turn    int
+	bands   [bandsInFlight]band // of a frame that fills
 }
 
 // A job is a frame in work.
@@ -32,15 +33,28 @@ type job struct {
 	params [1]unsafe.Pointer // to args
 	in     uintptr           // the copy of the input; 0 in place
 	outs   []uintptr         // the pictures before they are copied
-	copied *cudahost.Event
-	made   *cudahost.Event
-	report *cudahost.Buffer // the statistics, which the device has gathered; nil: none
-	fence  *cudahost.Fence  // of the frame that was this job last
+	inside *cudahost.Event   // the copy in has come so far
+	worked *cudahost.Event   // and the kernels
+	report *cudahost.Buffer  // the statistics, which the device has gathered; nil: none
+	fence  *cudahost.Fence   // of the frame that was this job last
+
+	progress progress
+	made     []int // lines of each output that are made
+	copied   []int // of which so many are on their way to host memory
 
 	sequence uint64
 	times    pipeline.Times
 	wanted   []*pipeline.Frame // what it makes
 	finish   func(error)       // Stage.finish
+}
+
+// A progress is how much of a frame is made, in lines from its top; of known defects the number.
+type progress struct {
+	input  int // that is on the device
+	black  int // of samples
+	known  int
+	found  int
+	colors [sizes]int
 }
 
 // next is the job whose turn it is.
@@ -52,7 +66,7 @@ func (p *plan) next() *job {
 func (s *Stage) newPlan(r *isp.Recipe) (*plan, error) {
 	p := &plan{recipe: r, base: newArgs(r), memory: arena{device: s.memory.Device}}
 	var err error
-	if p.program, err = newProgram(s.memory.Device, s.compiler, r); err != nil {
+	if p.program, err = newProgram(s.memory.Device, s.compiler, r, s.observe); err != nil {
 		return nil, err
 	}
 	if p.tone, p.tones, err = p.memory.setTables(r, &p.base); err == nil {
@@ -65,6 +79,9 @@ func (s *Stage) newPlan(r *isp.Recipe) (*plan, error) {
 		if err == nil {
 			err = s.open(p, &p.jobs[i])
 		}
+	}
+	for i := range p.bands {
+		p.bands[i].arrive = p.bands[i].final
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("isp on CUDA: %w", err), p.Close())
@@ -102,6 +119,7 @@ func (p *plan) allocPlanes(observe bool) (err error) {
 func (s *Stage) open(p *plan, j *job) (err error) {
 	j.params[0] = unsafe.Pointer(&j.args)
 	j.wanted = make([]*pipeline.Frame, 0, len(p.recipe.Outputs))
+	j.made, j.copied = make([]int, len(p.recipe.Outputs)), make([]int, len(p.recipe.Outputs))
 	j.finish = func(err error) { s.finish(j, err) }
 	if s.observe {
 		if j.report, err = s.memory.AllocHost(gatheredSize, cudahost.Default); err != nil {
@@ -121,10 +139,10 @@ func (s *Stage) open(p *plan, j *job) (err error) {
 		}
 		j.outs = append(j.outs, at)
 	}
-	if j.copied, err = s.memory.Device.NewEvent(); err != nil {
+	if j.inside, err = s.memory.Device.NewEvent(); err != nil {
 		return err
 	}
-	j.made, err = s.memory.Device.NewEvent()
+	j.worked, err = s.memory.Device.NewEvent()
 	return err
 }
 
@@ -136,13 +154,13 @@ func (p *plan) Close() error {
 		if j.report != nil {
 			errs = append(errs, j.report.Close())
 		}
-		for _, e := range []*cudahost.Event{j.copied, j.made} {
+		for _, e := range []*cudahost.Event{j.inside, j.worked} {
 			if e != nil {
 				errs = append(errs, e.Close())
 			}
 		}
 	}
-	return errors.Join(append(errs, p.memory.Close(), p.program.module.Close())...)
+	return errors.Join(append(errs, p.memory.Close(), p.program.Close())...)
 }
 
 // gathered is the job's report; its frame's work must be done.

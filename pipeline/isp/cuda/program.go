@@ -3,10 +3,13 @@
 package cuda
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
@@ -54,7 +57,7 @@ func source() string {
 // needsPlane says whether the samples behind the repair of defects are written to memory: their repair looks around.
 func needsPlane(r *isp.Recipe) bool { return len(r.Defects) > 0 || r.Threshold > 0 }
 
-// options choose the kernels of a recipe.
+// options say what the kernels of a recipe have in common.
 func options(r *isp.Recipe) []string {
 	packed := 0
 	if r.Samples.Packed {
@@ -74,22 +77,36 @@ func options(r *isp.Recipe) []string {
 			list = append(list, "-D"+o.name)
 		}
 	}
-	var pictures []string
-	colors := [sizes]bool{}
-	for i, o := range r.Outputs {
-		size := o.Size
+	return list
+}
+
+// samplesPart is the option of a part of the program, as the next two are: each is compiled for itself.
+const samplesPart = "-DSAMPLES"
+
+func colorsPart(size int) string { return fmt.Sprintf("-DKERNEL=COLORS(%d)", size) }
+
+func picturePart(r *isp.Recipe, o *isp.RecipeOutput) string {
+	size := o.Size
+	if r.Sharpen > 0 {
+		size = 0 // the colours of its size are in memory
+	}
+	return fmt.Sprintf("-DKERNEL=PICTURE(%d, %s, %t)", size, formatName(o.Format.Pixel), r.Sharpen > 0)
+}
+
+// parts are those that a recipe needs. Outputs of one kind share one.
+func parts(r *isp.Recipe, observe bool) (list []string) {
+	if needsPlane(r) || observe {
+		list = append(list, samplesPart)
+	}
+	for i := range r.Outputs {
+		o := &r.Outputs[i]
+		list = append(list, picturePart(r, o))
 		if r.Sharpen > 0 {
-			colors[size] = true
-			size = 0 // the colours of its size are in memory
-		}
-		pictures = append(pictures, fmt.Sprintf("PICTURE(%d, %d, %s, %t)", i, size, formatName(o.Format.Pixel), r.Sharpen > 0))
-	}
-	for size, is := range colors {
-		if is {
-			pictures = append(pictures, fmt.Sprintf("COLORS(%d)", size))
+			list = append(list, colorsPart(o.Size))
 		}
 	}
-	return append(list, "-DPICTURES="+strings.Join(pictures, " "))
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // formatName is the format in kernels/picture.cu; isp.NewRecipe has refused all others.
@@ -105,7 +122,7 @@ const sizes = 3
 
 // A program has the kernels of a recipe, compiled for the device.
 type program struct {
-	module     *cudahost.Module
+	modules    map[string]*cudahost.Module // by part
 	black      *cudahost.Kernel
 	known      *cudahost.Kernel
 	found      *cudahost.Kernel
@@ -114,36 +131,60 @@ type program struct {
 	pictures   []*cudahost.Kernel
 }
 
-func newProgram(d *cudahost.Device, c *cudahost.Compiler, r *isp.Recipe) (*program, error) {
-	code, _, err := c.Compile("isp.cu", source(), options(r)...)
+// newProgram compiles the parts side by side.
+func newProgram(d *cudahost.Device, c *cudahost.Compiler, r *isp.Recipe, observe bool) (*program, error) {
+	list := parts(r, observe)
+	codes, errs := make([][]byte, len(list)), make([]error, len(list))
+	var all sync.WaitGroup
+	for i, part := range list {
+		all.Go(func() { codes[i], _, errs[i] = c.Compile("isp.cu", source(), append(options(r), part)...) })
+	}
+	all.Wait()
+	err := cmp.Or(errs...) // another one would say the same
+	p := &program{modules: map[string]*cudahost.Module{}}
+	for i, part := range list {
+		if err == nil {
+			p.modules[part], err = d.Load(codes[i])
+		}
+	}
+	if err == nil {
+		err = p.find(r, observe)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("isp on CUDA: %w", err)
-	}
-	p := &program{}
-	if p.module, err = d.Load(code); err != nil {
-		return nil, fmt.Errorf("isp on CUDA: %w", err)
-	}
-	if err := p.find(r); err != nil {
-		return nil, errors.Join(fmt.Errorf("isp on CUDA: %w", err), p.module.Close())
+		return nil, errors.Join(fmt.Errorf("isp on CUDA: %w", err), p.Close())
 	}
 	return p, nil
 }
 
-func (p *program) find(r *isp.Recipe) (err error) {
-	get := func(name string) *cudahost.Kernel {
-		k, e := p.module.Kernel(name)
+func (p *program) find(r *isp.Recipe, observe bool) (err error) {
+	get := func(part, name string) *cudahost.Kernel {
+		k, e := p.modules[part].Kernel(name)
 		err = errors.Join(err, e)
 		return k
 	}
-	p.statistics = get("statistics")
-	if needsPlane(r) {
-		p.black, p.known, p.found = get("black"), get("known"), get("found")
+	if observe {
+		p.statistics = get(samplesPart, "statistics")
 	}
-	for i, o := range r.Outputs {
-		p.pictures = append(p.pictures, get(fmt.Sprintf("picture%d", i)))
+	if needsPlane(r) {
+		p.black, p.known, p.found = get(samplesPart, "black"), get(samplesPart, "known"), get(samplesPart, "found")
+	}
+	for i := range r.Outputs {
+		o := &r.Outputs[i]
+		p.pictures = append(p.pictures, get(picturePart(r, o), "picture"))
 		if r.Sharpen > 0 && p.colors[o.Size] == nil {
-			p.colors[o.Size] = get(fmt.Sprintf("colors%d", o.Size))
+			p.colors[o.Size] = get(colorsPart(o.Size), "colors")
 		}
 	}
 	return err
+}
+
+// Close unloads the code, which must not be running.
+func (p *program) Close() error {
+	var errs []error
+	for _, m := range p.modules {
+		if m != nil {
+			errs = append(errs, m.Close())
+		}
+	}
+	return errors.Join(errs...)
 }

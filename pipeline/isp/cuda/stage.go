@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -59,6 +60,7 @@ type Stage struct {
 	in, work, out *cudahost.Stream // the first and the last are those of copies, and nil without
 	plan          *plan
 	stats         isp.Statistics // of the frame whose work has just ended
+	bandLines     int            // of a frame that fills: so many are waited for before the next kernels
 }
 
 // New opens the run-time compiler; kernels are compiled by Plan. Errors wrap isp.ErrConfig or cudahost.ErrNoCUDA. Close
@@ -71,7 +73,7 @@ func New(memory *cudahost.CUDA, c isp.Config, o Options) (*Stage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("isp on CUDA: %w", err)
 	}
-	s := &Stage{memory: memory, compiler: compiler, config: c.Clone(), fault: o.Fault}
+	s := &Stage{memory: memory, compiler: compiler, config: c.Clone(), fault: o.Fault, bandLines: bandLines}
 	s.observe = c.Observe != nil || c.Results != ""
 	s.gains.Store(&c.Gains)
 	s.staged = o.Transfer == Staged || o.Transfer == Auto && !memory.Device.Integrated
@@ -105,7 +107,7 @@ func (s *Stage) last() *cudahost.Stream {
 
 // Needs implements pipeline.Stage: it reads a source's frames, by kernels or by the GPU's copies.
 func (s *Stage) Needs(pipeline.Format) (pipeline.StageNeeds, error) {
-	return pipeline.StageNeeds{Holds: Holds, OnDevice: true}, nil
+	return pipeline.StageNeeds{Holds: Holds, OnDevice: true, Slices: true}, nil
 }
 
 // Plan accepts what isp.Stage accepts, and write-combined memory as input, with the same errors, and compiles the kernels for it: that takes seconds, or
@@ -168,6 +170,9 @@ func (s *Stage) SetGains(g isp.Gains) error {
 // it returns when the work is done. When inFlight frames are in work it waits for the oldest. It fails before anything is
 // written, with an error that wraps isp.ErrMismatch, isp.ErrClosed or ctx.Err(), or with CUDA's, when nothing is being
 // written any more.
+//
+// If in or an output fills, outs' lines arrive as those of in do, and Process returns when all are final and in is complete;
+// it may also fail under way then, with the error of in, when nothing is being written any more.
 func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,14 +193,17 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 			return fmt.Errorf("isp on CUDA: the frame before: %w", err)
 		}
 	}
-	if err := s.enqueue(j, in, outs); err != nil {
-		s.tell(err)
-		return errors.Join(fmt.Errorf("isp on CUDA: %w", err), s.synchronize())
+	s.begin(j, in)
+	if in.Filling() || slices.ContainsFunc(outs, func(out *pipeline.Frame) bool { return out != nil && out.Filling() }) {
+		return s.follow(ctx, j, in, outs)
 	}
-	j.begin(in, outs)
+	if err := s.enqueue(j, in, outs, in.Format.Height); err != nil {
+		return s.failed(err)
+	}
+	j.note(in, outs)
 	fence, err := s.last().FenceThen(j.finish)
 	if err != nil {
-		return errors.Join(fmt.Errorf("isp on CUDA: %w", err), s.synchronize())
+		return s.failed(err)
 	}
 	j.fence = fence
 	ready := false
@@ -208,6 +216,12 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 		return fence.Wait(context.WithoutCancel(ctx))
 	}
 	return nil
+}
+
+// failed waits until nothing is being written any more.
+func (s *Stage) failed(err error) error {
+	s.tell(err)
+	return errors.Join(fmt.Errorf("isp on CUDA: %w", err), s.synchronize())
 }
 
 // check says whether the frames are those of the plan, in memory that the device reaches.

@@ -102,6 +102,9 @@ func gains(s *isp.RecipeShading, width int) []byte {
 	return b
 }
 
+// defectSize is that of Defect of kernels/args.cu.
+const defectSize = 16
+
 // defects are Defect of kernels/args.cu.
 func defects(list []isp.RecipeDefect) []byte {
 	var b []byte

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The isp of docs/isp.md for a GPU; the § are of that page. Options choose what a plan needs (program.go):
+// The isp of docs/isp.md for a GPU; the § are of that page. Options choose the sensor and what is done (program.go):
 //   MOSAIC    0 RGGB, 1 GRBG, 2 GBRG, 3 BGGR, 4 monochrome
 //   BITS, PACKED, SHADING, MALVAR, MATRIX
 //   PLANE     the samples behind §3 have been written to memory
-//   PICTURES  a PICTURE(number, size, format, sharp) for each output, and a COLORS(size) for each size to be sharpened
+// and which kernels of it are compiled:
+//   SAMPLES   those of §3, if there is PLANE, and of §11
+//   KERNEL    PICTURE(size, format, sharp) makes an output, COLORS(size) what is to be sharpened
 //
 // The tests also run this source on a CPU.
 
@@ -60,9 +62,12 @@ struct Args {
 	const u16 *rows;    // j << 8 | h
 	const Defect *defects;
 	Statistics *statistics;
+	u64 reciprocal; // 2^40 / payload, rounded up
 
 	int width, height, stride; // of the sensor's frame
-	int wide;                  // its lines are aligned to so many bytes: 16, 4; else 1
+	int there;                 // lines of it, or of samples, that may be read
+	int begin, end;            // lines that the launch makes, of what it writes; begin is even
+	int wide;                  // the lines of the sensor's frame are aligned to so many bytes: 16, 4; else 1
 	int pitch;                 // of the lines of samples in memory, in samples
 	int shadingRows;
 	int mask;
@@ -72,7 +77,7 @@ struct Args {
 	int sharpen;
 
 	int outWidth, outHeight, outStride;
-	int lineBytes, payload, packetPitch, headerGap; // packetPitch 0: plain
+	int lineBytes, payload, packets, packetPitch, headerGap; // packets to a line; packetPitch 0: plain
 	int vector;                                     // bytes that may be written at a time
 	int stripLines;                                 // that a warp makes, even
 	Conversion luma, cb, cr, rgb;

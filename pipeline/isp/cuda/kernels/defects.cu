@@ -3,12 +3,12 @@
 
 #define STEP (MONO ? 1 : 2) // to the next sample of the same colour
 
-#ifdef PLANE
+#if defined SAMPLES && defined PLANE
 // Four samples less the black level a thread.
 INLINE void keepDark(const Args &a)
 {
-	int x = 4 * (blockIdx.x * THREADS_X + threadIdx.x), y = blockIdx.y * THREADS_Y + threadIdx.y;
-	if (y >= a.height)
+	int x = 4 * (blockIdx.x * THREADS_X + threadIdx.x), y = a.begin + blockIdx.y * THREADS_Y + threadIdx.y;
+	if (y >= a.end)
 		return;
 	for (int i = 0; i < 4 && x + i < a.width; i++)
 		a.samples[(size_t)y * a.pitch + x + i] = dark(a, raw(a, x + i, y), site(i, y));
@@ -50,8 +50,8 @@ extern "C" __global__ void known(const Args a) { repairKnown(a); }
 // A sample a thread: it is a defect if it lies beyond all its neighbours.
 INLINE void search(const Args &a)
 {
-	int x = blockIdx.x * THREADS_X + threadIdx.x, y = blockIdx.y * THREADS_Y + threadIdx.y;
-	if (x >= a.width || y >= a.height)
+	int x = blockIdx.x * THREADS_X + threadIdx.x, y = a.begin + blockIdx.y * THREADS_Y + threadIdx.y;
+	if (x >= a.width || y >= a.end)
 		return;
 	u32 lowest = 65535, highest = 0, c = kept(a.samples, a, x, y);
 	for (int i = 0; i < 9; i++) {

@@ -58,6 +58,40 @@ INLINE Words bytesOf(const u8 *line, int x, int width)
 	return p;
 }
 
+#if PACKED
+INLINE u32 byteOf(const u32 (&words)[6], int i) { return words[i / 4] >> 8 * (i % 4) & 255; }
+
+// From a line of packed samples that is aligned to 4: the words that have the bytes of a lane's samples.
+INLINE Words packedOf(const u8 *line, int x, int width)
+{
+	Words p = {};
+	const int first = (x * BITS / 8 - LEAD * BITS / 8) >> 2, last = (width * BITS / 8 - 1) >> 2;
+#pragma unroll
+	for (int i = 0; i < 6; i++)
+		p.v[i] = load<u32>(line + 4 * min(max(first + i, 0), last));
+	return p;
+}
+
+// The samples of packedOf's words: of two in three bytes, or of four in five, the last byte has the low bits.
+INLINE Words unpacked(const Words &w, int x)
+{
+	const int shift = BITS == 12 ? 16 : x & LANE ? 8 : 24; // where the first byte stands in the first word
+	u32 v[6];
+#pragma unroll
+	for (int i = 0; i < 6; i++)
+		v[i] = __funnelshift_r(w.v[i], w.v[i + 1], shift);
+	Words p;
+#pragma unroll
+	for (int i = 0; i < ACROSS / 2; i++) {
+		const int first = BITS == 12 ? 3 * i : i / 2 * 5 + 2 * (i & 1), last = BITS == 12 ? first + 2 : i / 2 * 5 + 4;
+		const int more = BITS - 8, at = BITS == 12 ? 0 : 4 * (i & 1);
+		const u32 low = byteOf(v, last) >> at, mask = (1 << more) - 1;
+		p.v[i] = both(byteOf(v, first) << more | (low & mask), byteOf(v, first + 1) << more | (low >> more & mask));
+	}
+	return p;
+}
+#endif
+
 // The samples of what fetch has brought.
 template <bool FAST>
 INLINE Words complete(const Words &fetched, int x, int width)
@@ -65,7 +99,9 @@ INLINE Words complete(const Words &fetched, int x, int width)
 	if (!FAST)
 		return fetched;
 	Words p = fetched;
-#if BITS == 8 && !defined PLANE
+#if PACKED && !defined PLANE
+	p = unpacked(fetched, min(x, width - LANE));
+#elif BITS == 8 && !defined PLANE
 #pragma unroll
 	for (int i = 0; i < ACROSS / 2; i++) {
 		const u32 two = fetched.v[i / 2] >> 16 * (i & 1);
@@ -76,17 +112,16 @@ INLINE Words complete(const Words &fetched, int x, int width)
 	return p;
 }
 
-// FAST is for frames whose lines are aligned to 16 bytes, a multiple of LANE pixels wide, and of eight lines at least: they
-// need no branch. Lanes behind the end of a line look at its end.
+// FAST is for frames whose lines are aligned to 16 bytes, or to 4 if they are packed, a multiple of LANE pixels wide, and of
+// eight lines at least: they need no branch. Lanes behind the end of a line look at its end.
 INLINE bool canBeFast(const Args &a)
 {
-#if PACKED
-	return false;
-#elif defined PLANE
-	return a.width % LANE == 0 && a.height >= 8;
+#ifdef PLANE
+	const bool wide = true;
 #else
-	return a.wide == 16 && a.width % LANE == 0 && a.height >= 8;
+	const bool wide = a.wide >= (PACKED ? 4 : 16);
 #endif
+	return wide && a.width % LANE == 0 && a.height >= 8;
 }
 
 // The line that line y is, which is beyond the frame by less than its height.
@@ -96,23 +131,26 @@ INLINE int mirrored(int y, int height)
 	return y < height ? y : 2 * (height - 1) - y;
 }
 
-// What a lane needs of a line: as it comes, or as it was kept behind §3.
+// What a lane needs of a line: as it comes, or as it was kept behind §3. Nobody looks at what is not there yet (a.there), and it
+// is not touched: it would be read while it is written.
 template <bool FAST>
 INLINE Words fetch(const Args &a, int x, int y)
 {
 	Words p;
 	if (FAST) {
-		y = mirrored(y, a.height);
+		y = min(mirrored(y, a.height), a.there - 1);
 		x = min(x, a.width - LANE);
 #ifdef PLANE
 		return wordsOf(a.samples + (size_t)y * a.pitch, x, a.width);
+#elif PACKED
+		return packedOf(a.in + (size_t)y * a.stride, x, a.width);
 #elif BITS == 8
 		return bytesOf(a.in + (size_t)y * a.stride, x, a.width);
 #else
 		return wordsOf((const u16 *)(a.in + (size_t)y * a.stride), x, a.width);
 #endif
 	}
-	y = reflect(y, a.height);
+	y = min(reflect(y, a.height), a.there - 1);
 #pragma unroll
 	for (int i = 0; i < ACROSS / 2; i++) {
 		const int first = reflect(x - LEAD + 2 * i, a.width), second = reflect(x - LEAD + 1 + 2 * i, a.width);

@@ -132,33 +132,39 @@ struct Lines {
 	bool packets;
 };
 
-INLINE u8 *place(const Args &a, const Lines &l, int row, int at)
+// Where in a line's bytes a place of the picture's line is: behind so many gaps for headers.
+INLINE int placed(const Args &a, const Lines &l, int at)
 {
-	const int y = l.y + row;
 	at += l.offset;
 	if (!l.packets)
-		return l.to + (size_t)y * l.stride + at;
-	const size_t packet = (size_t)y * (a.lineBytes / a.payload) + at / a.payload;
-	return l.to + packet * a.packetPitch + a.headerGap + at % a.payload;
+		return at;
+	const u32 packet = (u32)at * a.reciprocal >> 40; // at / a.payload
+	return packet * a.packetPitch + a.headerGap + (at - packet * a.payload);
 }
 
 // LINE is what a line could have.
 template <typename WORD, int LINE>
 INLINE void writeBy(const Args &a, const Lines &l)
 {
-	const int words = LINE / (int)sizeof(WORD);
+	const size_t length = l.packets ? (size_t)a.packets * a.packetPitch : l.stride;
+	u8 *begin = l.to + l.y * length;
 #pragma unroll (sizeof(WORD) == 1 ? 1 : 4) // whole, this was more code than all the rest
-	for (int k = 0; k < (2 * words + THREADS_X - 1) / THREADS_X; k++) {
-		const int i = k * THREADS_X + threadIdx.x, row = i >= words, at = (i - row * words) * (int)sizeof(WORD);
-		if (row >= l.rows || at >= l.size || i >= 2 * words)
+	for (int k = 0; k < (LINE / (int)sizeof(WORD) + THREADS_X - 1) / THREADS_X; k++) {
+		const int at = (k * THREADS_X + threadIdx.x) * (int)sizeof(WORD);
+		if (at >= l.size)
 			continue;
-		const u8 *from = l.from + row * LINE + at;
-		u8 *to = place(a, l, row, at);
-		if (at + (int)sizeof(WORD) <= l.size)
-			*(WORD *)to = *(const WORD *)from;
-		else
-			for (int m = 0; m < l.size - at; m++)
-				to[m] = from[m];
+		u8 *to = begin + placed(a, l, at);
+		const u8 *from = l.from + at;
+#pragma unroll
+		for (int row = 0; row < 2; row++, to += length, from += LINE) {
+			if (row >= l.rows)
+				break;
+			if (at + (int)sizeof(WORD) <= l.size)
+				*(WORD *)to = *(const WORD *)from;
+			else
+				for (int m = 0; m < l.size - at; m++)
+					to[m] = from[m];
+		}
 	}
 }
 

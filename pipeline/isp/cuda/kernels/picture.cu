@@ -91,10 +91,9 @@ INLINE void makeStrip(const Args &a, const void *tone, Staged<FORMAT> &staged, i
 	const bool works = x < a.outWidth, looks = SIZE == 0 && !SHARP;
 	Window w;
 	Words next[2];
-	const bool atOnce = FAST || PACKED; // is the window filled; else by the loop: slower, and less to compile
-	const int start = atOnce || !looks ? y0 : y0 - 2 * BESIDE;
+	const int start = FAST || !looks ? y0 : y0 - 2 * BESIDE;
 	if (looks) {
-		if (atOnce)
+		if (FAST) // else the loop fills the window: slower, and less to compile
 #pragma unroll
 			for (int i = 2 - BESIDE; i < 2 + BESIDE; i++)
 				linearise<FAST>(a, w.s[i], fetch<FAST>(a, x, y0 - 2 + i), x, y0 - 2 + i, i);
@@ -125,7 +124,7 @@ INLINE void makeStrip(const Args &a, const void *tone, Staged<FORMAT> &staged, i
 }
 
 template <int SIZE, int FORMAT, bool SHARP>
-INLINE void picture(const Args &a)
+INLINE void makePicture(const Args &a)
 {
 	__shared__ __align__(16) u8 tone[Tone<FORMAT, SHARP>::SIZE];
 	__shared__ Staged<FORMAT> staged[THREADS_Y];
@@ -134,26 +133,28 @@ INLINE void picture(const Args &a)
 		__syncthreads();
 	}
 	const int across = (a.outWidth + STRIP - 1) / STRIP, warp = blockIdx.x * THREADS_Y + threadIdx.y;
-	const int y = warp / across * a.stripLines;
-	if (y >= a.outHeight)
+	const int y = a.begin + warp / across * a.stripLines;
+	if (y >= a.end)
 		return;
-	const int strip = warp % across, end = min(y + a.stripLines, a.outHeight);
+	const int strip = warp % across, end = min(y + a.stripLines, a.end);
 	if (!SHARP && canBeFast(a))
 		makeStrip<SIZE, FORMAT, SHARP, true>(a, tone, staged[threadIdx.y], strip, y, end);
 	else
 		makeStrip<SIZE, FORMAT, SHARP, false>(a, tone, staged[threadIdx.y], strip, y, end);
 }
 
-#define PICTURE(number, size, format, sharp)                                                                  \
-	extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) picture##number(const Args a)                   \
+#define PICTURE(size, format, sharp)                                                                          \
+	extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) picture(const Args a)               \
 	{                                                                                                     \
-		picture<size, format, sharp>(a);                                                              \
+		makePicture<size, format, sharp>(a);                                                          \
 	}
 
 #define COLORS(size)                                                                                          \
-	extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) colors##size(const Args a)                      \
+	extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) colors(const Args a)                \
 	{                                                                                                     \
-		picture<size, COLOR, false>(a);                                                               \
+		makePicture<size, COLOR, false>(a);                                                           \
 	}
 
-PICTURES
+#ifdef KERNEL
+KERNEL
+#endif

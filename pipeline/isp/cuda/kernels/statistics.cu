@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // §11: a block for each zone. Threads look at the quads of the zone, and add up in registers what they can.
 
+#ifdef SAMPLES
 // Sums are kept in halves, since only additions of 32 bits are fast.
 struct Gathered {
 	u32 histogram[3][256];
@@ -89,3 +90,4 @@ extern "C" __global__ void __launch_bounds__(THREADS) statistics(const Args a)
 	__syncthreads();
 	report(g, *a.statistics);
 }
+#endif

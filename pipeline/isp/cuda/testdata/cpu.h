@@ -18,6 +18,7 @@ struct dim { unsigned x, y, z; };
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 #define __ldg(p) (*(p))
+#define __funnelshift_r(low, high, n) ((unsigned)(((uint64_t)(high) << 32 | (low)) >> (n)))
 
 template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
 template <typename T> static inline T max(T a, T b) { return b < a ? a : b; }
