@@ -35,7 +35,9 @@ func BenchmarkSlicesCPU(b *testing.B) {
 	for range b.N {
 		port := rtptest.EvenPorts(b, 1)[0]
 		dropAll(b, port)
-		config := func(latency string) string { return fmt.Sprintf(latencyYAML, "host", 1920, benchLines, "cpu", latency, port, "frame") }
+		config := func(latency string) string {
+			return fmt.Sprintf(latencyYAML, "host", 1920, benchLines, "cpu", latency, port, "frame")
+		}
 		var camera, frame, slice, whole, alone []float64
 		for i := range rounds {
 			camera = append(camera, cpuPerFrame(b, fmt.Sprintf(cameraAloneYAML, port), ""))

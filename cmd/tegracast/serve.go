@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,8 +58,15 @@ func serve(ctx context.Context, e env, args []string) error {
 	if err := addFaults(c, *faults); err != nil {
 		return err
 	}
-	return appliance.Serve(ctx, e.appliance(), c, o)
+	env := e.appliance()
+	env.Processors = runtime.GOMAXPROCS(0)
+	runtime.GOMAXPROCS(env.Processors + spare)
+	return appliance.Serve(ctx, env, c, o)
 }
+
+// spare is how many goroutines may run besides those that compute on every processor: a thread that wakes to send, or to take a
+// frame, would wait up to 10 ms for Go's scheduler else. The kernel runs it at once, by its priority.
+const spare = 2
 
 // appliance is what an appliance works in.
 func (e env) appliance() appliance.Env {

@@ -73,7 +73,7 @@ type Config struct {
 const White = 255 * 16
 
 const (
-	maxWorkers = 256
+	MaxWorkers = 256
 	maxGrid    = 64
 	maxShading = 8
 	maxKnots   = 4096
@@ -91,8 +91,8 @@ func (c Config) Validate() error {
 	if c.Gamma != 0 && !(c.Gamma >= 1 && c.Gamma <= 4) {
 		return bad("gamma %v: must be from 1 to 4, or 0 for the BT.709 transfer function", c.Gamma)
 	}
-	if c.Workers < 0 || c.Workers > maxWorkers {
-		return bad("%d workers: must be from 1 to %d, or 0 for one per CPU", c.Workers, maxWorkers)
+	if c.Workers < 0 || c.Workers > MaxWorkers {
+		return bad("%d workers: must be from 1 to %d, or 0 for one per CPU", c.Workers, MaxWorkers)
 	}
 	if c.Demosaic > Malvar {
 		return bad("demosaic %d: must be Bilinear or Malvar", c.Demosaic)

@@ -45,7 +45,7 @@ func New(c Config) (*Stage, error) {
 	}
 	n := c.Workers
 	if n == 0 {
-		n = min(runtime.GOMAXPROCS(0), maxWorkers)
+		n = min(runtime.GOMAXPROCS(0), MaxWorkers)
 	}
 	s := &Stage{config: c.Clone(), tone: newTone(c)}
 	s.gains.Store(packGains(c.Gains))

@@ -7,9 +7,11 @@
 package appliance
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -30,6 +32,8 @@ type Env struct {
 	Log     *slog.Logger
 	Board   lines.Board            // nil: the machine's own lines
 	Metrics []prometheus.Collector // of the program
+	// Processors is how many compute and send; 0: as many as run Go (runtime.GOMAXPROCS).
+	Processors int
 }
 
 // Appliance is what a configuration describes, opened: a flow for each source, and the cards that they share.
@@ -61,11 +65,12 @@ type Appliance struct {
 const flightEvents = 4096
 
 func newAppliance(e Env) *Appliance {
+	e.Processors = cmp.Or(e.Processors, runtime.GOMAXPROCS(0))
 	a := &Appliance{
 		env: e, recorder: pipeline.NewRecorder(flightEvents),
 		quarantine: kernel.NewQuarantine(quarantineFolder()), order: kernel.NewOrder(),
 		cards: map[string]*capture.Card{}, models: map[string]*modelCard{}, devices: map[string]func() error{},
-		books: map[string]*pipeline.Books{}, threads: send.NewThreads(),
+		books: map[string]*pipeline.Books{}, threads: send.NewThreads(e.Processors),
 	}
 	a.lines = lines.New(lines.Config{Board: e.Board, Cameras: a.cameras, Health: a.state, Logger: e.Log})
 	return a

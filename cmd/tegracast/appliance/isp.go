@@ -3,6 +3,7 @@
 package appliance
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -43,6 +44,7 @@ func (a *Appliance) openISP(f *flow, c *config.Stage, k *config.ISP) (stage, err
 // newISP opens an isp: on the GPU when frame memory is CUDA's, unless the configuration says otherwise; else on the CPU.
 // fault hears of a GPU that cannot go on.
 func (a *Appliance) newISP(k *config.ISP, cfg isp.Config, fault func(error)) (ispStage, error) {
+	cfg.Workers = cmp.Or(cfg.Workers, min(a.env.Processors, isp.MaxWorkers))
 	gpu, ok := a.memory.(*cudahost.CUDA)
 	if k.Device == "cuda" && !ok {
 		return nil, fmt.Errorf("device cuda needs frame memory of CUDA, this is %s: see memory, and tegracast doctor", a.memory.Backend())

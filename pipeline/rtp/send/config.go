@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,7 +81,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	if c.Threads == nil {
-		c.Threads = NewThreads()
+		c.Threads = NewThreads(runtime.GOMAXPROCS(0))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -67,6 +67,19 @@ func (x *transmitter) delay(k, n int, waited bool) {
 	}
 }
 
+// closing is how many bursts may follow each other at once behind a frame's last line: they fit a receiver's default socket
+// buffer.
+const closing = maxBehind
+
+// hasten has the rest of a frame that fills, from packet from on, leave without pauses, if all its lines are there, and if it is
+// little, and fits into a receiver's buffer: nobody waits for the end of the frame longer than for its lines.
+func (x *transmitter) hasten(t *train, from int) {
+	g, now, left := &t.filling, x.pacer.now(), t.Len()-from
+	if g.frame.Lines() == g.frame.Format.Height && left <= closing*x.config.Burst && x.bucket.room(left, now) <= now {
+		x.pacer.begin(now, 1, 0, 0)
+	}
+}
+
 // await waits until packet from may be sent, and returns which one may not. The last packet, with the marker, waits until the
 // frame is complete. An error says that the frame is damaged, or ctx's end.
 func (t *train) await(from int, turn *turn) (to int, err error) {

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"iter"
 	"math"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,8 +22,8 @@ type Threads struct {
 	list []*thread
 }
 
-// NewThreads makes threads for as many processors as Go uses. They run while there are streams.
-func NewThreads() *Threads { return &Threads{most: runtime.GOMAXPROCS(0)} }
+// NewThreads makes threads for so many processors. They run while there are streams.
+func NewThreads(processors int) *Threads { return &Threads{most: processors} }
 
 const (
 	fullThread  = 9e9                    // bits a second that a thread is given, while there are processors without one

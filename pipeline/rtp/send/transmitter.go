@@ -229,6 +229,7 @@ func (x *transmitter) play(t *train, dests []*destination) error {
 			}
 			to, k = min(to, there), from/x.config.Burst
 			x.delay(k, to-from, t.filling.waited)
+			x.hasten(t, from)
 		}
 		if most > 0 {
 			t.departure = x.pacer.ahead(k, most)
