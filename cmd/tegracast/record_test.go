@@ -27,18 +27,24 @@ outputs:
   - {name: pictures, from: isp, record: {directory: %[1]q}}
 `
 
+// awaitFiles waits until a recording has begun its nth file.
+func awaitFiles(t *testing.T, dir, name string, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if files, _ := record.Files(dir, name); len(files) >= n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s has no %d files", name, n)
+		}
+	}
+}
+
 // TestServeRecords: of a source and of an isp, in several files; record verify finds every frame that the books have.
 func TestServeRecords(t *testing.T) {
 	dir := t.TempDir()
 	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "record.yaml", fmt.Sprintf(recordYAML, dir)))
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if files, _ := record.Files(dir, "samples"); len(files) >= 3 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("there are no three files")
-		}
-	}
+	awaitFiles(t, dir, "samples", 3)
 	serve.Stop(t)
 	recorded := books(t, serve.Out.String())
 	for name, encoding := range map[string]string{"samples": "bayer_rggb16", "pictures": "uyvy"} {
@@ -71,7 +77,7 @@ func TestServeRecords(t *testing.T) {
 func TestRecordTellsOfDamage(t *testing.T) {
 	dir := t.TempDir()
 	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "record.yaml", fmt.Sprintf(recordYAML, dir)))
-	time.Sleep(time.Second)
+	awaitFiles(t, dir, "samples", 2) // so there are some pictures, too
 	serve.Stop(t)
 	files, err := record.Files(dir, "pictures")
 	if err != nil || len(files) == 0 {

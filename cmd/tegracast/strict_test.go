@@ -176,7 +176,7 @@ func (s *strict) rtp(p []byte) error {
 	return s.count()
 }
 
-// begins checks the timestamp of a frame. A tick is a rounding; the FPGA's clock is mapped anew now and then, which may be some
+// begins checks the timestamp of a frame. A tick is a rounding; the FPGA's clock is mapped again now and then, which may be some
 // more. The sum must not run away.
 func (s *strict) begins(stamp uint32) bool {
 	const some = 20

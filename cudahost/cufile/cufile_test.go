@@ -109,7 +109,7 @@ func TestTransfers(t *testing.T) {
 			}
 			return n
 		}
-		for range 150 {
+		for range 80 {
 			size, off, in := at(most), at(1<<20), at(1<<19)
 			model := bytes.Clone(mem)
 			if r.IntN(2) == 0 {

@@ -200,6 +200,35 @@ func checkFile(t *testing.T, path string, f pipeline.Format, n *uint64) (frames 
 	}
 }
 
+// TestFilesOfOneMoment have different names.
+func TestFilesOfOneMoment(t *testing.T) {
+	d, err := cufile.Open(cufile.Config{Settings: cufile.DefaultSettings(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Directory: t.TempDir(), Name: "rec", Source: "camera", Driver: d, Logger: slog.New(slog.DiscardHandler)}
+	s, err := New(c, format(t, pipeline.Grey, 64, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for range 3 {
+		g, err := s.newSegment(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.end(); err != nil {
+			t.Error(err)
+		}
+	}
+	if files, err := Files(c.Directory, "rec"); err != nil || len(files) != 3 {
+		t.Errorf("%v, %v", files, err)
+	}
+	if err := errors.Join(s.Close(), d.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestOldFilesAreDeleted: as many are kept as there is room for.
 func TestOldFilesAreDeleted(t *testing.T) {
 	f, dir := format(t, pipeline.RGGB10, 640, 480), t.TempDir()

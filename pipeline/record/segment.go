@@ -5,6 +5,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,19 +40,24 @@ const (
 	noteChannel  = 2
 )
 
-// newSegment creates the file that begins at a time.
+// newSegment creates the file that begins at a time. Where there is a file of that millisecond it is called after the next one.
 func (s *Sink) newSegment(now time.Time) (*segment, error) {
-	stamp := strings.Replace(now.UTC().Format("20060102T150405.000"), ".", "", 1) + "Z"
-	path := filepath.Join(s.config.Directory, s.config.Name+"-"+stamp+Extension)
-	g := &segment{path: path, begun: now}
-	var err error
-	if g.plain, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o640); err != nil {
-		return nil, err
+	g := &segment{begun: now}
+	for {
+		stamp := strings.Replace(now.UTC().Format("20060102T150405.000"), ".", "", 1) + "Z"
+		g.path = filepath.Join(s.config.Directory, s.config.Name+"-"+stamp+Extension)
+		var err error
+		if g.plain, err = os.OpenFile(g.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o640); err == nil {
+			break
+		} else if !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		now = now.Add(time.Millisecond)
 	}
 	if err := s.begin(g); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), g.close(), os.Remove(path))
+		return nil, errors.Join(fmt.Errorf("%s: %w", g.path, err), g.close(), os.Remove(g.path))
 	}
-	s.log.Info("recording begins", "file", path)
+	s.log.Info("recording begins", "file", g.path)
 	return g, nil
 }
 

@@ -88,51 +88,49 @@ func TestAFileIsReadToItsLastWholeChunk(t *testing.T) {
 
 // TestFilesOfOthersAreRead: what the format's own writer writes, without compression.
 func TestFilesOfOthersAreRead(t *testing.T) {
-	for _, chunked := range []bool{true} {
-		var out bytes.Buffer
-		w, err := foxglove.NewWriter(&out, &foxglove.WriterOptions{Chunked: chunked, ChunkSize: 1000, IncludeCRC: true})
+	var out bytes.Buffer
+	w, err := foxglove.NewWriter(&out, &foxglove.WriterOptions{Chunked: true, ChunkSize: 1000, IncludeCRC: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		w.WriteHeader(&foxglove.Header{Profile: "p", Library: "l"}), w.WriteSchema(&foxglove.Schema{ID: 1, Name: "n", Encoding: "e", Data: []byte("d")}),
+		w.WriteChannel(&foxglove.Channel{ID: 7, SchemaID: 1, Topic: "/t", MessageEncoding: "json"}),
+	} {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, err := range []error{
-			w.WriteHeader(&foxglove.Header{Profile: "p", Library: "l"}), w.WriteSchema(&foxglove.Schema{ID: 1, Name: "n", Encoding: "e", Data: []byte("d")}),
-			w.WriteChannel(&foxglove.Channel{ID: 7, SchemaID: 1, Topic: "/t", MessageEncoding: "json"}),
-		} {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		for n := range 100 {
-			if err := w.WriteMessage(&foxglove.Message{ChannelID: 7, Sequence: uint32(n), LogTime: uint64(n), Data: bytes.Repeat([]byte{byte(n)}, n)}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := w.Close(); err != nil {
+	}
+	for n := range 100 {
+		if err := w.WriteMessage(&foxglove.Message{ChannelID: 7, Sequence: uint32(n), LogTime: uint64(n), Data: bytes.Repeat([]byte{byte(n)}, n)}); err != nil {
 			t.Fatal(err)
 		}
-		f := openBytes(t, out.Bytes())
-		if !f.Finished || f.Trouble != nil || f.Profile != "p" {
-			t.Fatalf("%+v", f)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f := openBytes(t, out.Bytes())
+	if !f.Finished || f.Trouble != nil || f.Profile != "p" {
+		t.Fatalf("%+v", f)
+	}
+	n := 0
+	for i := range f.Chunks {
+		if checked, err := f.VerifyChunk(i); !checked || err != nil {
+			t.Fatalf("chunk %d: %t, %v", i, checked, err)
 		}
-		n := 0
-		for i := range f.Chunks {
-			if checked, err := f.VerifyChunk(i); !checked || err != nil {
-				t.Fatalf("chunk %d: %t, %v", i, checked, err)
-			}
-			list, err := f.Messages(i)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range list {
-				if data, err := f.Read(m); err != nil || !bytes.Equal(data, bytes.Repeat([]byte{byte(n)}, n)) || m.Sequence != uint32(n) {
-					t.Fatalf("message %d: %+v, %v", n, m, err)
-				}
-				n++
-			}
+		list, err := f.Messages(i)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if n != 100 || f.Channels[7].Topic != "/t" {
-			t.Errorf("%d messages, channels %+v", n, f.Channels)
+		for _, m := range list {
+			if data, err := f.Read(m); err != nil || !bytes.Equal(data, bytes.Repeat([]byte{byte(n)}, n)) || m.Sequence != uint32(n) {
+				t.Fatalf("message %d: %+v, %v", n, m, err)
+			}
+			n++
 		}
+	}
+	if n != 100 || f.Channels[7].Topic != "/t" {
+		t.Errorf("%d messages, channels %+v", n, f.Channels)
 	}
 }
 
