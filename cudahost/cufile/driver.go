@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 )
@@ -201,12 +200,4 @@ func (d *Driver) settings() Settings {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.set
-}
-
-// name is that of a file, for errors.
-func name(f *os.File) string {
-	if f == nil {
-		return "no file"
-	}
-	return f.Name()
 }

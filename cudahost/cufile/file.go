@@ -49,7 +49,7 @@ func (d *Driver) RegisterFile(f *os.File) (*File, error) {
 	}
 	defer d.done()
 	if f == nil {
-		return nil, &Error{Call: call, What: name(f), Status: InvalidValue}
+		return nil, &Error{Call: call, What: "no file", Status: InvalidValue}
 	}
 	file, err := d.openFile(f)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"time"
 
+	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
@@ -39,20 +39,16 @@ func (r *Report) Good() bool { return len(r.Wrong) == 0 && r.Trouble == "" }
 // Inspect looks at a recording; with verify also at every byte. progress is called with how much of the work is done, from 0
 // to 1. Errors are of files that are no MCAP files, or cannot be read.
 func Inspect(ctx context.Context, path string, verify bool, progress func(part float64)) (*Report, error) {
-	in, err := os.Open(path)
+	in, size, err := pipeline.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = in.Close() }() // it was only read
-	info, err := in.Stat()
-	if err != nil {
-		return nil, err
-	}
-	f, err := mcap.Open(in, info.Size())
+	f, err := mcap.Open(in, size)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	r := &Report{Path: path, Bytes: info.Size(), Library: f.Library, Finished: f.Finished, Readable: f.End}
+	r := &Report{Path: path, Bytes: size, Library: f.Library, Finished: f.Finished, Readable: f.End}
 	if f.Trouble != nil {
 		r.Trouble = f.Trouble.Error()
 	}

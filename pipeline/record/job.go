@@ -88,13 +88,15 @@ func (j *job) wait() error {
 	if err := j.batch.Wait(context.Background()); err != nil {
 		return err
 	}
-	for i, e := range j.batch.Status() {
+	written := int64(0)
+	for _, e := range j.batch.Status() {
 		if e.Err != nil {
 			return e.Err
 		}
-		if want := [...]int{len(j.head), j.whole, len(j.tail)}; j.whole > 0 && e.N < want[i] {
-			return errShort
-		}
+		written += int64(e.N)
+	}
+	if written < j.end-j.begin {
+		return errShort
 	}
 	return nil
 }

@@ -131,11 +131,16 @@ func (f *File) index() error {
 			return err
 		}
 	}
-	head, err := f.head(int64(len(Magic)))
+	return f.takeAt(int64(len(Magic)))
+}
+
+// takeAt reads the record at byte at.
+func (f *File) takeAt(at int64) error {
+	h, err := f.head(at)
 	if err != nil {
 		return err
 	}
-	return f.take(head, int64(len(Magic)))
+	return f.take(h, at)
 }
 
 // summarized takes a record of the summary.
@@ -152,26 +157,12 @@ func (f *File) summarized(op Opcode, b []byte) error {
 		}
 		c.Offset, c.Length = int64(at), int64(length)
 		f.Chunks = append(f.Chunks, c) // its head is read when it is needed
-	case OpAttachmentIndex:
+	case OpAttachmentIndex, OpMetadataIndex:
 		at := d.uint64()
 		if d.err != nil || at > uint64(f.size) {
-			return fmt.Errorf("%w: its index has an attachment at byte %d of %d", ErrDamaged, at, f.size)
+			return fmt.Errorf("%w: its index has an attachment or metadata at byte %d of %d", ErrDamaged, at, f.size)
 		}
-		head, err := f.head(int64(at))
-		if err != nil {
-			return err
-		}
-		return f.take(head, int64(at))
-	case OpMetadataIndex:
-		at := d.uint64()
-		if d.err != nil || at > uint64(f.size) {
-			return fmt.Errorf("%w: its index has metadata at byte %d of %d", ErrDamaged, at, f.size)
-		}
-		head, err := f.head(int64(at))
-		if err != nil {
-			return err
-		}
-		return f.take(head, int64(at))
+		return f.takeAt(int64(at))
 	}
 	return nil
 }
