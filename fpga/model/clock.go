@@ -3,8 +3,11 @@
 package model
 
 import (
+	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Clock is the device's time.
@@ -19,7 +22,7 @@ func RealClock() Clock { return &realClock{} }
 
 type realClock struct {
 	mu   sync.Mutex
-	free []*time.Timer
+	free []*preciseTimer
 }
 
 func (*realClock) Now() time.Time { return time.Now() }
@@ -29,8 +32,9 @@ func (c *realClock) Wait(t time.Time, wake <-chan struct{}) bool {
 	if d <= 0 {
 		return true
 	}
-	timer := c.timer(d)
+	timer := c.timer()
 	defer c.putBack(timer)
+	timer.reset(d)
 	select {
 	case <-timer.C:
 		return true
@@ -39,22 +43,44 @@ func (c *realClock) Wait(t time.Time, wake <-chan struct{}) bool {
 	}
 }
 
-func (c *realClock) timer(d time.Duration) *time.Timer {
+func (c *realClock) timer() *preciseTimer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := len(c.free)
 	if n == 0 {
-		return time.NewTimer(d)
+		return newPreciseTimer()
 	}
 	timer := c.free[n-1]
 	c.free = c.free[:n-1]
-	timer.Reset(d)
 	return timer
 }
 
-func (c *realClock) putBack(timer *time.Timer) {
+func (c *realClock) putBack(timer *preciseTimer) {
 	timer.Stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.free = append(c.free, timer)
+}
+
+// preciseTimer is a timer that is not late in an idle process, where the runtime waits for its timers in steps of a millisecond
+// (epoll_wait(2)): the kernel ends that wait when the timer is due (timerfd_create(2)).
+type preciseTimer struct {
+	*time.Timer
+	fd    int      // of alarm
+	alarm *os.File // which has the runtime wait for it, and closes it; nil: the kernel has none left, and the timer is late
+}
+
+func newPreciseTimer() *preciseTimer {
+	t := &preciseTimer{Timer: time.NewTimer(time.Hour)}
+	if fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err == nil {
+		t.fd, t.alarm = fd, os.NewFile(uintptr(fd), "timerfd")
+	}
+	return t
+}
+
+func (t *preciseTimer) reset(d time.Duration) {
+	t.Reset(d)
+	if t.alarm != nil {
+		_ = unix.TimerfdSettime(t.fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}, nil)
+	}
 }
