@@ -19,6 +19,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/cudahost"
 )
 
 // A line is a line of the checklist of the document (testdata/checklist.txt has the numbers): §002.1 has the calls, each with its
@@ -32,11 +34,13 @@ type line struct {
 
 // lines are all of them that can be provoked.
 func lines() []line {
-	return slices.Concat(driverLines, fileLines, bufferLines, batchLines, ruleLines, statusLines(), settingsLines(), contradictionLines())
+	return slices.Concat(driverLines, fileLines, bufferLines, batchLines, ruleLines, streamLines,
+		asyncLines("002.1.15", false), asyncLines("002.1.16", true), statusLines(), settingsLines(), contradictionLines())
 }
 
 // TestConformance is the checklist, line by line, in compatibility mode.
 func TestConformance(t *testing.T) {
+	device := standIn(t)
 	for where, folder := range folders(t) {
 		for _, calls := range []bool{false, true} {
 			engine := map[bool]string{false: "io_uring", true: "preadv2"}[calls]
@@ -44,7 +48,7 @@ func TestConformance(t *testing.T) {
 				"O_DIRECT": {folder: folder, flags: unix.O_DIRECT}, "direct": {folder: folder, config: Config{Access: Direct}},
 				"buffered": {folder: folder, config: Config{Access: Buffered}},
 			} {
-				s.config.Calls, s.memory = calls, memory
+				s.config.Calls, s.memory, s.device = calls, memory, device
 				t.Run(fmt.Sprintf("%s/%s/%s", engine, where, name), func(t *testing.T) { s.conform(t) })
 			}
 		}
@@ -135,6 +139,7 @@ type site struct {
 	flags  int // of open(2), in addition
 	// memory is size bytes that do not move, page aligned.
 	memory func(t testing.TB, size int) ([]byte, uintptr)
+	device *cudahost.Device // of streams
 }
 
 // memory is memory of the host that does not move, page aligned.

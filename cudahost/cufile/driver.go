@@ -42,7 +42,8 @@ type Driver struct {
 	set     Settings
 	files   map[int]*File       // by the caller's descriptor
 	memory  map[uintptr]*region // by base
-	pinned  int64               // bytes of memory
+	streams map[uintptr]StreamFlags
+	pinned  int64 // bytes of memory
 }
 
 // Open opens the driver in compatibility mode (§2.3, §4.1.1). An error wraps DriverNotInitialized where the settings do not
@@ -68,7 +69,7 @@ func Open(c Config) (*Driver, error) {
 			Why: errors.New("nvidia-fs is not there, and properties.allow_compat_mode is false: set it to true"),
 		}
 	}
-	d := &Driver{log: c.Logger, access: c.Access, set: *c.Settings, files: map[int]*File{}, memory: map[uintptr]*region{}}
+	d := &Driver{log: c.Logger, access: c.Access, set: *c.Settings, files: map[int]*File{}, memory: map[uintptr]*region{}, streams: map[uintptr]StreamFlags{}}
 	if !c.Calls {
 		u, err := newURing()
 		if err == nil {
@@ -135,8 +136,19 @@ type Properties struct {
 	AllowCompat    bool
 	MaxDeviceCache uint64
 	MaxPinned      uint64
+	Features       Features
 	URing          bool // transfers are io_uring's
 }
+
+// Features are what a driver can do: CUfileFeatureFlags_t, whose values are numbers of bits.
+type Features uint
+
+// The features.
+const (
+	DynamicRouting Features = 1 << iota
+	Batches
+	Streams
+)
 
 // Properties tells how the driver works (cuFileDriverGetProperties; §3.2 calls it cuFileGetDriverProperties).
 func (d *Driver) Properties() (Properties, error) {
@@ -149,7 +161,7 @@ func (d *Driver) Properties() (Properties, error) {
 	_, ring := d.engine.(*uring)
 	return Properties{
 		Poll: d.set.Poll, PollThreshold: d.set.PollMax, MaxDirectIO: d.set.MaxDirectIO, AllowCompat: d.set.AllowCompat,
-		MaxDeviceCache: d.set.MaxDeviceCache, MaxPinned: d.set.MaxPinned, URing: ring,
+		MaxDeviceCache: d.set.MaxDeviceCache, MaxPinned: d.set.MaxPinned, URing: ring, Features: Batches | Streams,
 	}, nil
 }
 

@@ -36,6 +36,12 @@ func (f *File) move(call string, op Op) (int, error) {
 		return 0, err
 	}
 	defer f.users.Done()
+	return f.transfer(call, op)
+}
+
+// transfer moves, of a file that is held.
+func (f *File) transfer(call string, op Op) (int, error) {
+	d := f.driver
 	set := d.settings()
 	list, err := d.pieces(call, op, &set)
 	if err != nil {
