@@ -82,6 +82,7 @@ export CMD
 
 gpu-test: build ## the tests that need a GPU: builds bin/gpu-test and its kin, one file each, and runs them where there is a GPU
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test ./cudahost
+	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-cufile ./cudahost/cufile
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-isp ./pipeline/isp/cuda
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-kernel ./pipeline/kernel
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-loopback ./cmd/tegracast/loopback

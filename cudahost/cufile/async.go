@@ -68,11 +68,15 @@ func (a *Async) set(n int, err error) {
 }
 
 // RegisterStream says what is known of the stream's transfers when they are submitted (cuFileStreamRegister of cufile.h). A stream
-// need not be registered. Errors wrap InvalidValue, for a stream that is registered, too.
+// need not be registered; one that is must not be closed before it is deregistered, or the driver closed. Errors wrap InvalidValue,
+// for a stream that is registered, too.
 func (d *Driver) RegisterStream(s Stream, flags StreamFlags) error {
 	return d.stream("cuFileStreamRegister", s, func(was *StreamFlags) error {
 		if was != nil || flags&^(allFixed|PageAligned) != 0 {
-			return fmt.Errorf("flags %#x: must be of 0xf, and the stream must not be registered", uint(flags))
+			return fmt.Errorf("flags %#x: must be of 0xf, and of a stream that is not registered", uint(flags))
+		}
+		if err := d.back.addStream(s.Handle(), flags); err != nil {
+			return err
 		}
 		d.streams[s.Handle()] = flags
 		return nil
@@ -86,7 +90,7 @@ func (d *Driver) DeregisterStream(s Stream) error {
 			return errors.New("the stream is not registered")
 		}
 		delete(d.streams, s.Handle())
-		return nil
+		return d.back.dropStream(s.Handle())
 	})
 }
 
@@ -106,6 +110,9 @@ func (d *Driver) stream(call string, s Stream, change func(was *StreamFlags) err
 		was = &flags
 	}
 	if err := change(was); err != nil {
+		if e := (*Error)(nil); errors.As(err, &e) {
+			return err
+		}
 		return &Error{Call: call, Status: InvalidValue, Why: err}
 	}
 	return nil
@@ -155,12 +162,11 @@ func (f *File) async(call string, s Stream, op Op, a *Async) error {
 		done()
 		return &Error{Call: call, What: f.caller.Name(), Status: InvalidValue, Why: errNotAligned}
 	}
-	err := s.Call(func() {
-		defer done()
-		a.set(f.inTurn(call, given, a.fill(op), flags))
-	})
-	if err != nil {
+	if err := d.back.async(call, s, given, a, flags, done); err != nil {
 		done()
+		if e := (*Error)(nil); errors.As(err, &e) {
+			return err
+		}
 		return &Error{Call: call, What: f.caller.Name(), Status: CUDADriverError, Why: err}
 	}
 	return nil

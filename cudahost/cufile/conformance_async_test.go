@@ -130,6 +130,9 @@ func asyncLines(number string, write bool) []line {
 			want(t, w.move(w.h, w.stream, w.base, w.a), DriverNotInitialized)
 		}},
 		{number + ".cuda", "a stream that CUDA does not take", func(t *testing.T, s *site) {
+			if s.config.Library != "" {
+				return // libcufile is not there to find out that a stream is none
+			}
 			w := s.turn(t, write, os.O_RDWR)
 			var e *cudahost.Error
 			err := w.move(w.h, refusing{}, w.base, w.a)
@@ -179,6 +182,7 @@ func asyncLines(number string, write bool) []line {
 				if n, err := w.result(t); n != expect || err != nil {
 					t.Errorf("flags %#x: %d, want %d: %v", uint(flags), n, expect, err)
 				}
+				want(t, w.d.Close(), Success) // which deregisters the stream
 			}
 		}},
 	}
@@ -232,6 +236,9 @@ var streamLines = []line{
 		want(t, w.h.WriteAsync(w.stream, w.base, w.a), Success)
 		want(t, w.d.Close(), Success)
 		_, err := w.a.Result()
+		if s.config.Library != "" && err == nil {
+			return // libcufile makes it
+		}
 		want(t, err, DriverClosing)
 	}},
 }

@@ -38,9 +38,9 @@ func lines() []line {
 		asyncLines("002.1.15", false), asyncLines("002.1.16", true), statusLines(), settingsLines(), contradictionLines())
 }
 
-// TestConformance is the checklist, line by line, in compatibility mode.
+// TestConformance is the checklist, line by line, in compatibility mode and with a stand-in for libcufile.
 func TestConformance(t *testing.T) {
-	device := standIn(t)
+	device, library := standIn(t), standInLibrary(t)
 	for where, folder := range folders(t) {
 		for _, calls := range []bool{false, true} {
 			engine := map[bool]string{false: "io_uring", true: "preadv2"}[calls]
@@ -51,6 +51,10 @@ func TestConformance(t *testing.T) {
 				s.config.Calls, s.memory, s.device = calls, memory, device
 				t.Run(fmt.Sprintf("%s/%s/%s", engine, where, name), func(t *testing.T) { s.conform(t) })
 			}
+		}
+		for name, flags := range map[string]int{"O_DIRECT": unix.O_DIRECT, "buffered": 0} {
+			s := &site{config: Config{Library: library, Device: device}, folder: folder, flags: flags, memory: memory, device: device}
+			t.Run(fmt.Sprintf("libcufile/%s/%s", where, name), func(t *testing.T) { s.conform(t) })
 		}
 	}
 }
@@ -224,10 +228,7 @@ func TestEveryLineHasACase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../docs/cufile.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := thePage(t)
 	count := map[string]int{}
 	for _, l := range lines() {
 		count[l.number]++
