@@ -3,16 +3,22 @@
 package cufile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/cudahost"
 )
 
 // statusLines are the codes (§3.1.3) that can be provoked: each by one call.
@@ -198,9 +204,47 @@ func thePage(t *testing.T) []byte {
 	return page
 }
 
+// sample runs the sample program, and has it fail at each step that can.
+func sample(t *testing.T, s *site) {
+	if !s.hasDirect(t) {
+		return
+	}
+	memory, err := cudahost.Open(cudahost.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { want(t, memory.Close(), Success) }()
+	run := func(c Config, path string) error {
+		before := descriptors(t)
+		err := helloWorld(io.Discard, c, memory, path)
+		if after := descriptors(t); after > before {
+			t.Errorf("%d descriptors, and %d before: %v", after, before, err)
+		}
+		return err
+	}
+	c := s.config
+	c.Settings = DefaultSettings()
+	path := filepath.Join(s.folder, "gds_test")
+	want(t, run(c, path), Success)
+	b, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(b, slices.Concat(make([]byte, 0x2000), bytes.Repeat([]byte{0xab}, 1<<24))) {
+		t.Errorf("%d bytes, or others than those written: %v", len(b), err)
+	}
+	want(t, errors.Join(os.Remove(path), run(c, path), os.Remove(path)), Success)
+	if err := run(c, s.folder); !errors.Is(err, unix.EISDIR) {
+		t.Errorf("no file: %v", err)
+	}
+	c.Settings.AllowCompat = false
+	want(t, run(c, path), DriverNotInitialized)
+	c.Settings = DefaultSettings()
+	c.Settings.MaxPinned = 4
+	want(t, run(c, path), InvalidMappingSize)
+	_ = os.Remove(path)
+}
+
 // contradictionLines are those of the document: docs/cufile.md says of each what the released library does, and what we do.
 func contradictionLines() []line {
-	var list []line
+	list := []line{{"002.7.1", "the sample program", sample}}
 	for i := 2; i <= 13; i++ {
 		number := fmt.Sprintf("002.7.%d", i)
 		list = append(list, line{number, "the page decides the contradiction", func(t *testing.T, _ *site) {
