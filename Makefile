@@ -9,7 +9,7 @@ UNITS = $(shell go list ./... | grep -v /cmd/)
 COMMIT := $(shell git describe --always --dirty 2>/dev/null)
 # Peers of the tests, what the race detector links with, and the virtual Jetson.
 PACKAGES := ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
-	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu make iproute2 e2fsprogs kmod ethtool groff-base curl xz-utils
+	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu make iproute2 e2fsprogs kmod ethtool groff-base curl xz-utils xfsprogs
 # What of $(1) is missing is installed.
 install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
@@ -82,6 +82,7 @@ export CMD
 
 gpu-test: build ## the tests that need a GPU: builds bin/gpu-test and its kin, one file each, and runs them where there is a GPU
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test ./cudahost
+	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-cufile ./cudahost/cufile
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-isp ./pipeline/isp/cuda
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-kernel ./pipeline/kernel
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-loopback ./cmd/tegracast/loopback

@@ -113,6 +113,11 @@ func (g *Device) String() string {
 		g.DriverVersion/1000, g.DriverVersion%1000/10)
 }
 
+// Do calls f on a thread that has the context, for libraries of CUDA.
+func (g *Device) Do(f func() error) error {
+	return g.do(func(*driver) error { return f() })
+}
+
 // do calls f on a thread that has the context: CUDA's current context belongs to the thread.
 func (g *Device) do(f func(d *driver) error) error {
 	runtime.LockOSThread()

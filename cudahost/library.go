@@ -25,6 +25,8 @@ type driver struct {
 
 	mu   sync.Mutex
 	free []*arguments // that no call uses: purego makes them escape
+
+	back callbacks
 }
 
 // arguments are those of a call; no function of the driver has more.
@@ -70,6 +72,7 @@ const (
 	cuModuleUnload
 	cuModuleGetFunction
 	cuLaunchKernel
+	cuLaunchHostFunc
 	symbolCount
 )
 
@@ -110,6 +113,7 @@ var symbolNames = [symbolCount]string{
 	cuModuleUnload:            "cuModuleUnload",
 	cuModuleGetFunction:       "cuModuleGetFunction",
 	cuLaunchKernel:            "cuLaunchKernel",
+	cuLaunchHostFunc:          "cuLaunchHostFunc",
 }
 
 // openDriver opens the library of that name or path and finds all functions.

@@ -149,3 +149,23 @@ func TestInspectTellsManagedMemory(t *testing.T) {
 		}
 	}
 }
+
+func TestAStreamCallsAFunction(t *testing.T) {
+	c := openStandin(t)
+	s, err := c.Device.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	called := 0
+	for range 3000 { // more than there are callbacks
+		if err := s.Call(func() { called++ }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(c.Device.driver.back.waiting); called != 3000 || n != 0 {
+		t.Errorf("%d calls, and %d that are waited for", called, n)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

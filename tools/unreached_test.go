@@ -16,9 +16,7 @@ import (
 // who needs it: a later part of the plan (4 slices, 5 recording, 6 UCX, 7 web, WebRTC and RTSP, 8 product, 9 frames
 // shared with other programs, 10 FPGA design), or the tests of other packages.
 var allowed = map[string]string{
-	"tegra/cache.go":        "part 6 and part 9: buffers of others come and go, and are pinned once",
-	"tegra/registration.go": "part 6 and part 9, as tegra/cache.go",
-	"cudahost.Buffer.ID":    "part 6 and part 9: by the ID the cache of pins sees that an address has other memory now",
+	"cudahost.Buffer.ID": "part 9: by the ID other processes see that an address has other memory now",
 
 	"tegra/uapi.DoExport": "part 9: a dma-buf of a pin for other drivers",
 	"tegra/uapi.DoImport": "part 9: pins of other drivers' dma-bufs",
@@ -31,6 +29,7 @@ var allowed = map[string]string{
 	"cudahost/cufile.Batch.Cancel":               "part 5: a call of the document",
 	"cudahost/cufile.File.Read":                  "part 5: recordings are replayed with it",
 	"cudahost/cufile.File.Write":                 "part 5: a call of the document",
+	"cudahost/cufile/async.go":                   "part 5: calls of the document, for programs with CUDA",
 	"pipeline/record/mcap.File.ReadAttachment":   "part 5: the configuration is exported from a recording",
 	"pipeline/record/mcap.Writer.AppendMetadata": "part 5: what the sensor was set to",
 
@@ -39,7 +38,6 @@ var allowed = map[string]string{
 
 	"cudahost.Device.FreeMemory":  "tests: no device memory leaks",
 	"cudahost.Device.Synchronize": "benchmarks on a GPU",
-	"cudahost.Stream.Handle":      "benchmarks on a GPU: NVIDIA's libraries work on the stream",
 
 	"fpga/model.Device.Counters":    "tests: what the FPGA counted",
 	"fpga/model.Device.FaultCounts": "tests: the faults that happened",

@@ -46,10 +46,11 @@ func StandIn(t testing.TB, folder, device, sources string) []string {
 	return []string{"LD_LIBRARY_PATH=" + folder, "STANDIN_FOLDER=" + folder, "STANDIN_SOURCE=" + sources}
 }
 
-// Library compiles a file of C++ into a shared library.
+// Library compiles a file of C++ into a shared library, which has the name of its file: once it has been opened, the process finds
+// it by that.
 func Library(t testing.TB, to, source string) {
 	t.Helper()
-	build := exec.CommandContext(t.Context(), "g++", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-o", to, source)
+	build := exec.CommandContext(t.Context(), "g++", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Wl,-soname,"+filepath.Base(to), "-o", to, source)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("g++: %v\n%s", err, out)
 	}

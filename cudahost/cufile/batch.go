@@ -4,6 +4,7 @@ package cufile
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -64,61 +65,60 @@ func (d *Driver) Submit(ops []Op) (*Batch, error) {
 		d.done()
 		return nil, &Error{Call: call, Status: InvalidValue}
 	}
-	list, err := d.movements(call, ops)
-	if err != nil {
-		for _, m := range list {
-			m.op.File.users.Done()
+	held, err := d.holdAll(call, ops)
+	release := func() {
+		for _, op := range ops[:held] {
+			op.File.users.Done()
 		}
 		d.done()
+	}
+	if err != nil {
+		release()
 		return nil, err
 	}
 	b := &Batch{driver: d, ended: make(chan struct{}), events: make([]Event, len(ops)), left: len(ops)}
-	go b.run(list)
+	ops = slices.Clone(ops) // they are the caller's again
+	go func() {
+		defer release()
+		d.back.batch(b, ops)
+	}()
 	return b, nil
 }
 
-// movements are the transfers of a batch, cut into pieces, each with its file held; also those before the one that is refused.
-func (d *Driver) movements(call string, ops []Op) (list []*movement, err error) {
-	set := d.settings()
+// holdAll checks transfers and holds their files: those before the one that is refused.
+func (d *Driver) holdAll(call string, ops []Op) (held int, err error) {
 	for _, op := range ops {
 		if op.File == nil || op.File.driver != d {
-			return list, &Error{Call: call, Status: HandleNotRegistered}
+			return held, &Error{Call: call, Status: HandleNotRegistered}
 		}
 		if err := op.File.hold(call); err != nil {
-			return list, err
+			return held, err
 		}
-		m := &movement{call: call, op: op, ended: make(chan struct{})}
-		list = append(list, m)
-		if m.pieces, err = d.pieces(call, op, &set); err != nil {
-			return list, err
+		held++
+		if _, err := d.check(call, op); err != nil {
+			return held, err
 		}
 	}
-	return list, nil
+	return held, nil
 }
 
 // atOnce is how many transfers of a batch are under way at a time.
 const atOnce = 32
 
-// run starts the transfers, and waits for all.
-func (b *Batch) run(list []*movement) {
-	defer b.driver.done()
+// batch implements backend.
+func (c *compat) batch(b *Batch, ops []Op) {
 	var all sync.WaitGroup
 	room := make(chan struct{}, atOnce)
-	defer func() {
-		all.Wait()
-		for _, m := range list {
-			m.op.File.users.Done()
-		}
-	}()
-	for i, m := range list {
+	defer all.Wait()
+	set := c.driver.settings()
+	for i, op := range ops {
 		if !b.begin(i) {
 			continue
 		}
 		room <- struct{}{}
 		all.Go(func() {
-			m.run(b.driver)
+			n, err := c.inBatch(op, &set)
 			<-room
-			n, err := m.result()
 			if err != nil {
 				b.end(i, Event{Failed, n, err})
 				return
@@ -128,10 +128,22 @@ func (b *Batch) run(list []*movement) {
 	}
 }
 
+// inBatch makes a transfer by the engine, whatever its size.
+func (c *compat) inBatch(op Op, set *Settings) (int, error) {
+	const call = "cuFileBatchIOSubmit"
+	list, err := c.driver.pieces(call, op, set)
+	if err != nil {
+		return 0, err
+	}
+	m := &movement{call: call, op: op, pieces: list, ended: make(chan struct{})}
+	m.run(c)
+	return m.result()
+}
+
 // begin says whether transfer i may start: the batch has not been canceled.
 func (b *Batch) begin(i int) bool {
+	canceled := b.isCanceled()
 	b.mu.Lock()
-	canceled := b.canceled || b.driver.closing.Load()
 	if !canceled {
 		b.events[i].Status = Pending
 	}

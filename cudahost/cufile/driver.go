@@ -24,7 +24,10 @@ type Config struct {
 	Settings *Settings // nil: LoadSettings("")
 	Access   Access
 	Calls    bool // use preadv2 and pwritev2, also where there is io_uring
-	Logger   *slog.Logger
+	// Library has libcufile make the calls, under its name (LibraryName) or path. "" is compatibility mode, which needs none.
+	Library string
+	Device  Context // of the memory, for libcufile
+	Logger  *slog.Logger
 }
 
 // A Driver is cuFile opened (cuFileDriverOpen). Its methods, and those of its files and batches, may be called from any
@@ -32,7 +35,7 @@ type Config struct {
 type Driver struct {
 	log    *slog.Logger
 	access Access
-	engine engine
+	back   backend
 	mounts mounts
 
 	closing atomic.Bool
@@ -42,11 +45,13 @@ type Driver struct {
 	set     Settings
 	files   map[int]*File       // by the caller's descriptor
 	memory  map[uintptr]*region // by base
-	pinned  int64               // bytes of memory
+	streams map[uintptr]StreamFlags
+	pinned  int64 // bytes of memory
 }
 
-// Open opens the driver in compatibility mode (§2.3, §4.1.1). An error wraps DriverNotInitialized where the settings do not
-// allow that mode, or is the settings' own.
+// Open opens the driver (§4.1.1), in compatibility mode (§2.3) unless Library is set. An error wraps DriverNotInitialized where that
+// mode is needed and the settings do not allow it, DriverInvalidProps where the settings cannot be read, ErrNoLibrary where
+// libcufile is missing, or what libcufile says.
 func Open(c Config) (*Driver, error) {
 	const call = "cuFileDriverOpen"
 	if c.Logger == nil {
@@ -62,25 +67,28 @@ func Open(c Config) (*Driver, error) {
 	for _, key := range c.Settings.Unknown {
 		c.Logger.Warn("cufile.json has a key that is not known: it has no effect", "key", key)
 	}
-	if !c.Settings.AllowCompat {
-		return nil, &Error{
-			Call: call, What: c.Settings.Path, Status: DriverNotInitialized,
-			Why: errors.New("nvidia-fs is not there, and properties.allow_compat_mode is false: set it to true"),
+	d := &Driver{log: c.Logger, access: c.Access, set: *c.Settings, files: map[int]*File{}, memory: map[uintptr]*region{}, streams: map[uintptr]StreamFlags{}}
+	if c.Library == "" {
+		if !c.Settings.AllowCompat {
+			return nil, notAllowed(c.Settings.Path)
 		}
+		d.back = newCompat(d, &c)
+		return d, nil
 	}
-	d := &Driver{log: c.Logger, access: c.Access, set: *c.Settings, files: map[int]*File{}, memory: map[uintptr]*region{}}
-	if !c.Calls {
-		u, err := newURing()
-		if err == nil {
-			d.engine = u
-		} else {
-			d.log.Info("cuFile works without io_uring", "reason", err)
-		}
+	l, err := openLibrary(d, &c)
+	if err != nil {
+		return nil, err
 	}
-	if d.engine == nil {
-		d.engine = newCalls()
-	}
+	d.back = l
 	return d, nil
+}
+
+// notAllowed is that compatibility mode is needed, and not allowed.
+func notAllowed(path string) error {
+	return &Error{
+		Call: "cuFileDriverOpen", What: path, Status: DriverNotInitialized,
+		Why: errors.New("nvidia-fs is not there, and properties.allow_compat_mode is false: set it to true"),
+	}
 }
 
 // use begins a call that needs the driver open. done must follow, unless there is an error, which wraps DriverNotInitialized or
@@ -100,8 +108,8 @@ func (d *Driver) use(call string) error {
 
 func (d *Driver) done() { d.busy.Done() }
 
-// Close closes the driver (cuFileDriverClose, §4.1.2): what is under way ends with DriverClosing, files and buffers that are
-// registered still are not any more. Descriptors and memory stay the caller's. A second Close returns DriverNotInitialized.
+// Close closes the driver (cuFileDriverClose, §4.1.2): what is under way ends, well or with DriverClosing; files, buffers and
+// streams that are registered still are not any more. Descriptors and memory stay the caller's. A second Close returns DriverNotInitialized.
 func (d *Driver) Close() error {
 	const call = "cuFileDriverClose"
 	d.mu.Lock()
@@ -116,18 +124,22 @@ func (d *Driver) Close() error {
 	defer d.mu.Unlock()
 	var errs []error
 	for _, f := range d.files {
-		errs = append(errs, f.free())
+		errs = append(errs, d.back.closeFile(f))
 	}
 	for _, r := range d.memory {
-		d.engine.dropBuffer(r.place)
+		errs = append(errs, d.back.dropBuffer(r))
+	}
+	for handle := range d.streams {
+		errs = append(errs, d.back.dropStream(handle))
 	}
 	d.closed = true
 	clear(d.files)
 	clear(d.memory)
-	return errors.Join(append(errs, d.engine.close())...)
+	clear(d.streams)
+	return errors.Join(append(errs, d.back.close())...)
 }
 
-// Properties are CUfileDrvProps_t (§3.1.1, §4.1.3), as far as compatibility mode has them. Sizes are in KiB.
+// Properties are CUfileDrvProps_t (§3.1.1, §4.1.3), as far as anybody has a use for them. Sizes are in KiB.
 type Properties struct {
 	Poll           bool
 	PollThreshold  uint64
@@ -135,8 +147,19 @@ type Properties struct {
 	AllowCompat    bool
 	MaxDeviceCache uint64
 	MaxPinned      uint64
+	Features       Features
 	URing          bool // transfers are io_uring's
 }
+
+// Features are what a driver can do: CUfileFeatureFlags_t, whose values are numbers of bits.
+type Features uint
+
+// The features.
+const (
+	DynamicRouting Features = 1 << iota
+	Batches
+	Streams
+)
 
 // Properties tells how the driver works (cuFileDriverGetProperties; §3.2 calls it cuFileGetDriverProperties).
 func (d *Driver) Properties() (Properties, error) {
@@ -144,28 +167,22 @@ func (d *Driver) Properties() (Properties, error) {
 		return Properties{}, err
 	}
 	defer d.done()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, ring := d.engine.(*uring)
-	return Properties{
-		Poll: d.set.Poll, PollThreshold: d.set.PollMax, MaxDirectIO: d.set.MaxDirectIO, AllowCompat: d.set.AllowCompat,
-		MaxDeviceCache: d.set.MaxDeviceCache, MaxPinned: d.set.MaxPinned, URing: ring,
-	}, nil
+	return d.back.properties()
 }
 
 // SetPollMode has transfers of up to threshold KiB polled for (cuFileDriverSetPollMode, §4.1.4).
 func (d *Driver) SetPollMode(poll bool, threshold uint64) error {
-	return d.limit("cuFileDriverSetPollMode", threshold, 0, func(s *Settings) { s.Poll, s.PollMax = poll, threshold })
+	return d.limit("cuFileDriverSetPollMode", poll, threshold, 0, func(s *Settings) { s.Poll, s.PollMax = poll, threshold })
 }
 
 // SetMaxDirectIOSize is the largest piece of a transfer, in KiB (cuFileDriverSetMaxDirectIOSize, §4.1.5).
 func (d *Driver) SetMaxDirectIOSize(kb uint64) error {
-	return d.limit("cuFileDriverSetMaxDirectIOSize", kb, 4, func(s *Settings) { s.MaxDirectIO = kb })
+	return d.limit("cuFileDriverSetMaxDirectIOSize", false, kb, 4, func(s *Settings) { s.MaxDirectIO = kb })
 }
 
 // SetMaxCacheSize bounds the memory for bounce buffers, in KiB (cuFileDriverSetMaxCacheSize, §4.1.6).
 func (d *Driver) SetMaxCacheSize(kb uint64) error {
-	return d.limit("cuFileDriverSetMaxCacheSize", kb, 4, func(s *Settings) { s.MaxDeviceCache = kb })
+	return d.limit("cuFileDriverSetMaxCacheSize", false, kb, 4, func(s *Settings) { s.MaxDeviceCache = kb })
 }
 
 // SetMaxPinnedMemSize bounds the memory that may be registered, in KiB (cuFileDriverSetMaxPinnedMemSize, §4.1.7). The largest
@@ -174,11 +191,11 @@ func (d *Driver) SetMaxPinnedMemSize(kb uint64) error {
 	if kb == ^uint64(0) {
 		kb = maxKB
 	}
-	return d.limit("cuFileDriverSetMaxPinnedMemSize", kb, 0, func(s *Settings) { s.MaxPinned = kb })
+	return d.limit("cuFileDriverSetMaxPinnedMemSize", false, kb, 0, func(s *Settings) { s.MaxPinned = kb })
 }
 
 // limit changes a size of the settings, which must be a multiple of 4 KiB (DriverUnsupportedLimit).
-func (d *Driver) limit(call string, kb, least uint64, set func(*Settings)) error {
+func (d *Driver) limit(call string, poll bool, kb, least uint64, set func(*Settings)) error {
 	if err := d.use(call); err != nil {
 		return err
 	}
@@ -188,6 +205,9 @@ func (d *Driver) limit(call string, kb, least uint64, set func(*Settings)) error
 			Call: call, Status: DriverUnsupportedLimit,
 			Why: fmt.Errorf("%d KiB: must be a multiple of 4, at least %d and at most %d", kb, least, uint64(maxKB)),
 		}
+	}
+	if err := d.back.set(call, poll, kb); err != nil {
+		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -19,6 +19,7 @@ type File struct {
 	fd       int      // of caller
 	direct   opened
 	buffered opened
+	handle   uintptr        // libcufile's
 	align    int            // bytes, of offset and size of a direct transfer
 	memory   int            // bytes, of its memory
 	users    sync.WaitGroup // calls that use the descriptors
@@ -62,13 +63,13 @@ func (d *Driver) RegisterFile(f *os.File) (*File, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.files[file.fd] != nil {
-		return nil, errors.Join(&Error{Call: call, What: f.Name(), Status: HandleAlreadyRegistered}, file.free())
+		return nil, errors.Join(&Error{Call: call, What: f.Name(), Status: HandleAlreadyRegistered}, d.back.closeFile(file))
 	}
 	d.files[file.fd] = file
 	return file, nil
 }
 
-// openFile looks at a file, and opens what it has not been opened as.
+// openFile looks at a file, and has the back end open it.
 func (d *Driver) openFile(f *os.File) (*File, error) {
 	fd := int(f.Fd())
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
@@ -88,32 +89,35 @@ func (d *Driver) openFile(f *os.File) (*File, error) {
 		}
 	}
 	file := &File{driver: d, caller: f, fd: fd, direct: opened{fd: -1, place: -1}, buffered: opened{fd: -1, place: -1}}
-	file.align, file.memory = alignment(fd)
+	if err := d.back.openFile(file, flags, st.Dev); err != nil {
+		return nil, err
+	}
+	return file, nil
+}
+
+// openFile opens what the file has not been opened as.
+func (c *compat) openFile(file *File, flags int, dev uint64) (err error) {
+	file.align, file.memory = alignment(file.fd)
 	if flags&unix.O_DIRECT != 0 {
-		file.direct.fd = fd
-		if file.buffered.fd, err = reopen(fd, flags&^unix.O_DIRECT); err != nil {
-			return nil, &Error{Status: NewFDFailed, Why: err}
+		file.direct.fd = file.fd
+		if file.buffered.fd, err = reopen(file.fd, flags&^unix.O_DIRECT); err != nil {
+			return &Error{Status: NewFDFailed, Why: err}
 		}
 		file.buffered.own = true
 	} else {
-		file.buffered.fd = fd
-		if d.wantsDirect(file, flags, st.Dev) {
-			if dfd, err := reopen(fd, flags|unix.O_DIRECT); err == nil { // else the file system has none
+		file.buffered.fd = file.fd
+		if c.driver.wantsDirect(file, flags, dev) {
+			if dfd, err := reopen(file.fd, flags|unix.O_DIRECT); err == nil { // else the file system has none
 				file.direct = opened{fd: dfd, own: true}
 			}
 		}
 	}
-	file.place()
-	return file, nil
-}
-
-// place puts the descriptors into the engine's table.
-func (f *File) place() {
-	for _, o := range []*opened{&f.direct, &f.buffered} {
-		if o.place = -1; o.fd >= 0 {
-			o.place = f.driver.engine.addFile(o.fd)
+	for _, o := range []*opened{&file.direct, &file.buffered} {
+		if o.fd >= 0 {
+			o.place = c.engine.addFile(o.fd)
 		}
 	}
+	return nil
 }
 
 // reopen opens a file once more, with other flags.
@@ -155,14 +159,14 @@ func (f *File) Deregister() error {
 		return &Error{Call: call, What: f.caller.Name(), Status: HandleNotRegistered}
 	}
 	f.users.Wait()
-	return f.free()
+	return d.back.closeFile(f)
 }
 
-// free closes what the file has opened.
-func (f *File) free() error {
+// closeFile closes what openFile has opened.
+func (c *compat) closeFile(f *File) error {
 	var errs []error
 	for _, o := range []*opened{&f.direct, &f.buffered} {
-		f.driver.engine.dropFile(o.place)
+		c.engine.dropFile(o.place)
 		if o.own {
 			errs = append(errs, os.NewSyscallError("close", unix.Close(o.fd)))
 		}

@@ -36,6 +36,17 @@ func (f *File) move(call string, op Op) (int, error) {
 		return 0, err
 	}
 	defer f.users.Done()
+	return f.transfer(call, op)
+}
+
+// transfer moves, of a file that is held.
+func (f *File) transfer(call string, op Op) (int, error) {
+	return f.driver.back.transfer(call, op)
+}
+
+// transfer implements backend.
+func (c *compat) transfer(call string, op Op) (int, error) {
+	d := c.driver
 	set := d.settings()
 	list, err := d.pieces(call, op, &set)
 	if err != nil {
@@ -49,7 +60,7 @@ func (f *File) move(call string, op Op) (int, error) {
 		p.alone(d, set.Poll && uint64(op.Size) <= set.PollMax<<10)
 		return m.result()
 	}
-	m.run(d)
+	m.run(c)
 	return m.result()
 }
 
@@ -64,17 +75,17 @@ type movement struct {
 
 // run moves all pieces, and waits for that. What is written through the page cache is written first: the kernel takes a page that
 // gets dirty beside a direct write for damage.
-func (m *movement) run(d *Driver) {
+func (m *movement) run(c *compat) {
 	var list []*transfer
 	for i := range m.pieces {
 		p := &m.pieces[i]
 		if m.op.Write && p.fd == m.op.File.buffered.fd {
-			p.alone(d, false)
+			p.alone(c.driver, false)
 			continue
 		}
 		p.done = func(n int, errno unix.Errno) {
-			if p.goesOn(n, errno) && !d.closing.Load() {
-				go d.engine.start([]*transfer{&p.transfer}) // not here: it may wait for others to be done
+			if p.goesOn(n, errno) && !c.driver.closing.Load() {
+				go c.engine.start([]*transfer{&p.transfer}) // not here: it may wait for others to be done
 				return
 			}
 			if m.left.Add(-1) == 0 {
@@ -87,7 +98,7 @@ func (m *movement) run(d *Driver) {
 		return
 	}
 	m.left.Store(int32(len(list)))
-	d.engine.start(list)
+	c.engine.start(list)
 	<-m.ended
 }
 
@@ -158,17 +169,22 @@ func (p *piece) through() {
 	p.fd, p.fdPlace, p.place = p.file.buffered.fd, p.file.buffered.place, -1
 }
 
+// check refuses what is ill-formed, and returns the place of the operation's memory.
+func (d *Driver) check(call string, op Op) (place int, err error) {
+	if op.Base == 0 || op.Size < 0 || op.Offset < 0 || op.FileOffset < 0 || op.FileOffset+int64(op.Size) < 0 {
+		return -1, &Error{
+			Call: call, What: op.File.caller.Name(), Status: InvalidValue,
+			Why: fmt.Errorf("%d bytes at %#x, offset %d, offset in the file %d", op.Size, op.Base, op.Offset, op.FileOffset),
+		}
+	}
+	return d.place(call, op.Base, op.Size, op.Offset)
+}
+
 // pieces cuts an operation: an aligned middle by O_DIRECT, where the file and the memory permit it, in pieces of the largest
 // size, and what is before and behind it through the page cache.
 func (d *Driver) pieces(call string, op Op, set *Settings) (list []piece, err error) {
 	f := op.File
-	if op.Base == 0 || op.Size < 0 || op.Offset < 0 || op.FileOffset < 0 || op.FileOffset+int64(op.Size) < 0 {
-		return nil, &Error{
-			Call: call, What: f.caller.Name(), Status: InvalidValue,
-			Why: fmt.Errorf("%d bytes at %#x, offset %d, offset in the file %d", op.Size, op.Base, op.Offset, op.FileOffset),
-		}
-	}
-	place, err := d.place(call, op.Base, op.Size, op.Offset)
+	place, err := d.check(call, op)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,11 @@ func (d *Driver) RegisterBuffer(base uintptr, size, flags int) error {
 			Why: fmt.Errorf("%d bytes are pinned, and %d KiB may be: raise properties.max_device_pinned_mem_size_kb", d.pinned, limit),
 		}
 	}
-	d.memory[base] = &region{base: base, size: size, place: d.engine.addBuffer(base, size)}
+	place, err := d.back.addBuffer(base, size)
+	if err != nil {
+		return err
+	}
+	d.memory[base] = &region{base: base, size: size, place: place}
 	d.pinned += int64(size)
 	return nil
 }
@@ -62,8 +66,7 @@ func (d *Driver) DeregisterBuffer(base uintptr) error {
 	}
 	delete(d.memory, base)
 	d.pinned -= int64(r.size)
-	d.engine.dropBuffer(r.place)
-	return nil
+	return d.back.dropBuffer(r)
 }
 
 // place is that of memory in the engine's table; -1: it is not registered. Of registered memory no range may go beyond the end.

@@ -4,8 +4,10 @@ package cufile
 
 import "fmt"
 
-// A Status is a CUfileOpError (§3.1.3). Values of CUFILEOP_BASE_ERR and below are none.
+// A Status is a CUfileOpError (§3.1.3). Values of baseError and below are none.
 type Status int
+
+const baseError = 5000 // CUFILEOP_BASE_ERR
 
 // The status codes, by the names of cufile.h without CU_FILE_. 5021 and 5032 are not in the document.
 const (

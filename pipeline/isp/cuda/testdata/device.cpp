@@ -173,6 +173,13 @@ API cuLaunchKernel(function *f, unsigned gx, unsigned gy, unsigned gz, unsigned 
 		f->run(f->kernel, kept, gx, gy);
 	});
 }
+API cuLaunchHostFunc(stream *s, void (*f)(void *), void *data)
+{
+	return s->put([=] {
+		usleep(2000); /* what does not wait for it comes too early */
+		f(data);
+	});
+}
 
 struct program {
 	std::string source, path, log;

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cufile
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Stream is a queue of work for a GPU (CUstream), in which a transfer takes its turn. *cudahost.Stream is one.
+type Stream interface {
+	// Handle is the CUstream.
+	Handle() uintptr
+	// Call puts a call of f on the stream: it comes after the work that is on it, and before what is put on it later. f does
+	// not call CUDA.
+	Call(f func()) error
+}
+
+// StreamFlags tell what is known of a stream's transfers when they are submitted (cufile.h, CU_FILE_STREAM_…; the document has no
+// flags). What is not fixed is read when the stream comes to the transfer.
+type StreamFlags uint
+
+// The flags, with the values of cufile.h.
+const (
+	FixedOffset     StreamFlags = 1 << iota // Async.Offset
+	FixedFileOffset                         // Async.FileOffset
+	FixedSize                               // Async.Size
+	PageAligned                             // these three and the base are multiples of 4096; others are refused
+
+	allFixed = FixedOffset | FixedFileOffset | FixedSize
+)
+
+// Async is what a transfer in a stream is asked, and what came of it (cuFileReadAsync, §3.6, §4.4). It is in memory of the host that
+// does not move and that CUDA knows (cudahost's AllocHost), and stays there until the stream has come past the transfer.
+type Async struct {
+	Size       uint64
+	FileOffset int64
+	Offset     int64 // in the memory
+	result     int64 // bytes; -1: an error of the file; else the negative Status
+}
+
+// Result is how many bytes were transferred, when the stream has come past the transfer. An error wraps a Status, or EIO for any
+// error of the file: a stream does not tell the errno.
+func (a *Async) Result() (int, error) {
+	switch n := atomic.LoadInt64(&a.result); {
+	case n >= 0:
+		return int(n), nil
+	case n < -baseError:
+		return 0, &Error{Call: "a transfer in a stream", Status: Status(-n)}
+	}
+	return 0, &Error{Call: "a transfer in a stream", Why: unix.EIO}
+}
+
+// set is the result of a transfer.
+func (a *Async) set(n int, err error) {
+	var e *Error
+	switch {
+	case err == nil:
+	case errors.As(err, &e) && e.Status != Success:
+		n = -int(e.Status)
+	default:
+		n = -1
+	}
+	atomic.StoreInt64(&a.result, int64(n))
+}
+
+// RegisterStream says what is known of the stream's transfers when they are submitted (cuFileStreamRegister of cufile.h). A stream
+// need not be registered; one that is must not be closed before it is deregistered, or the driver closed. Errors wrap InvalidValue,
+// for a stream that is registered, too.
+func (d *Driver) RegisterStream(s Stream, flags StreamFlags) error {
+	return d.stream("cuFileStreamRegister", s, func(was *StreamFlags) error {
+		if was != nil || flags&^(allFixed|PageAligned) != 0 {
+			return fmt.Errorf("flags %#x: must be of 0xf, and of a stream that is not registered", uint(flags))
+		}
+		if err := d.back.addStream(s.Handle(), flags); err != nil {
+			return err
+		}
+		d.streams[s.Handle()] = flags
+		return nil
+	})
+}
+
+// DeregisterStream ends a registration (cuFileStreamDeregister of cufile.h). An error wraps InvalidValue.
+func (d *Driver) DeregisterStream(s Stream) error {
+	return d.stream("cuFileStreamDeregister", s, func(was *StreamFlags) error {
+		if was == nil {
+			return errors.New("the stream is not registered")
+		}
+		delete(d.streams, s.Handle())
+		return d.back.dropStream(s.Handle())
+	})
+}
+
+// stream changes what is known of a stream; was is nil where it is not registered.
+func (d *Driver) stream(call string, s Stream, change func(was *StreamFlags) error) error {
+	if err := d.use(call); err != nil {
+		return err
+	}
+	defer d.done()
+	if s == nil {
+		return &Error{Call: call, What: "no stream", Status: InvalidValue}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var was *StreamFlags
+	if flags, ok := d.streams[s.Handle()]; ok {
+		was = &flags
+	}
+	if err := change(was); err != nil {
+		if e := (*Error)(nil); errors.As(err, &e) {
+			return err
+		}
+		return &Error{Call: call, Status: InvalidValue, Why: err}
+	}
+	return nil
+}
+
+// ReadAsync puts a read on a stream (cuFileReadAsync, §4.4.1), which is made when the work before it has been done, and which the
+// work after it waits for. It returns when that is submitted. Without a stream it reads at once. base is as in Read.
+//
+// Errors wrap InvalidValue, HandleNotRegistered, DriverNotInitialized, DriverClosing, or CUDADriverError where CUDA does not take
+// the work. All others, and what Read would return, are a's Result.
+func (f *File) ReadAsync(s Stream, base uintptr, a *Async) error {
+	return f.async("cuFileReadAsync", s, Op{File: f, Base: base}, a)
+}
+
+// WriteAsync puts a write on a stream (cuFileWriteAsync, §4.4.2), as ReadAsync a read.
+func (f *File) WriteAsync(s Stream, base uintptr, a *Async) error {
+	return f.async("cuFileWriteAsync", s, Op{File: f, Base: base, Write: true}, a)
+}
+
+func (f *File) async(call string, s Stream, op Op, a *Async) error {
+	d := f.driver
+	if err := d.use(call); err != nil {
+		return err
+	}
+	if err := f.hold(call); err != nil {
+		d.done()
+		return err
+	}
+	done := func() {
+		f.users.Done()
+		d.done()
+	}
+	if a == nil || op.Base == 0 {
+		done()
+		return &Error{Call: call, What: f.caller.Name(), Status: InvalidValue, Why: errors.New("no memory, or none for the result")}
+	}
+	if s == nil {
+		a.set(f.transfer(call, a.fill(op)))
+		done()
+		return nil
+	}
+	d.mu.Lock()
+	flags := d.streams[s.Handle()]
+	d.mu.Unlock()
+	given := a.fill(op)
+	if flags&allFixed == allFixed && flags&PageAligned != 0 && !given.aligned() {
+		done()
+		return &Error{Call: call, What: f.caller.Name(), Status: InvalidValue, Why: errNotAligned}
+	}
+	if err := d.back.async(call, s, given, a, flags, done); err != nil {
+		done()
+		if e := (*Error)(nil); errors.As(err, &e) {
+			return err
+		}
+		return &Error{Call: call, What: f.caller.Name(), Status: CUDADriverError, Why: err}
+	}
+	return nil
+}
+
+// inTurn makes a transfer when the stream has come to it: now is what is asked now, given what was asked before.
+func (f *File) inTurn(call string, given, now Op, flags StreamFlags) (int, error) {
+	if flags&FixedOffset != 0 {
+		now.Offset = given.Offset
+	}
+	if flags&FixedFileOffset != 0 {
+		now.FileOffset = given.FileOffset
+	}
+	if flags&FixedSize != 0 {
+		now.Size = given.Size
+	}
+	switch {
+	case f.driver.closing.Load():
+		return 0, &Error{Call: call, Status: DriverClosing}
+	case flags&PageAligned != 0 && !now.aligned():
+		return 0, &Error{Call: call, Status: InvalidValue, Why: errNotAligned}
+	}
+	return f.transfer(call, now)
+}
+
+var errNotAligned = errors.New("the stream is registered for multiples of 4096")
+
+// fill is op with what a asks now.
+func (a *Async) fill(op Op) Op {
+	op.Size, op.FileOffset, op.Offset = int(a.Size), a.FileOffset, a.Offset
+	return op
+}
+
+func (op Op) aligned() bool {
+	return (uint64(op.Base)|uint64(op.Size)|uint64(op.FileOffset)|uint64(op.Offset))%pageSize == 0
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cufile
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"unsafe"
+)
+
+// TestLayout compares what is passed to libcufile with the released header.
+func TestLayout(t *testing.T) {
+	header := os.Getenv("TEGRACAST_CUFILE_H")
+	for _, path := range []string{"/usr/include/cufile.h", "/usr/local/cuda/include/cufile.h"} {
+		if _, err := os.Stat(path); err == nil {
+			header = cmp.Or(header, path)
+		}
+	}
+	if header == "" {
+		t.Skip("NEEDS cufile.h (Debian's libcufile-dev), or its path in TEGRACAST_CUFILE_H")
+	}
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "cuda.h"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(folder, "layout")
+	if out, err := exec.Command("gcc", "-I", folder, fmt.Sprintf("-DHEADER=%q", header), "-o", program, "testdata/layout.c").CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	got, err := exec.Command(program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d descr
+	var p drvProps
+	var o ioParams
+	var e ioEvent
+	var text string
+	for _, f := range []struct {
+		name string
+		n    uintptr
+	}{
+		{"CUfileError_t", 8},
+		{"CUfileDescr_t", unsafe.Sizeof(d)},
+		{"CUfileDescr_t.handle", unsafe.Offsetof(d.handle)},
+		{"CUfileDescr_t.fs_ops", unsafe.Offsetof(d.ops)},
+		{"CUfileDrvProps_t", unsafe.Sizeof(p)},
+		{"CUfileDrvProps_t.nvfs.max_direct_io_size", unsafe.Offsetof(p.maxDirectIO)},
+		{"CUfileDrvProps_t.nvfs.dcontrolflags", unsafe.Offsetof(p.control)},
+		{"CUfileDrvProps_t.fflags", unsafe.Offsetof(p.features)},
+		{"CUfileDrvProps_t.max_batch_io_size", unsafe.Offsetof(p.batchSize)},
+		{"CUfileIOParams_t", unsafe.Sizeof(o)},
+		{"CUfileIOParams_t.u.batch.devPtr_offset", unsafe.Offsetof(o.offset)},
+		{"CUfileIOParams_t.fh", unsafe.Offsetof(o.handle)},
+		{"CUfileIOParams_t.opcode", unsafe.Offsetof(o.opcode)},
+		{"CUfileIOParams_t.cookie", unsafe.Offsetof(o.cookie)},
+		{"CUfileIOEvents_t", unsafe.Sizeof(e)},
+		{"CUfileIOEvents_t.status", unsafe.Offsetof(e.status)},
+		{"CUfileIOEvents_t.ret", unsafe.Offsetof(e.ret)},
+		{"CUFILE_COMPLETE", 0x10},
+	} {
+		text += fmt.Sprintf("%s %d\n", f.name, f.n)
+	}
+	if string(got) != text {
+		t.Errorf("cufile.h has\n%s, and the package\n%s", got, text)
+	}
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cufile
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+	"golang.org/x/sys/unix"
+)
+
+// LibraryName is libcufile, by the name of its interface.
+const LibraryName = "libcufile.so.0"
+
+// ErrNoLibrary is wrapped by what says why libcufile cannot be had.
+var ErrNoLibrary = errors.New("no libcufile")
+
+// A Context runs functions on a thread that has a CUDA context. *cudahost.Device is one.
+type Context interface {
+	Do(f func() error) error
+}
+
+// symbol is a function of libcufile (cufile.h).
+type symbol int
+
+const (
+	symDriverOpen symbol = iota
+	symDriverClose
+	symDriverGetProperties
+	symDriverSetPollMode
+	symDriverSetMaxDirectIOSize
+	symDriverSetMaxCacheSize
+	symDriverSetMaxPinnedMemSize
+	symHandleRegister
+	symHandleDeregister
+	symRead
+	symWrite
+	symBufRegister
+	symBufDeregister
+	symReadAsync
+	symWriteAsync
+	symStreamRegister
+	symStreamDeregister
+	symBatchIOSetUp
+	symBatchIOSubmit
+	symBatchIOGetStatus
+	symBatchIOCancel
+	symBatchIODestroy
+	symbolCount
+)
+
+// symbolNames are those of cufile.h. cuFileDriverClose is a macro there.
+var symbolNames = [symbolCount]string{
+	symDriverOpen:                "cuFileDriverOpen",
+	symDriverClose:               "cuFileDriverClose_v2",
+	symDriverGetProperties:       "cuFileDriverGetProperties",
+	symDriverSetPollMode:         "cuFileDriverSetPollMode",
+	symDriverSetMaxDirectIOSize:  "cuFileDriverSetMaxDirectIOSize",
+	symDriverSetMaxCacheSize:     "cuFileDriverSetMaxCacheSize",
+	symDriverSetMaxPinnedMemSize: "cuFileDriverSetMaxPinnedMemSize",
+	symHandleRegister:            "cuFileHandleRegister",
+	symHandleDeregister:          "cuFileHandleDeregister",
+	symRead:                      "cuFileRead",
+	symWrite:                     "cuFileWrite",
+	symBufRegister:               "cuFileBufRegister",
+	symBufDeregister:             "cuFileBufDeregister",
+	symReadAsync:                 "cuFileReadAsync",
+	symWriteAsync:                "cuFileWriteAsync",
+	symStreamRegister:            "cuFileStreamRegister",
+	symStreamDeregister:          "cuFileStreamDeregister",
+	symBatchIOSetUp:              "cuFileBatchIOSetUp",
+	symBatchIOSubmit:             "cuFileBatchIOSubmit",
+	symBatchIOGetStatus:          "cuFileBatchIOGetStatus",
+	symBatchIOCancel:             "cuFileBatchIOCancel",
+	symBatchIODestroy:            "cuFileBatchIODestroy",
+}
+
+// A library is libcufile, with its driver open.
+type library struct {
+	driver  *Driver
+	context Context
+	symbols [symbolCount]uintptr
+	errno   uintptr // __errno_location of the C library
+	most    int     // transfers of a batch
+}
+
+// drvProps is CUfileDrvProps_t of cufile.h.
+type drvProps struct {
+	major, minor                  uint32
+	pollThreshold, maxDirectIO    uint64
+	status, control               uint32
+	features                      uint32
+	deviceCache, perBuffer        uint32
+	pinned, batchSize, batchLimit uint32
+}
+
+// Bits of drvProps.control (CUfileDriverControlFlags).
+const (
+	controlPoll   = 1 << 0
+	controlCompat = 1 << 1
+)
+
+// openLibrary opens libcufile and its driver, and gives it the settings that differ from those that it has read.
+func openLibrary(d *Driver, c *Config) (*library, error) {
+	l := &library{driver: d, context: c.Device}
+	if c.Device == nil {
+		return nil, &Error{Call: "cuFileDriverOpen", What: "no device", Status: InvalidValue}
+	}
+	handle, err := purego.Dlopen(c.Library, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: GPUDirect Storage is not installed (libcufile of the CUDA toolkit or of JetPack): %w", ErrNoLibrary, err)
+	}
+	for i, name := range symbolNames {
+		if l.symbols[i], err = purego.Dlsym(handle, name); err != nil {
+			return nil, fmt.Errorf("%w: it is too old, of before CUDA 12.2, or another one: %w", ErrNoLibrary, err)
+		}
+	}
+	if l.errno, err = purego.Dlsym(purego.RTLD_DEFAULT, "__errno_location"); err != nil {
+		return nil, fmt.Errorf("%w: the C library is not glibc: %w", ErrNoLibrary, err)
+	}
+	if err := l.call(symDriverOpen); err != nil {
+		return nil, err
+	}
+	if err := l.settle(c.Settings); err != nil {
+		return nil, errors.Join(err, l.close())
+	}
+	return l, nil
+}
+
+// settle gives the library the settings.
+func (l *library) settle(set *Settings) error {
+	p, props, err := l.ask()
+	if err != nil {
+		return err
+	}
+	if l.most = int(props.batchSize); l.most == 0 {
+		l.most = 128
+	}
+	if props.major == 0 && !set.AllowCompat {
+		return notAllowed(set.Path)
+	}
+	var errs []error
+	for _, s := range []struct {
+		call   string
+		kb, is uint64
+	}{
+		{"cuFileDriverSetMaxDirectIOSize", set.MaxDirectIO, p.MaxDirectIO},
+		{"cuFileDriverSetMaxCacheSize", set.MaxDeviceCache, p.MaxDeviceCache},
+		{"cuFileDriverSetMaxPinnedMemSize", set.MaxPinned, p.MaxPinned},
+	} {
+		if s.kb != s.is {
+			errs = append(errs, l.set(s.call, false, s.kb))
+		}
+	}
+	if set.Poll != p.Poll || set.PollMax != p.PollThreshold {
+		errs = append(errs, l.set("cuFileDriverSetPollMode", set.Poll, set.PollMax))
+	}
+	return errors.Join(errs...)
+}
+
+// call makes a call that returns a CUfileError_t: two ints in one register. Pointers may be converted in the argument list.
+//
+//go:uintptrescapes
+func (l *library) call(f symbol, args ...uintptr) error {
+	var result uintptr
+	err := l.context.Do(func() error {
+		result, _, _ = purego.SyscallN(l.symbols[f], args...)
+		return nil
+	})
+	status, cuda := Status(int32(result)), int32(uint64(result)>>32)
+	switch {
+	case err != nil:
+		return &Error{Call: symbolNames[f], Status: CUDADriverError, Why: err}
+	case status == Success:
+		return nil
+	case status == CUDADriverError:
+		return &Error{Call: symbolNames[f], Status: status, Why: fmt.Errorf("CUresult %d", cuda)}
+	}
+	return &Error{Call: symbolNames[f], Status: status}
+}
+
+func (l *library) close() error { return l.call(symDriverClose) }
+
+func (l *library) properties() (Properties, error) {
+	p, _, err := l.ask()
+	return p, err
+}
+
+// ask asks the library what it is.
+func (l *library) ask() (Properties, *drvProps, error) {
+	p := &drvProps{}
+	err := l.call(symDriverGetProperties, uintptr(unsafe.Pointer(p)))
+	return Properties{
+		Poll: p.control&controlPoll != 0, PollThreshold: p.pollThreshold, MaxDirectIO: p.maxDirectIO,
+		AllowCompat: p.control&controlCompat != 0, MaxDeviceCache: uint64(p.deviceCache), MaxPinned: uint64(p.pinned),
+		Features: Features(p.features),
+	}, p, err
+}
+
+func (l *library) set(call string, poll bool, kb uint64) error {
+	if kb == maxKB {
+		kb = ^uint64(0) // no limit
+	}
+	switch call {
+	case symbolNames[symDriverSetPollMode]:
+		on := uintptr(0)
+		if poll {
+			on = 1
+		}
+		return l.call(symDriverSetPollMode, on, uintptr(kb))
+	case symbolNames[symDriverSetMaxDirectIOSize]:
+		return l.call(symDriverSetMaxDirectIOSize, uintptr(kb))
+	case symbolNames[symDriverSetMaxCacheSize]:
+		return l.call(symDriverSetMaxCacheSize, uintptr(kb))
+	}
+	return l.call(symDriverSetMaxPinnedMemSize, uintptr(kb))
+}
+
+// descr is CUfileDescr_t.
+type descr struct {
+	kind   int32
+	_      int32
+	handle uint64 // a union: the descriptor is in its first four bytes
+	ops    uintptr
+}
+
+const opaqueFD = 1 // CU_FILE_HANDLE_TYPE_OPAQUE_FD
+
+func (l *library) openFile(f *File, _ int, _ uint64) error {
+	d := &descr{kind: opaqueFD, handle: uint64(f.fd)}
+	return l.call(symHandleRegister, uintptr(unsafe.Pointer(&f.handle)), uintptr(unsafe.Pointer(d)))
+}
+
+func (l *library) closeFile(f *File) error {
+	return l.context.Do(func() error {
+		purego.SyscallN(l.symbols[symHandleDeregister], f.handle) // it returns nothing
+		return nil
+	})
+}
+
+func (l *library) addBuffer(base uintptr, size int) (int, error) {
+	return -1, l.call(symBufRegister, base, uintptr(size), 0)
+}
+
+func (l *library) dropBuffer(r *region) error { return l.call(symBufDeregister, r.base) }
+
+func (l *library) addStream(handle uintptr, flags StreamFlags) error {
+	return l.call(symStreamRegister, handle, uintptr(flags))
+}
+
+func (l *library) dropStream(handle uintptr) error { return l.call(symStreamDeregister, handle) }
+
+// transfer implements backend. The result is read on the thread that has made the call, with its errno.
+func (l *library) transfer(call string, op Op) (n int, err error) {
+	if _, err := l.driver.check(call, op); err != nil || op.Size == 0 {
+		return 0, err
+	}
+	f, errno := symRead, unix.Errno(0)
+	if op.Write {
+		f = symWrite
+	}
+	if err := l.context.Do(func() error {
+		r, _, _ := purego.SyscallN(l.symbols[f], op.File.handle, op.Base, uintptr(op.Size), uintptr(op.FileOffset), uintptr(op.Offset))
+		if n = int(r); n == -1 {
+			at, _, _ := purego.SyscallN(l.errno)
+			errno = unix.Errno(**(**int32)(unsafe.Pointer(&at)))
+		}
+		return nil
+	}); err != nil {
+		return 0, &Error{Call: call, What: op.File.caller.Name(), Status: CUDADriverError, Why: err}
+	}
+	if n == -1 {
+		return 0, &Error{Call: call, What: op.File.caller.Name(), Why: errno}
+	}
+	return moved(call, op.File, n)
+}
+
+// moved is the result of a transfer: bytes, the negative of a Status, or that of an errno.
+func moved(call string, f *File, n int) (int, error) {
+	switch {
+	case n >= 0:
+		return n, nil
+	case n < -baseError:
+		return 0, &Error{Call: call, What: f.caller.Name(), Status: Status(-n)}
+	}
+	return 0, &Error{Call: call, What: f.caller.Name(), Why: unix.Errno(-n)}
+}
+
+// async implements backend. The call of done comes after the transfer in the stream.
+func (l *library) async(_ string, s Stream, op Op, a *Async, _ StreamFlags, done func()) error {
+	f := symReadAsync
+	if op.Write {
+		f = symWriteAsync
+	}
+	if err := l.call(f, op.File.handle, op.Base, uintptr(unsafe.Pointer(&a.Size)), uintptr(unsafe.Pointer(&a.FileOffset)),
+		uintptr(unsafe.Pointer(&a.Offset)), uintptr(unsafe.Pointer(&a.result)), s.Handle()); err != nil {
+		return err
+	}
+	return s.Call(done)
+}
