@@ -30,8 +30,6 @@ var allowed = map[string]string{
 	"cudahost/cufile.Driver.Properties":          "part 5: what the driver is, for the document's queries",
 	"cudahost/cufile.Batch.Cancel":               "part 5: a call of the document",
 	"cudahost/cufile.File.Write":                 "part 5: a call of the document",
-	"pipeline/record/mcap.File.ReadAttachment":   "part 5: the configuration is exported from a recording",
-	"pipeline/record/mcap.Writer.AppendMetadata": "part 5: what the sensor was set to",
 
 	"capture.FPGACamera.Trigger": "part 7: the control API takes a frame",
 	"fpga/model.FaultID.Name":    "part 7: the status page names faults",
