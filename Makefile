@@ -9,7 +9,7 @@ UNITS = $(shell go list ./... | grep -v /cmd/)
 COMMIT := $(shell git describe --always --dirty 2>/dev/null)
 # Peers of the tests, what the race detector links with, and the virtual Jetson.
 PACKAGES := ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
-	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu make iproute2 e2fsprogs kmod ethtool groff-base curl xz-utils xfsprogs
+	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin make iproute2 e2fsprogs kmod ethtool groff-base curl xz-utils xfsprogs
 # What of $(1) is missing is installed.
 install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
@@ -20,6 +20,8 @@ install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/
 # NVIDIA's own provider of nv-p2p, where it is beside this tree: the kernel module is tested on it.
 export TEGRACAST_NVP2P ?= $(realpath ../shared/peers/nvidia-p2p)
 FUZZTIME ?= 30s
+# MCAP's reader for JavaScript, which recordings are tested with.
+MCAP_CORE := pipeline/record/testdata/core
 # The tests that make test-long runs, in LONG_IN: they count in thousands, repeat, or last a minute.
 LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices
 LONG_IN := ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast
@@ -31,9 +33,11 @@ GPU_BENCH = TEGRACAST_GPU=1 bin/gpu-bench -test.run TestGPUBench -rounds 40 -out
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## install the Debian packages and Go modules that are missing (as root)
+setup: ## install the Debian packages, Go modules and node packages that are missing (as root)
 	@$(call install,$(PACKAGES))
+	@command -v npm >/dev/null || { $(call install,nodejs npm); }
 	@go mod download && go -C tools mod download
+	@cd $(MCAP_CORE) && { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --silent --ignore-scripts --no-audit --no-fund; }
 
 build: ## build bin/tegracast
 	@mkdir -p bin

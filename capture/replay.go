@@ -178,30 +178,36 @@ func (r *Replay) indexRaw(size int64) error {
 	return nil
 }
 
-// allocate makes the pool; on failure it frees what it had got.
+// allocate makes the pool.
 func (r *Replay) allocate() error {
-	var slots []pipeline.Slot
-	for i := range r.config.Slots {
-		s, err := r.config.Allocator.AllocSlot(r.format)
+	slots, err := allocate(r.config.Allocator, r.config.Slots, r.format)
+	if err == nil {
+		r.pool = pipeline.NewPool("replay", r.format, slots, nil)
+	}
+	return err
+}
+
+// allocate makes n slots that the CPU can write; on failure it frees what it had got.
+func allocate(a pipeline.Allocator, n int, f pipeline.Format) (slots []pipeline.Slot, err error) {
+	for i := range n {
+		s, err := a.AllocSlot(f)
 		if err == nil {
 			slots = append(slots, s)
-			if len(s.Bytes) < r.format.Size() {
-				err = fmt.Errorf("the CPU can write %d bytes of it, a frame of %s needs %d",
-					len(s.Bytes), r.format, r.format.Size())
+			if len(s.Bytes) < f.Size() {
+				err = fmt.Errorf("the CPU can write %d bytes of it, a frame of %s needs %d", len(s.Bytes), f, f.Size())
 			}
 		}
 		if err != nil {
-			errs := []error{fmt.Errorf("slot %d of %d: %w", i, r.config.Slots, err)}
+			errs := []error{fmt.Errorf("slot %d of %d: %w", i, n, err)}
 			for _, s := range slots {
 				if s.Close != nil {
 					errs = append(errs, s.Close())
 				}
 			}
-			return errors.Join(errs...)
+			return nil, errors.Join(errs...)
 		}
 	}
-	r.pool = pipeline.NewPool("replay", r.format, slots, nil)
-	return nil
+	return slots, nil
 }
 
 // Format is what the frames are; its rate is the nominal one even when the replay is unpaced.
@@ -324,14 +330,17 @@ func (p *pacer) due(n uint64) time.Time {
 	return p.start.Add(time.Duration(ticks/num)*time.Second + time.Duration(ticks%num*uint64(time.Second)/num))
 }
 
-func (p *pacer) wait(ctx context.Context, n uint64) error {
-	d := time.Until(p.due(n))
+func (p *pacer) wait(ctx context.Context, n uint64) error { return waitUntil(ctx, p.timer, p.due(n)) }
+
+// waitUntil waits by a timer that is stopped.
+func waitUntil(ctx context.Context, timer *time.Timer, due time.Time) error {
+	d := time.Until(due)
 	if d <= 0 {
 		return nil
 	}
-	p.timer.Reset(d)
+	timer.Reset(d)
 	select {
-	case <-p.timer.C:
+	case <-timer.C:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -56,8 +56,8 @@ func (a *Account) refuse(f *Frame, reason DropReason) {
 
 func (a *Account) deliver(f *Frame) {
 	a.delivered.Add(1)
-	if !f.Filling() && !f.Times.Captured.IsZero() {
-		a.latency.Observe(time.Since(f.Times.Captured))
+	if at := f.Times.Arrived(); !f.Filling() && !at.IsZero() {
+		a.latency.Observe(time.Since(at))
 	}
 	a.recorder.Record(a.name, EventDelivered, f.Sequence, 0)
 }

@@ -14,6 +14,15 @@ type Times struct {
 	Uncertainty   time.Duration // of the exposure times
 	Captured      time.Time     // DMA done, as observed by the CPU
 	Processed     time.Time     // written by the stage that made the frame
+	Replayed      time.Time     // read from a recording, which the times above are from
+}
+
+// Arrived is when the frame came, for delays: the end of its DMA, or of its replay.
+func (t Times) Arrived() time.Time {
+	if !t.Replayed.IsZero() {
+		return t.Replayed
+	}
+	return t.Captured
 }
 
 // Shown is the moment that the frame shows: the start of its exposure, else the end of its DMA, else now.

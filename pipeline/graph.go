@@ -64,6 +64,7 @@ type point struct {
 	format    Format
 	pool      *Pool // the stage's output slots; nil at a source, which has its own
 	depth     int   // frames that the attached consumers may hold
+	waits     bool  // frames wait for room (SourceStatus.Waits)
 	consumers atomic.Pointer[[]*consumer]
 
 	// handing is held while a frame is handed to the consumers, and while one of them is taken off: then its books are
@@ -113,6 +114,16 @@ func (p *point) remove(c *consumer) {
 	}
 	p.consumers.Store(&list)
 	p.depth -= c.holds
+}
+
+// awaitRoom waits, where frames wait, until every consumer has room for one. The caller holds no lock.
+func (p *point) awaitRoom(ctx context.Context) {
+	if !p.waits {
+		return
+	}
+	for _, c := range *p.consumers.Load() {
+		c.queue.awaitRoom(ctx)
+	}
 }
 
 // decide asks every consumer whether the rate that it asked for lets this frame through.
@@ -173,6 +184,7 @@ func (g *Graph) AddSource(name string, s Source) error {
 		return err
 	}
 	node := &sourceNode{graph: g, name: name, source: s, out: newPoint(name, s.Format())}
+	node.out.waits = s.Status().Waits
 	g.list(func() { g.sources = append(g.sources, node) })
 	return nil
 }

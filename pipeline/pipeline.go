@@ -22,6 +22,9 @@ type SourceStatus struct {
 	// Idle says that the source has nothing to emit and that this is no fault: an untriggered camera. A source that is not
 	// idle and emits nothing for longer than its frame period stalls.
 	Idle bool
+	// Waits says that each frame waits until all consumers have room for it, those behind stages too: none is lost for want of
+	// room. A camera cannot wait. The graph asks once, before Run.
+	Waits bool
 	// Counters are running totals of the source's own, by name: why frames were lost before they could be emitted, and
 	// what happened to the source. nil: it has none. The map belongs to the caller.
 	Counters map[string]uint64

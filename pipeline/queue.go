@@ -55,11 +55,15 @@ type Queue struct {
 	count  int
 	closed bool
 	wake   chan struct{}
+	room   chan struct{} // a frame was taken, or the queue was closed; for awaitRoom
 }
 
 // NewQueue makes a queue of the given depth in frames (at least 1) that counts into account.
 func NewQueue(depth int, policy Policy, account *Account) *Queue {
-	return &Queue{ring: make([]*Frame, max(depth, 1)), policy: policy, account: account, kind: "output", wake: make(chan struct{}, 1)}
+	return &Queue{
+		ring: make([]*Frame, max(depth, 1)), policy: policy, account: account, kind: "output",
+		wake: make(chan struct{}, 1), room: make(chan struct{}, 1),
+	}
 }
 
 // put takes over one lease of f, and accounts for it. It never waits.
@@ -100,7 +104,32 @@ func (q *Queue) pop() *Frame {
 	q.ring[q.head] = nil
 	q.head = (q.head + 1) % len(q.ring)
 	q.count--
+	q.tellRoom()
 	return f
+}
+
+func (q *Queue) tellRoom() {
+	select {
+	case q.room <- struct{}{}:
+	default:
+	}
+}
+
+// awaitRoom waits until put loses no frame, the queue is closed, or ctx ends. Only whoever puts calls it.
+func (q *Queue) awaitRoom(ctx context.Context) {
+	for {
+		q.mu.Lock()
+		there := q.closed || q.count < len(q.ring)
+		q.mu.Unlock()
+		if there {
+			return
+		}
+		select {
+		case <-q.room:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Next waits for the next frame whose bytes are final and hands its lease to the caller, who must call
@@ -203,6 +232,7 @@ func (q *Queue) close() {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
+	q.tellRoom()
 	select {
 	case q.wake <- struct{}{}:
 	default:

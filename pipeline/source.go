@@ -23,7 +23,7 @@ type sourceNode struct {
 
 func (s *sourceNode) run(ctx context.Context) error {
 	defer s.out.close()
-	if err := s.source.Run(ctx, s.emit); err != nil && !errors.Is(err, context.Canceled) {
+	if err := s.source.Run(ctx, func(f *Frame) { s.emit(ctx, f) }); err != nil && !errors.Is(err, context.Canceled) {
 		s.graph.cfg.Recorder.Record(s.name, EventFault, s.last, 0)
 		return fmt.Errorf("source %s: %w", s.name, err)
 	}
@@ -31,7 +31,7 @@ func (s *sourceNode) run(ctx context.Context) error {
 }
 
 // emit counts the frame and hands it to whoever is attached to the source.
-func (s *sourceNode) emit(f *Frame) {
+func (s *sourceNode) emit(ctx context.Context, f *Frame) {
 	if !f.Filling() && f.Times.Captured.IsZero() {
 		f.Times.Captured = time.Now()
 	}
@@ -43,6 +43,7 @@ func (s *sourceNode) emit(f *Frame) {
 	}
 	s.started, s.last = true, f.Sequence
 	s.graph.cfg.Recorder.Record(s.name, EventCaptured, f.Sequence, 0)
+	s.out.awaitRoom(ctx)
 	s.out.handing.Lock()
 	list := *s.out.consumers.Load()
 	decide(list, f)

@@ -78,6 +78,7 @@ func (n *stageNode) port(want Format) (*point, error) {
 		return nil, fmt.Errorf("stage %s: %w", n.name, err)
 	}
 	p := newPoint(n.name, want)
+	p.waits = n.from.waits
 	p.pool = NewPool(n.name+"/"+want.Pixel.String(), want, nil, nil)
 	list := append(append([]*point{}, n.ports()...), p)
 	n.portList.Store(&list)
@@ -173,6 +174,9 @@ func (n *stageNode) next(ctx context.Context) (*Frame, error) {
 
 // step makes the outputs of one frame that somebody wants and hands them on.
 func (n *stageNode) step(ctx context.Context, in *Frame) {
+	for _, p := range n.ports() {
+		p.awaitRoom(ctx)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	ports := n.ports()

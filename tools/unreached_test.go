@@ -27,11 +27,8 @@ var allowed = map[string]string{
 	"cudahost/cufile.Driver.SetMaxPinnedMemSize": "part 5: a setter of the document",
 	"cudahost/cufile.Driver.Properties":          "part 5: what the driver is, for the document's queries",
 	"cudahost/cufile.Batch.Cancel":               "part 5: a call of the document",
-	"cudahost/cufile.File.Read":                  "part 5: recordings are replayed with it",
 	"cudahost/cufile.File.Write":                 "part 5: a call of the document",
 	"cudahost/cufile/async.go":                   "part 5: calls of the document, for programs with CUDA",
-	"pipeline/record/mcap.File.ReadAttachment":   "part 5: the configuration is exported from a recording",
-	"pipeline/record/mcap.Writer.AppendMetadata": "part 5: what the sensor was set to",
 
 	"capture.FPGACamera.Trigger": "part 7: the control API takes a frame",
 	"fpga/model.FaultID.Name":    "part 7: the status page names faults",

@@ -22,7 +22,7 @@ var may = map[string][]string{
 	"pipeline/isp":     {"pipeline", "cudahost"},
 	"pipeline/kernel":  {"pipeline", "cudahost"},
 	"pipeline/rtp":     {"pipeline", "pipeline/rtp/rtptest"},
-	"capture":          {"cudahost", "tegra", "fpga", "board", "pipeline"},
+	"capture":          {"cudahost", "tegra", "fpga", "board", "pipeline", "pipeline/record"},
 	"cmd/tegracast":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/..."},
 	"board/vjetson":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
 	"pipeline/web":     {"pipeline"},

@@ -37,7 +37,7 @@ Usage: tegracast COMMAND [OPTIONS]
               the FPGA camera that replays a real sensor's test chart
   loopback    copy memory through the FPGA and compare every byte
   probe       receive a stream and check it: losses, jitter, pixels, latency
-  record      look at recordings and check them
+  record      look at recordings, check and export them
   doctor      list what this machine lacks for a real FPGA, and how to fix it
   bind        bind a PCI Express function to the kernel module
   config      print the default configuration, check one, or print its JSON Schema

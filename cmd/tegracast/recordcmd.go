@@ -3,42 +3,93 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline/record"
+	"github.com/tegracast/tegracast/pipeline/record/export"
 )
 
 const recordUsage = `Usage: tegracast record info | verify [--json] FILE...
+       tegracast record export FILE... --output OUT [--format FORMAT]
+                               [--from PLACE] [--to PLACE]
 
 Looks at recordings (outputs with record; MCAP files).
 
   info      what is in them: frames, times, size of the pictures, losses
   verify    the same, and every byte against its checksum
+  export    writes their frames, one file after the other, in another format
 
 A file that has no end, since it is still being written or the power was cut, is
 read as far as it is whole. Status 0 when all is as it was written, 1 when a file
 is damaged or cannot be read.
+
+Formats of export:
+
+  mcap      a recording of its own: the frames bit by bit, with their notes and
+            the configuration
+  y4m       pictures (recorded behind an isp) for ffmpeg, mpv and the like
+  png       a folder with a file for each frame: pictures in RGB, a sensor's
+            samples in grey
+  dng       a folder with a raw photograph for each frame of a sensor's samples,
+            for darktable, RawTherapee, dcraw and libraw
+  mkv       Matroska without loss (FFV1), by ffmpeg; a sensor's samples in grey
+
+A PLACE is a time since the first frame, such as 1m30s, or the number of a frame,
+such as 1200, as info and the results of stages give it. The frame at --to is not
+exported. A damaged frame is left out, and the status is 1.
+
+  tegracast record export front-*.mcap --from 1m30s --to 1m40s -o event.mcap
+  tegracast record export event.mcap --from 1200 --to 1201 --format dng -o raw
 `
 
 func recordCommand(ctx context.Context, e env, args []string) error {
 	f := e.flags("record", recordUsage)
-	asJSON := f.Bool("json", false, "print the result as JSON: an object for each file")
+	asJSON := f.Bool("json", false, "info and verify: print the result as JSON, an object for each file")
+	var x export.Config
+	f.StringVarP(&x.Out, "output", "o", "", "export: the file, or the folder for png and dng")
+	f.StringVar(&x.Format, "format", "", "export: "+export.Formats+" (default: what the name of the output ends in)")
+	place := func(p *record.Position) func(string) error {
+		return func(text string) error { return p.UnmarshalText([]byte(text)) }
+	}
+	f.Func("from", "export: the `place` where to begin (default: the first frame)", place(&x.From))
+	f.Func("to", "export: the `place` before which to end (default: behind the last frame)", place(&x.To))
 	if err := f.Parse(args); err != nil {
 		return parseError(f, err)
 	}
 	a := f.Args()
-	if len(a) < 2 || a[0] != "info" && a[0] != "verify" {
-		return command.UsageError{Err: errors.New("use info FILE or verify FILE: try tegracast record --help")}
+	if len(a) < 2 || !slices.Contains(subcommands["record"], a[0]) {
+		return command.UsageError{Err: errors.New("use info FILE, verify FILE or export FILE: try tegracast record --help")}
 	}
+	x.Files = a[1:]
+	others := []string{"output", "format", "from", "to"}
+	if a[0] == "export" {
+		others = []string{"json"}
+	}
+	for _, name := range others {
+		if f.Changed(name) {
+			return command.UsageError{Err: fmt.Errorf("--%s is not for %s: try tegracast record --help", name, a[0])}
+		}
+	}
+	if a[0] == "export" {
+		return exportRecording(ctx, e, x)
+	}
+	return inspectRecordings(ctx, e, a[1:], a[0] == "verify", *asJSON)
+}
+
+// inspectRecordings looks at each file.
+func inspectRecordings(ctx context.Context, e env, files []string, verify, asJSON bool) error {
 	good := true
-	for _, path := range a[1:] {
-		r, err := record.Inspect(ctx, path, a[0] == "verify", e.progress(path))
+	for _, path := range files {
+		r, err := record.Inspect(ctx, path, verify, e.progress(path))
 		if err != nil {
 			if ctx.Err() != nil {
 				return err
@@ -47,12 +98,12 @@ func recordCommand(ctx context.Context, e env, args []string) error {
 			good = false
 			continue
 		}
-		if good = good && r.Good(); *asJSON {
+		if good = good && r.Good(); asJSON {
 			out := json.NewEncoder(e.Out)
 			out.SetIndent("", "  ")
 			err = out.Encode(r)
 		} else {
-			err = printReport(e.Out, r, a[0] == "verify")
+			err = printReport(e.Out, r, verify)
 		}
 		if err != nil {
 			return err
@@ -62,6 +113,34 @@ func recordCommand(ctx context.Context, e env, args []string) error {
 		return command.ErrChecked
 	}
 	return nil
+}
+
+// exportRecording writes frames in another format.
+func exportRecording(ctx context.Context, e env, x export.Config) error {
+	if x.Out == "" {
+		return command.UsageError{Err: errors.New("name where to export to by --output: try tegracast record --help")}
+	}
+	if x.Format = cmp.Or(x.Format, export.FormatOf(x.Out)); x.Format == "" {
+		return command.UsageError{Err: fmt.Errorf("%s does not say which format: give --format %s", x.Out, export.Formats)}
+	}
+	driver, err := cufile.Open(cufile.Config{Logger: e.Log})
+	if err != nil {
+		return err
+	}
+	x.Driver = driver
+	res, err := export.Run(ctx, x, e.progress(x.Out))
+	if err = errors.Join(err, driver.Close()); errors.Is(err, export.ErrUnknown) {
+		return command.UsageError{Err: err}
+	} else if err != nil {
+		return err
+	}
+	for _, why := range res.Damaged {
+		fmt.Fprintf(e.Err, "left out: %v\n", why)
+	}
+	if _, err := fmt.Fprintf(e.Out, "%s: %d frames, %d left out\n", x.Out, res.Frames, res.Lost); err != nil || res.Lost == 0 {
+		return err
+	}
+	return command.ErrChecked
 }
 
 // progress says on a terminal, once a second, how much is done.

@@ -85,11 +85,11 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 	for _, m := range list {
 		c := f.Channels[m.Channel]
 		switch f.Schemas[c.Schema].Name {
-		case "sensor_msgs/msg/Image":
+		case imageName:
 			if err := r.image(f, m, c.Metadata); err != nil {
 				return fmt.Errorf("chunk %d: %w", i, err)
 			}
-		case "tegracast/Frame":
+		case noteName:
 			var n Note
 			b, err := f.Read(m)
 			if err == nil {

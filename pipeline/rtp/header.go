@@ -101,7 +101,7 @@ func (w *headerWriter) info(f *pipeline.Frame) trainInfo {
 
 // complete adds what is known when f is complete.
 func (i *trainInfo) complete(f *pipeline.Frame) {
-	i.done, i.unverified = f.Times.Captured, f.Flags&pipeline.FlagUnverified != 0
+	i.done, i.unverified = f.Times.Arrived(), f.Flags&pipeline.FlagUnverified != 0
 }
 
 // MediaClock is t in units of 1/90000 s since 1970, modulo 2^32.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
-	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/record"
 )
@@ -15,15 +14,12 @@ func init() { addSink((*Appliance).openRecord) }
 
 // openRecord opens a recording.
 func (a *Appliance) openRecord(_ *flow, o *output, c *config.Output, k *config.Record, own pipeline.Format) (pipeline.Sink, error) {
-	if a.storage == nil {
-		driver, err := cufile.Open(cufile.Config{Logger: a.env.Log})
-		if err != nil {
-			return nil, fmt.Errorf("output %s: %w", c.Name, err)
-		}
-		a.storage = driver
+	driver, err := a.files()
+	if err != nil {
+		return nil, fmt.Errorf("output %s: %w", c.Name, err)
 	}
 	sink, err := record.New(record.Config{
-		Directory: k.Directory, Name: c.Name, Source: c.Source, Library: "tegracast", Driver: a.storage,
+		Directory: k.Directory, Name: c.Name, Source: c.Source, Library: "tegracast", Driver: driver,
 		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: int64(k.Keep.V), Sync: k.Sync.V,
 		Configuration: a.text, Logger: a.env.Log.With("output", c.Name),
 	}, own)

@@ -27,9 +27,10 @@ type SourceSection struct {
 
 // SourceKinds are the kinds of sources.
 type SourceKinds struct {
-	FPGA  *FPGA   `yaml:"fpga,omitempty" jsonschema_description:"A camera of an FPGA on PCI Express."`
-	Model *Model  `yaml:"model,omitempty" jsonschema_description:"The FPGA camera in software."`
-	File  *Replay `yaml:"file,omitempty" jsonschema_description:"Replays a file."`
+	FPGA      *FPGA      `yaml:"fpga,omitempty" jsonschema_description:"A camera of an FPGA on PCI Express."`
+	Model     *Model     `yaml:"model,omitempty" jsonschema_description:"The FPGA camera in software."`
+	File      *Replay    `yaml:"file,omitempty" jsonschema_description:"Replays a file."`
+	Recording *Recording `yaml:"recording,omitempty" jsonschema_description:"Plays recordings (outputs with record): the frames have their bytes, numbers and times."`
 }
 
 // StageKinds are the kinds of stages. Each has a list of its own.

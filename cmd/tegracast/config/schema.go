@@ -12,6 +12,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
@@ -23,9 +24,12 @@ func WriteSchema(w io.Writer) error {
 	}
 	words := func(w ...any) *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Enum: w} }
 	special := map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[yamlfile.Word[pipeline.Rate]]():   text(`^[1-9][0-9]*(/[1-9][0-9]*)?$`),
-		reflect.TypeFor[yamlfile.Word[time.Duration]]():   {Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`},
-		reflect.TypeFor[yamlfile.Word[Size]]():            {Type: "string", Pattern: `^[0-9]+(\.[0-9]+)?\s*([KMGTkmgt][Ii]?)?[Bb]$`},
+		reflect.TypeFor[yamlfile.Word[pipeline.Rate]](): text(`^[1-9][0-9]*(/[1-9][0-9]*)?$`),
+		reflect.TypeFor[yamlfile.Word[time.Duration]](): {Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`},
+		reflect.TypeFor[yamlfile.Word[Size]]():          {Type: "string", Pattern: `^[0-9]+(\.[0-9]+)?\s*([KMGTkmgt][Ii]?)?[Bb]$`},
+		reflect.TypeFor[yamlfile.Word[record.Position]](): {OneOf: []*jsonschema.Schema{
+			{Type: "string", Pattern: `^[0-9]+$|^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`}, {Type: "integer", Minimum: "0"},
+		}},
 		reflect.TypeFor[lineName]():                       {Type: "string", Pattern: `^[!-~]{1,31}$|^gpiochip[0-9]{1,9}:[!-~]{1,31}$`},
 		reflect.TypeFor[yamlfile.Word[pipeline.Policy]](): words("latest", "block"),
 		reflect.TypeFor[yamlfile.Word[rtp.Payload]]():     words("raw", "jpeg", "results"),

@@ -5,7 +5,6 @@ package mcap
 import (
 	"errors"
 	"fmt"
-	"hash"
 	"hash/crc32"
 	"io"
 )
@@ -80,21 +79,35 @@ func (f *File) chunk(i int) (*Chunk, error) {
 }
 
 // VerifyChunk checks the CRC of chunk i, and reports whether it has one. An error wraps ErrDamaged, or is as Messages'.
-func (f *File) VerifyChunk(i int) (checked bool, err error) {
+func (f *File) VerifyChunk(i int) (checked bool, err error) { return f.VerifyRead(i, nil, 0) }
+
+// VerifyRead is VerifyChunk for a caller who has read a part of the chunk already: the file's bytes from byte at on are read.
+func (f *File) VerifyRead(i int, read []byte, at int64) (checked bool, err error) {
 	c, err := f.chunk(i)
 	if err != nil || c.CRC == 0 {
 		return false, err
 	}
-	if err := f.compare(c.records, int64(c.Size), c.CRC); err != nil {
+	if err := f.compare(c.records, int64(c.Size), c.CRC, read, at); err != nil {
 		return true, fmt.Errorf("chunk %d, of times %d to %d: %w", i, c.First, c.Last, err)
 	}
 	return true, nil
 }
 
-// compare checks the CRC of size bytes at byte at.
-func (f *File) compare(at, size int64, want uint32) error {
-	var sum hash.Hash32 = crc32.NewIEEE()
-	if _, err := io.Copy(sum, io.NewSectionReader(f.r, at, size)); err != nil {
+// compare checks the CRC of size bytes at byte at. Of them those from byte readAt on, if there are any, are read.
+func (f *File) compare(at, size int64, want uint32, read []byte, readAt int64) error {
+	sum := crc32.NewIEEE()
+	if len(read) == 0 {
+		readAt = at
+	}
+	behind := readAt + int64(len(read))
+	if readAt < at || behind > at+size {
+		return fmt.Errorf("%w: bytes %d to %d are not within %d bytes at byte %d", ErrDamaged, readAt, behind, size, at)
+	}
+	if _, err := io.Copy(sum, io.NewSectionReader(f.r, at, readAt-at)); err != nil {
+		return err
+	}
+	_, _ = sum.Write(read) // never fails
+	if _, err := io.Copy(sum, io.NewSectionReader(f.r, behind, at+size-behind)); err != nil {
 		return err
 	}
 	if got := sum.Sum32(); got != want {
@@ -114,7 +127,7 @@ func (f *File) ReadAttachment(i int) ([]byte, error) {
 		return nil, err
 	}
 	if want := le.Uint32(b[a.Size:]); want != 0 {
-		if err := f.compare(a.begin, a.crcAt-a.begin, want); err != nil {
+		if err := f.compare(a.begin, a.crcAt-a.begin, want, nil, 0); err != nil {
 			return nil, fmt.Errorf("attachment %q: %w", a.Name, err)
 		}
 	}

@@ -22,7 +22,7 @@ type File struct {
 	Profile, Library string
 	Schemas          map[uint16]Schema
 	Channels         map[uint16]Channel
-	Chunks           []Chunk // in the order of the file
+	Chunks           []Chunk // in the order of the file; messages outside of chunks, of a file that has none, are in ones of their own
 	Attachments      []AttachmentInfo
 	Metadata         map[string]map[string]string
 	// Finished says that the file has its end and its index. One that has not was read from the beginning up to the last whole
@@ -74,15 +74,21 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	}
 	f.forget()
 	err := f.index()
-	if err == nil {
+	if err == nil && len(f.Chunks) > 0 {
 		f.Finished, f.End = true, size
 		return f, nil
 	}
 	f.forget()
-	if !errors.Is(err, errUnfinished) {
+	if err != nil && !errors.Is(err, errUnfinished) {
 		f.Trouble = err
 	}
-	return f, f.scan()
+	if scanned := f.scan(); scanned != nil {
+		return f, scanned
+	}
+	if err == nil && f.Trouble == nil { // it has an index without chunks, or no index of them
+		f.Finished, f.End = true, size
+	}
+	return f, nil
 }
 
 func (f *File) forget() {
@@ -235,18 +241,45 @@ func (f *File) scan() error {
 	return nil
 }
 
+// loose takes a message that lies outside of chunks, which some writers do: those in a row are a chunk without a head and a CRC.
+func (f *File) loose(h recordAt, at int64) error {
+	m, err := f.message(h, at)
+	if err != nil {
+		return err
+	}
+	if n := len(f.Chunks); n > 0 && f.Chunks[n-1].records == f.Chunks[n-1].Offset && f.Chunks[n-1].Offset+f.Chunks[n-1].Length == at {
+		c := &f.Chunks[n-1]
+		c.Length, c.Size = c.Length+recordHead+h.length, c.Size+uint64(recordHead+h.length)
+		c.First, c.Last = min(c.First, m.Log), max(c.Last, m.Log)
+		return nil
+	}
+	size := recordHead + h.length
+	return f.add(Chunk{Offset: at, Length: size, First: m.Log, Last: m.Log, Size: uint64(size), records: at})
+}
+
+// add takes a chunk.
+func (f *File) add(c Chunk) error {
+	if len(f.Chunks) >= maxItems {
+		return fmt.Errorf("%w: it has more than %d chunks", ErrDamaged, maxItems)
+	}
+	f.Chunks = append(f.Chunks, c)
+	return nil
+}
+
 // take reads a record of the data section.
 func (f *File) take(h recordAt, at int64) error {
 	if h.op == OpChunk {
 		c, err := f.chunkAt(at, h.length)
-		if err == nil && len(f.Chunks) >= maxItems {
-			err = fmt.Errorf("%w: it has more than %d chunks", ErrDamaged, maxItems)
+		if err != nil {
+			return err
 		}
-		f.Chunks = append(f.Chunks, c)
-		return err
+		return f.add(c)
 	}
-	if h.op == OpAttachment {
+	switch h.op {
+	case OpAttachment:
 		return f.attachment(h, at)
+	case OpMessage:
+		return f.loose(h, at)
 	}
 	if h.op != OpHeader && h.op != OpSchema && h.op != OpChannel && h.op != OpMetadata {
 		return nil
@@ -300,7 +333,7 @@ func (f *File) attachment(h recordAt, at int64) error {
 	a.Log, a.Created, a.Name, a.Media = d.uint64(), d.uint64(), d.text(), d.text()
 	n := d.uint64()
 	a.Offset = at + recordHead + int64(len(b)-len(d.b))
-	if d.err != nil || n > math.MaxInt64 || int64(n) != h.length-(a.Offset-a.begin)-4 {
+	if d.err != nil || n > math.MaxInt64 || int64(n) > h.length-(a.Offset-a.begin)-4 { // what is behind the CRC is of later versions
 		return fmt.Errorf("%w: an attachment's lengths do not agree", ErrDamaged)
 	}
 	a.Size, a.crcAt = int64(n), a.Offset+int64(n)

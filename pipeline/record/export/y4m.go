@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package export
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record"
+)
+
+// y4m writes YUV4MPEG2 (yuv4mpeg(5)): pictures of UYVY as planes of 4:2:2, of I420 as they are, grey ones as luma alone.
+type y4m struct {
+	file   *os.File
+	out    *bufio.Writer
+	format pipeline.Format
+	plane  []byte // of UYVY
+}
+
+func newY4M(_ context.Context, f pipeline.Format, path string) (writer, error) {
+	chroma := map[pipeline.PixelFormat]string{pipeline.UYVY: "422", pipeline.I420: "420jpeg", pipeline.Grey: "mono"}[f.Pixel]
+	if chroma == "" {
+		return nil, cannot(f, "Y4M", "pictures of 8 bits: UYVY, YU12 (4:2:0) or GREY", sensorInstead)
+	}
+	file, err := create(path)
+	if err != nil {
+		return nil, err
+	}
+	w := &y4m{file: file, out: bufio.NewWriterSize(file, 1<<20), format: f, plane: make([]byte, f.Width*f.Height)}
+	colours := "LIMITED"
+	if f.Color == pipeline.BT601Full || f.Color == pipeline.BT709Full || f.Color == pipeline.ColorNone {
+		colours = "FULL"
+	}
+	rate := rateOf(f)
+	fmt.Fprintf(w.out, "YUV4MPEG2 W%d H%d F%d:%d Ip A1:1 C%s XCOLORRANGE=%s\n", f.Width, f.Height, rate.Num, rate.Den, chroma, colours)
+	return w, nil
+}
+
+// rateOf is the rate of frames; of one that is not fixed 30, since formats of films want one.
+func rateOf(f pipeline.Format) pipeline.Rate { return cmp.Or(f.Rate, pipeline.Rate{Num: 30, Den: 1}) }
+
+func (w *y4m) add(_ *record.Frame, pixels []byte) error {
+	f := w.format
+	_, err := w.out.WriteString("FRAME\n")
+	if f.Pixel == pipeline.UYVY {
+		for _, at := range []struct{ first, step int }{{1, 2}, {0, 4}, {2, 4}} { // Y, Cb, Cr
+			n := 0
+			for y := range f.Height {
+				line := pixels[y*f.Stride:][:2*f.Width]
+				for x := at.first; x < len(line); x += at.step {
+					w.plane[n] = line[x]
+					n++
+				}
+			}
+			_, e := w.out.Write(w.plane[:n])
+			err = errors.Join(err, e)
+		}
+		return err
+	}
+	lines := func(b []byte, width, stride, height int) {
+		for y := range height {
+			_, e := w.out.Write(b[y*stride:][:width])
+			err = errors.Join(err, e)
+		}
+	}
+	lines(pixels, f.Width, f.Stride, f.Height)
+	if f.Pixel == pipeline.I420 {
+		lines(pixels[f.Stride*f.Height:], f.Width/2, f.Stride/2, f.Height) // both planes of chroma
+	}
+	return err
+}
+
+func (w *y4m) end() error { return errors.Join(w.out.Flush(), w.file.Close()) }

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sort"
+	"time"
+
+	"github.com/tegracast/tegracast/cudahost/cufile"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record/mcap"
+)
+
+// Errors of a recording that is read. They come wrapped with what and where.
+var (
+	ErrNoFrames = errors.New("it has no frames that can be played")
+	ErrFormat   = errors.New("its frames are of another format")
+	ErrEnd      = errors.New("the end of the recording")
+)
+
+// Names of the schemas of frames and of their notes.
+const (
+	imageName = "sensor_msgs/msg/Image"
+	noteName  = "tegracast/Frame"
+)
+
+// A Reader reads a recording. Its frames are numbered from 0, as chunks of the file.
+type Reader struct {
+	*mcap.File
+	Path   string
+	Format pipeline.Format // of every frame
+
+	plain *os.File
+	file  *cufile.File // nil: pixels are not read
+}
+
+// A Frame is one of a recording.
+type Frame struct {
+	Note  Note
+	Image Image
+	At    time.Time // the moment that it shows
+
+	reader *Reader
+	chunk  int
+	pixels int64 // where in the file they begin
+}
+
+// OpenReader opens a recording. driver reads its pixels; nil: nobody does. Errors wrap ErrNoFrames or the format's.
+func OpenReader(path string, driver *cufile.Driver) (*Reader, error) {
+	plain, size, err := pipeline.OpenRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{Path: path, plain: plain}
+	if r.File, err = mcap.Open(plain, size); err == nil {
+		err = r.findFormat()
+	}
+	if err == nil && driver != nil {
+		r.file, err = driver.RegisterFile(plain)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), plain.Close())
+	}
+	return r, nil
+}
+
+// Close closes the file.
+func (r *Reader) Close() error {
+	var errs []error
+	if r.file != nil {
+		errs = append(errs, r.file.Deregister())
+	}
+	return errors.Join(append(errs, r.plain.Close())...)
+}
+
+// findFormat takes the format of the first frame that can be read.
+func (r *Reader) findFormat() error {
+	why := ErrNoFrames
+	if r.Trouble != nil {
+		why = fmt.Errorf("%w: %w", ErrNoFrames, r.Trouble)
+	}
+	for i := range r.Chunks {
+		m, _, err := r.messages(i)
+		if err == nil {
+			var image Image
+			if image, err = r.image(m); err == nil {
+				r.Format, err = formatOf(r.Channels[m.Channel].Metadata, image)
+			}
+		}
+		if err == nil {
+			return nil
+		}
+		why = fmt.Errorf("%w: the first one: %w", ErrNoFrames, err)
+		if !errors.Is(err, mcap.ErrDamaged) && !errors.Is(err, errImage) {
+			break
+		}
+	}
+	return why
+}
+
+// formatOf is the format of an image, by what its channel says.
+func formatOf(about map[string]string, i Image) (f pipeline.Format, err error) {
+	p := about["pixels"]
+	if len(p) != 4 {
+		return f, fmt.Errorf("%w: its channel does not say which pixels it has (%s), as tegracast does", ErrNoFrames, i.Encoding)
+	}
+	f = pipeline.Format{
+		Pixel: pipeline.PixelFormat(p[0]) | pipeline.PixelFormat(p[1])<<8 | pipeline.PixelFormat(p[2])<<16 | pipeline.PixelFormat(p[3])<<24,
+		Width: i.Width, Height: i.Height, Stride: i.Step,
+	}
+	_ = f.Rate.UnmarshalText([]byte(about["rate"])) // else it is variable
+	for f.Color = pipeline.BT601Limited; f.Color > 0 && f.Color.String() != about["color"]; f.Color-- {
+	}
+	if err := f.Validate(); err != nil {
+		return f, err
+	}
+	if f.Size() != i.Size {
+		return f, fmt.Errorf("%w: %s has %d bytes, the frame %d", ErrFormat, f, f.Size(), i.Size)
+	}
+	return f, nil
+}
+
+// messages finds the frame and the note of chunk i. Of a chunk without a note the latter has no channel.
+func (r *Reader) messages(i int) (image, note mcap.MessageInfo, err error) {
+	list, err := r.Messages(i)
+	if err != nil {
+		return image, note, err
+	}
+	images := 0
+	for _, m := range list {
+		switch r.Schemas[r.Channels[m.Channel].Schema].Name {
+		case imageName:
+			image = m
+			images++
+		case noteName:
+			note = m
+		}
+	}
+	if images != 1 {
+		return image, note, fmt.Errorf("%w: chunk %d has %d images, and should have one", mcap.ErrDamaged, i, images)
+	}
+	return image, note, nil
+}
+
+// image reads what an image says besides its pixels.
+func (r *Reader) image(m mcap.MessageInfo) (Image, error) {
+	head := m
+	head.Size = min(m.Size, page)
+	b, err := r.Read(head)
+	if err != nil {
+		return Image{}, err
+	}
+	return ParseImage(b, int(m.Size))
+}
+
+// Frame finds frame i, and reads what is known of it besides its pixels. Errors wrap mcap.ErrDamaged or ErrFormat, or are the file's.
+func (r *Reader) Frame(i int) (*Frame, error) {
+	m, n, err := r.messages(i)
+	if err != nil {
+		return nil, err
+	}
+	f := &Frame{At: time.Unix(0, int64(m.Log)), reader: r, chunk: i, Note: Note{Frame: uint64(m.Sequence), ExposureStart: int64(m.Log)}}
+	if f.Image, err = r.image(m); err != nil {
+		return nil, err
+	}
+	if i := f.Image; i.Width != r.Format.Width || i.Height != r.Format.Height || i.Step != r.Format.Stride || i.Size != r.Format.Size() {
+		return nil, fmt.Errorf("%w: chunk %d: %dx%d with lines of %d bytes", ErrFormat, f.chunk, i.Width, i.Height, i.Step)
+	}
+	f.pixels = m.Offset + int64(f.Image.Pixels)
+	if n.Channel == 0 {
+		return f, nil
+	}
+	if n.Size > maxNote {
+		return nil, fmt.Errorf("%w: chunk %d: the note of the frame has %d bytes", mcap.ErrDamaged, i, n.Size)
+	}
+	b, err := r.Read(n)
+	if err == nil {
+		f.Note = Note{}
+		err = json.Unmarshal(b, &f.Note)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: chunk %d: the note of the frame: %w", mcap.ErrDamaged, i, err)
+	}
+	return f, nil
+}
+
+// Pixels reads the frame's pixels into b, which lies outside of Go's heap, and compares the sum of its chunk. An error wraps
+// mcap.ErrDamaged, or is of the file.
+func (f *Frame) Pixels(b []byte) error {
+	r := f.reader
+	b = b[:f.Image.Size]
+	n, err := r.file.Read(address(b), len(b), f.pixels, 0)
+	if err == nil && n < len(b) {
+		err = fmt.Errorf("%w: it ends at byte %d, within a frame", mcap.ErrDamaged, f.pixels+int64(n))
+	}
+	if err == nil {
+		_, err = r.VerifyRead(f.chunk, b, f.pixels)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: frame %d: %w", r.Path, f.Note.Frame, err)
+	}
+	return nil
+}
+
+// find is the first frame of the file with at least that number. Frames are in the order of their numbers.
+func (r *Reader) find(number uint64) int {
+	return sort.Search(len(r.Chunks), func(i int) bool {
+		for ; i < len(r.Chunks); i++ {
+			if f, err := r.Frame(i); err == nil {
+				return f.Note.Frame >= number
+			}
+		}
+		return true
+	})
+}
+
+// Fill gives f what was recorded of the frame, but for its pixels.
+func (f *Frame) Fill(out *pipeline.Frame) {
+	n := &f.Note
+	out.Sequence = n.Frame
+	out.Times = pipeline.Times{
+		ExposureStart: moment(n.ExposureStart), ExposureEnd: moment(n.ExposureEnd), Uncertainty: time.Duration(n.Uncertainty),
+		Captured: moment(n.Captured),
+	}
+	if n.Padded {
+		out.Flags |= pipeline.FlagPadded
+	}
+	if n.Unverified {
+		out.Flags |= pipeline.FlagUnverified
+	}
+	out.Results = append(out.Results, n.Results...)
+}
+
+// moment is the inverse of nano.
+func moment(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
