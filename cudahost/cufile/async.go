@@ -36,7 +36,7 @@ const (
 // Async is what a transfer in a stream is asked, and what came of it (cuFileReadAsync, §3.6, §4.4). It is in memory of the host that
 // does not move and that CUDA knows (cudahost's AllocHost), and stays there until the stream has come past the transfer.
 type Async struct {
-	Size       uint64
+	Size       uint64 // that when it is submitted is the largest
 	FileOffset int64
 	Offset     int64 // in the memory
 	result     int64 // bytes; -1: an error of the file; else the negative Status
@@ -180,7 +180,7 @@ func (f *File) inTurn(call string, given, now Op, flags StreamFlags) (int, error
 	if flags&FixedFileOffset != 0 {
 		now.FileOffset = given.FileOffset
 	}
-	if flags&FixedSize != 0 {
+	if flags&FixedSize != 0 || now.Size > given.Size {
 		now.Size = given.Size
 	}
 	switch {

@@ -23,7 +23,7 @@ func transfers(t *testing.T, s *site) {
 	const most = 400_000
 	mem, base := s.memory(t, 1<<20)
 	want(t, d.RegisterBuffer(base, len(mem), 0), Success)
-	r := rand.New(rand.NewPCG(1, 2))
+	r, content := rand.New(rand.NewPCG(1, 2)), rand.NewChaCha8([32]byte{3})
 	model := make([]byte, 0, 2<<20) // of the file
 	at := func(limit int) int {     // often aligned
 		n := r.IntN(limit)
@@ -32,13 +32,11 @@ func transfers(t *testing.T, s *site) {
 		}
 		return n
 	}
-	for range 80 {
+	for range 40 {
 		size, off, in := at(most), at(1<<20), at(1<<19)
 		before := bytes.Clone(mem)
 		if r.IntN(2) == 0 {
-			for i := range size {
-				mem[in+i] = byte(r.Uint32())
-			}
+			_, _ = content.Read(mem[in : in+size])
 			n, err := h.Write(base, size, int64(off), int64(in))
 			if n != size || err != nil {
 				t.Fatalf("write of %d bytes at %d: %d, %v", size, off, n, err)
@@ -67,9 +65,7 @@ func transfers(t *testing.T, s *site) {
 func batch(t *testing.T, s *site) {
 	d := s.open(t, nil)
 	mem, base := s.memory(t, 4<<20)
-	for i := range mem {
-		mem[i] = byte(i * 7 >> 3)
-	}
+	pattern(mem)
 	const piece, files = 10_000, 3
 	var list [files]*File
 	for i := range list {
