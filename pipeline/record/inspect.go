@@ -64,6 +64,14 @@ func Inspect(ctx context.Context, path string, verify bool, progress func(part f
 		}
 		progress(float64(i+1) / float64(len(f.Chunks)))
 	}
+	for i := range f.Attachments {
+		if !verify {
+			break
+		}
+		if _, err := f.ReadAttachment(i); err != nil {
+			r.Wrong = append(r.Wrong, err.Error())
+		}
+	}
 	return r, nil
 }
 

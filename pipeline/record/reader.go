@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sort"
 	"time"
@@ -55,17 +56,25 @@ func OpenReader(path string, driver *cufile.Driver) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{Path: path, plain: plain}
-	if r.File, err = mcap.Open(plain, size); err == nil {
-		err = r.findFormat()
-	}
-	if err == nil && driver != nil {
-		r.file, err = driver.RegisterFile(plain)
+	r, err := newReader(path, plain, size)
+	if err == nil {
+		if r.plain = plain; driver != nil {
+			r.file, err = driver.RegisterFile(plain)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), plain.Close())
 	}
 	return r, nil
+}
+
+func newReader(path string, in io.ReaderAt, size int64) (*Reader, error) {
+	file, err := mcap.Open(in, size)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{File: file, Path: path}
+	return r, r.findFormat()
 }
 
 // Close closes the file.
@@ -77,29 +86,41 @@ func (r *Reader) Close() error {
 	return errors.Join(append(errs, r.plain.Close())...)
 }
 
-// findFormat takes the format of the first frame that can be read.
+// findFormat takes the format of the first frame that is not damaged.
 func (r *Reader) findFormat() error {
-	why := ErrNoFrames
-	if r.Trouble != nil {
-		why = fmt.Errorf("%w: %w", ErrNoFrames, r.Trouble)
-	}
+	why := r.Trouble
 	for i := range r.Chunks {
-		m, _, err := r.messages(i)
-		if err == nil {
-			var image Image
-			if image, err = r.image(m); err == nil {
-				r.Format, err = formatOf(r.Channels[m.Channel].Metadata, image)
-			}
-		}
+		err := r.formatOfChunk(i)
 		if err == nil {
 			return nil
 		}
-		why = fmt.Errorf("%w: the first one: %w", ErrNoFrames, err)
-		if !errors.Is(err, mcap.ErrDamaged) && !errors.Is(err, errImage) {
+		if why == nil {
+			why = err
+		}
+		if !errors.Is(err, mcap.ErrDamaged) {
 			break
 		}
 	}
-	return why
+	if why == nil {
+		return ErrNoFrames
+	}
+	return fmt.Errorf("%w: %w", ErrNoFrames, why)
+}
+
+func (r *Reader) formatOfChunk(i int) error {
+	if _, err := r.VerifyChunk(i); err != nil {
+		return err
+	}
+	m, _, err := r.messages(i)
+	if err != nil {
+		return err
+	}
+	image, err := r.image(m)
+	if err != nil {
+		return err
+	}
+	r.Format, err = formatOf(r.Channels[m.Channel].Metadata, image)
+	return err
 }
 
 // formatOf is the format of an image, by what its channel says.
@@ -169,6 +190,9 @@ func (r *Reader) Frame(i int) (*Frame, error) {
 	}
 	if i := f.Image; i.Width != r.Format.Width || i.Height != r.Format.Height || i.Step != r.Format.Stride || i.Size != r.Format.Size() {
 		return nil, fmt.Errorf("%w: chunk %d: %dx%d with lines of %d bytes", ErrFormat, f.chunk, i.Width, i.Height, i.Step)
+	}
+	if c := r.Chunks[i]; c.Length > int64(f.Image.Size)+maxBeside {
+		return nil, fmt.Errorf("%w: chunk %d has %d bytes, its frame %d", mcap.ErrDamaged, i, c.Length, f.Image.Size)
 	}
 	f.pixels = m.Offset + int64(f.Image.Pixels)
 	if n.Channel == 0 {
