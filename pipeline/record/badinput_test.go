@@ -21,8 +21,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// small makes a recording of frames of 512 bytes, and returns its path and its frames' pixels by their numbers.
-func small(t *testing.T, d *cufile.Driver) (path string, want map[uint64]string) {
+// smallRecording makes a recording of frames of 512 bytes, and returns its path and its frames' pixels by their numbers.
+func smallRecording(t *testing.T, d *cufile.Driver) (path string, want map[uint64]string) {
 	t.Helper()
 	dir := t.TempDir()
 	c := Config{Directory: dir, Configuration: []byte("sources: []\n")}
@@ -118,7 +118,7 @@ func disk(t testing.TB) *cufile.Driver {
 // TestBadInputFlipped flips bytes of the first 64 KiB, with an index and without one.
 func TestBadInputFlipped(t *testing.T) {
 	d := disk(t)
-	path, want := small(t, d)
+	path, want := smallRecording(t, d)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestBadInputFlipped(t *testing.T) {
 // TestBadInputCut cuts a recording everywhere.
 func TestBadInputCut(t *testing.T) {
 	d := disk(t)
-	path, want := small(t, d)
+	path, want := smallRecording(t, d)
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestBadInputCut(t *testing.T) {
 func TestBadInputHuge(t *testing.T) {
 	const tera = 1 << 40
 	d := disk(t)
-	path, _ := small(t, d)
+	path, _ := smallRecording(t, d)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -216,6 +216,45 @@ func TestBadInputHuge(t *testing.T) {
 			}
 			_, _, _ = plays(huge, d)
 		}
+	}
+}
+
+// TestAChunkWithoutAFrameIsSkipped: it is nothing that is lost.
+func TestAChunkWithoutAFrameIsSkipped(t *testing.T) {
+	gray := format(t, pipeline.Grey, 4, 2)
+	w, b, err := mcap.NewWriter("ros2", "x", page, []mcap.Schema{{ID: 1, Name: imageName}, {ID: 3, Name: "other"}}, []mcap.Channel{
+		{ID: 1, Schema: 1, Metadata: map[string]string{"pixels": "GREY"}}, {ID: 3, Schema: 3},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range uint32(3) {
+		prefix, pixels := appendImage(nil, gray, time.Unix(1, 0), "x", 8), make([]byte, 8)
+		for _, m := range []mcap.Message{{Channel: 3, Log: 7}, {Channel: 1, Sequence: n, Log: 1e9 * uint64(n+1)}} {
+			head, tail, _, err := w.Frame(nil, nil, page, m, prefix, pixels, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b = append(append(b, head...), tail...)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "x.mcap")
+	if err := os.WriteFile(path, w.End(b), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, lost, err := plays(path, disk(t))
+	if err != nil || lost != nil || len(got) != 3 {
+		t.Errorf("%d frames, %v, %v", len(got), lost, err)
+	}
+	p, err := NewPlayer([]string{path}, At(time.Second), Position{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := p.Next(); err != nil || f.Note.Frame != 1 {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

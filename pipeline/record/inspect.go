@@ -93,11 +93,11 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 	for _, m := range list {
 		c := f.Channels[m.Channel]
 		switch f.Schemas[c.Schema].Name {
-		case imageName:
+		case "sensor_msgs/msg/Image":
 			if err := r.image(f, m, c.Metadata); err != nil {
 				return fmt.Errorf("chunk %d: %w", i, err)
 			}
-		case noteName:
+		case "tegracast/Frame":
 			var n Note
 			b, err := f.Read(m)
 			if err == nil {

@@ -3,6 +3,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ var (
 	ErrNoFrames = errors.New("it has no frames that can be played")
 	ErrFormat   = errors.New("its frames are of another format")
 	ErrEnd      = errors.New("the end of the recording")
+
+	errNoImage = errors.New("record: the chunk has no frame") // but something else, which is not played
 )
 
 // Names of the schemas of frames and of their notes.
@@ -37,6 +40,7 @@ type Reader struct {
 
 	plain *os.File
 	file  *cufile.File // nil: pixels are not read
+	first int          // the first chunk with a frame that is not damaged
 }
 
 // A Frame is one of a recording.
@@ -92,7 +96,11 @@ func (r *Reader) findFormat() error {
 	for i := range r.Chunks {
 		err := r.formatOfChunk(i)
 		if err == nil {
+			r.first = i
 			return nil
+		}
+		if errors.Is(err, errNoImage) {
+			continue
 		}
 		if why == nil {
 			why = err
@@ -161,7 +169,11 @@ func (r *Reader) messages(i int) (image, note mcap.MessageInfo, err error) {
 			note = m
 		}
 	}
-	if images != 1 {
+	if images == 0 { // or the frame is not to be seen, since the chunk is damaged
+		_, err := r.VerifyChunk(i)
+		return image, note, cmp.Or(err, errNoImage)
+	}
+	if images > 1 {
 		return image, note, fmt.Errorf("%w: chunk %d has %d images, and should have one", mcap.ErrDamaged, i, images)
 	}
 	return image, note, nil
@@ -247,8 +259,8 @@ func (f *Frame) Fill(out *pipeline.Frame) {
 	n := &f.Note
 	out.Sequence = n.Frame
 	out.Times = pipeline.Times{
-		ExposureStart: moment(n.ExposureStart), ExposureEnd: moment(n.ExposureEnd), Uncertainty: time.Duration(n.Uncertainty),
-		Captured: moment(n.Captured),
+		ExposureStart: timeOf(n.ExposureStart), ExposureEnd: timeOf(n.ExposureEnd), Uncertainty: time.Duration(n.Uncertainty),
+		Captured: timeOf(n.Captured),
 	}
 	if n.Padded {
 		out.Flags |= pipeline.FlagPadded
@@ -259,8 +271,8 @@ func (f *Frame) Fill(out *pipeline.Frame) {
 	out.Results = append(out.Results, n.Results...)
 }
 
-// moment is the inverse of nano.
-func moment(ns int64) time.Time {
+// timeOf is the inverse of nano.
+func timeOf(ns int64) time.Time {
 	if ns == 0 {
 		return time.Time{}
 	}

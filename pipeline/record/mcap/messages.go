@@ -147,7 +147,7 @@ func (f *File) ReadAttachment(i int) ([]byte, error) {
 
 // Read reads a message's data. An error wraps ErrDamaged where they are too long for memory, or is the file's.
 func (f *File) Read(m MessageInfo) ([]byte, error) {
-	if m.Size > maxRecord {
+	if m.Size > maxMessage {
 		return nil, fmt.Errorf("%w: the message at byte %d has %d bytes", ErrDamaged, m.Offset, m.Size)
 	}
 	b := make([]byte, m.Size)

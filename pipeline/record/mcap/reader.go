@@ -59,7 +59,9 @@ type AttachmentInfo struct {
 const (
 	maxRecord = 64 << 20 // of a record that is neither a chunk nor an attachment
 	maxItems  = 1 << 24  // chunks of a file
-	maxLoose  = 4 << 20  // bytes of messages in a row outside of chunks that are taken for one
+	// maxMessage is the longest message that Read reads, in bytes: a frame of 256 million samples.
+	maxMessage = 512 << 20
+	maxLoose   = 4 << 20 // bytes of messages in a row outside of chunks that are taken for one
 	// maxMessages is how many messages a chunk has.
 	maxMessages = 1 << 20
 )
