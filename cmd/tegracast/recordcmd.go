@@ -135,9 +135,9 @@ func exportRecording(ctx context.Context, e env, x export.Config) error {
 		return err
 	}
 	for _, why := range res.Damaged {
-		fmt.Fprintf(e.Err, "left out: %v\n", why)
+		fmt.Fprintf(e.Err, "damaged: %v\n", why)
 	}
-	if _, err := fmt.Fprintf(e.Out, "%s: %d frames, %d left out\n", x.Out, res.Frames, res.Lost); err != nil || res.Lost == 0 {
+	if _, err := fmt.Fprintf(e.Out, "%s: %d frames, %d left out\n", x.Out, res.Frames, res.Lost); err != nil || len(res.Damaged) == 0 {
 		return err
 	}
 	return command.ErrChecked

@@ -64,6 +64,14 @@ func Inspect(ctx context.Context, path string, verify bool, progress func(part f
 		}
 		progress(float64(i+1) / float64(len(f.Chunks)))
 	}
+	for i := range f.Attachments {
+		if !verify {
+			break
+		}
+		if _, err := f.ReadAttachment(i); err != nil {
+			r.Wrong = append(r.Wrong, err.Error())
+		}
+	}
 	return r, nil
 }
 
@@ -85,11 +93,11 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 	for _, m := range list {
 		c := f.Channels[m.Channel]
 		switch f.Schemas[c.Schema].Name {
-		case imageName:
+		case "sensor_msgs/msg/Image":
 			if err := r.image(f, m, c.Metadata); err != nil {
 				return fmt.Errorf("chunk %d: %w", i, err)
 			}
-		case noteName:
+		case "tegracast/Frame":
 			var n Note
 			b, err := f.Read(m)
 			if err == nil {

@@ -73,7 +73,7 @@ func (p *Player) look(i int) error {
 		p.Trouble = append(p.Trouble, fmt.Errorf("%s: %w", r.Path, r.Trouble))
 	}
 	if i == 0 {
-		p.Format, p.first = r.Format, time.Unix(0, int64(r.Chunks[0].First))
+		p.Format, p.first = r.Format, time.Unix(0, int64(r.Chunks[r.first].First))
 	}
 	if r.Format != p.Format {
 		err = fmt.Errorf("%s: %w: %s, those of %s are %s: play them one after the other", r.Path, ErrFormat, r.Format, p.files[0], p.Format)
@@ -129,6 +129,9 @@ func (p *Player) Next() (*Frame, error) {
 		}
 		f, err := p.reader.Frame(p.next.chunk)
 		p.next.chunk++
+		if errors.Is(err, errNoImage) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.reader.Path, err)
 		}

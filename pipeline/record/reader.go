@@ -3,9 +3,11 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sort"
 	"time"
@@ -20,6 +22,8 @@ var (
 	ErrNoFrames = errors.New("it has no frames that can be played")
 	ErrFormat   = errors.New("its frames are of another format")
 	ErrEnd      = errors.New("the end of the recording")
+
+	errNoImage = errors.New("record: the chunk has no frame") // but something else, which is not played
 )
 
 // Names of the schemas of frames and of their notes.
@@ -36,6 +40,7 @@ type Reader struct {
 
 	plain *os.File
 	file  *cufile.File // nil: pixels are not read
+	first int          // the first chunk with a frame that is not damaged
 }
 
 // A Frame is one of a recording.
@@ -55,17 +60,25 @@ func OpenReader(path string, driver *cufile.Driver) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{Path: path, plain: plain}
-	if r.File, err = mcap.Open(plain, size); err == nil {
-		err = r.findFormat()
-	}
-	if err == nil && driver != nil {
-		r.file, err = driver.RegisterFile(plain)
+	r, err := newReader(path, plain, size)
+	if err == nil {
+		if r.plain = plain; driver != nil {
+			r.file, err = driver.RegisterFile(plain)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), plain.Close())
 	}
 	return r, nil
+}
+
+func newReader(path string, in io.ReaderAt, size int64) (*Reader, error) {
+	file, err := mcap.Open(in, size)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{File: file, Path: path}
+	return r, r.findFormat()
 }
 
 // Close closes the file.
@@ -77,29 +90,45 @@ func (r *Reader) Close() error {
 	return errors.Join(append(errs, r.plain.Close())...)
 }
 
-// findFormat takes the format of the first frame that can be read.
+// findFormat takes the format of the first frame that is not damaged.
 func (r *Reader) findFormat() error {
-	why := ErrNoFrames
-	if r.Trouble != nil {
-		why = fmt.Errorf("%w: %w", ErrNoFrames, r.Trouble)
-	}
+	why := r.Trouble
 	for i := range r.Chunks {
-		m, _, err := r.messages(i)
+		err := r.formatOfChunk(i)
 		if err == nil {
-			var image Image
-			if image, err = r.image(m); err == nil {
-				r.Format, err = formatOf(r.Channels[m.Channel].Metadata, image)
-			}
-		}
-		if err == nil {
+			r.first = i
 			return nil
 		}
-		why = fmt.Errorf("%w: the first one: %w", ErrNoFrames, err)
-		if !errors.Is(err, mcap.ErrDamaged) && !errors.Is(err, errImage) {
+		if errors.Is(err, errNoImage) {
+			continue
+		}
+		if why == nil {
+			why = err
+		}
+		if !errors.Is(err, mcap.ErrDamaged) {
 			break
 		}
 	}
-	return why
+	if why == nil {
+		return ErrNoFrames
+	}
+	return fmt.Errorf("%w: %w", ErrNoFrames, why)
+}
+
+func (r *Reader) formatOfChunk(i int) error {
+	if _, err := r.VerifyChunk(i); err != nil {
+		return err
+	}
+	m, _, err := r.messages(i)
+	if err != nil {
+		return err
+	}
+	image, err := r.image(m)
+	if err != nil {
+		return err
+	}
+	r.Format, err = formatOf(r.Channels[m.Channel].Metadata, image)
+	return err
 }
 
 // formatOf is the format of an image, by what its channel says.
@@ -140,7 +169,11 @@ func (r *Reader) messages(i int) (image, note mcap.MessageInfo, err error) {
 			note = m
 		}
 	}
-	if images != 1 {
+	if images == 0 { // or the frame is not to be seen, since the chunk is damaged
+		_, err := r.VerifyChunk(i)
+		return image, note, cmp.Or(err, errNoImage)
+	}
+	if images > 1 {
 		return image, note, fmt.Errorf("%w: chunk %d has %d images, and should have one", mcap.ErrDamaged, i, images)
 	}
 	return image, note, nil
@@ -169,6 +202,9 @@ func (r *Reader) Frame(i int) (*Frame, error) {
 	}
 	if i := f.Image; i.Width != r.Format.Width || i.Height != r.Format.Height || i.Step != r.Format.Stride || i.Size != r.Format.Size() {
 		return nil, fmt.Errorf("%w: chunk %d: %dx%d with lines of %d bytes", ErrFormat, f.chunk, i.Width, i.Height, i.Step)
+	}
+	if c := r.Chunks[i]; c.Length > int64(f.Image.Size)+maxBeside {
+		return nil, fmt.Errorf("%w: chunk %d has %d bytes, its frame %d", mcap.ErrDamaged, i, c.Length, f.Image.Size)
 	}
 	f.pixels = m.Offset + int64(f.Image.Pixels)
 	if n.Channel == 0 {
@@ -223,8 +259,8 @@ func (f *Frame) Fill(out *pipeline.Frame) {
 	n := &f.Note
 	out.Sequence = n.Frame
 	out.Times = pipeline.Times{
-		ExposureStart: moment(n.ExposureStart), ExposureEnd: moment(n.ExposureEnd), Uncertainty: time.Duration(n.Uncertainty),
-		Captured: moment(n.Captured),
+		ExposureStart: timeOf(n.ExposureStart), ExposureEnd: timeOf(n.ExposureEnd), Uncertainty: time.Duration(n.Uncertainty),
+		Captured: timeOf(n.Captured),
 	}
 	if n.Padded {
 		out.Flags |= pipeline.FlagPadded
@@ -235,8 +271,8 @@ func (f *Frame) Fill(out *pipeline.Frame) {
 	out.Results = append(out.Results, n.Results...)
 }
 
-// moment is the inverse of nano.
-func moment(ns int64) time.Time {
+// timeOf is the inverse of nano.
+func timeOf(ns int64) time.Time {
 	if ns == 0 {
 		return time.Time{}
 	}

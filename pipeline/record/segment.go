@@ -68,8 +68,8 @@ func (s *Sink) begin(g *segment) (err error) {
 	}
 	f := s.format
 	schemas := []mcap.Schema{
-		{ID: 1, Name: imageName, Encoding: "ros2msg", Data: []byte(imageSchema)},
-		{ID: 2, Name: noteName, Encoding: "jsonschema", Data: []byte(noteSchema)},
+		{ID: 1, Name: "sensor_msgs/msg/Image", Encoding: "ros2msg", Data: []byte(imageSchema)},
+		{ID: 2, Name: "tegracast/Frame", Encoding: "jsonschema", Data: []byte(noteSchema)},
 	}
 	about := map[string]string{"pixels": f.Pixel.String(), "rate": f.Rate.String(), "color": f.Color.String()}
 	if samples, ok := f.Pixel.Samples(); ok {

@@ -46,7 +46,7 @@ type Appliance struct {
 	devices  map[string]func() error  // closes the card of that name
 	lines    *lines.Lines
 	threads  *send.Threads  // of the RTP streams
-	storage  *cufile.Driver // nil: nothing is recorded or replayed
+	storage  *cufile.Driver // nil: nothing is recorded
 	text     []byte         // of the configuration
 
 	quarantine *kernel.Quarantine

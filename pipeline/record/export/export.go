@@ -53,8 +53,8 @@ type maker func(ctx context.Context, f pipeline.Format, out string) (writer, err
 // A Result is what was exported.
 type Result struct {
 	Frames  int
-	Damaged []error // frames that were left out; the first hundred
-	Lost    int     // how many were left out
+	Lost    int     // frames that were left out, since they are damaged
+	Damaged []error // what is damaged: files as a whole, and the first hundred frames
 }
 
 // maxDamaged is how many damaged frames a Result names.
@@ -73,9 +73,7 @@ func Run(ctx context.Context, c Config, progress func(part float64)) (Result, er
 	if err != nil {
 		return res, err
 	}
-	for _, why := range p.Trouble {
-		res.leaveOut(why)
-	}
+	res.Damaged = p.Trouble
 	w, err := newWriter(ctx, p.Format, c.Out)
 	if err != nil {
 		return res, errors.Join(err, p.Close())

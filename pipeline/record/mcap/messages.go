@@ -34,7 +34,9 @@ func (f *File) Messages(i int) ([]MessageInfo, error) {
 			if err != nil {
 				return list, err
 			}
-			list = append(list, m)
+			if list = append(list, m); len(list) > maxMessages {
+				return nil, fmt.Errorf("%w: chunk %d has more than %d messages", ErrDamaged, i, maxMessages)
+			}
 		case OpSchema, OpChannel:
 			if err := f.take(h, at); err != nil {
 				return list, err
@@ -103,12 +105,21 @@ func (f *File) compare(at, size int64, want uint32, read []byte, readAt int64) e
 	if readAt < at || behind > at+size {
 		return fmt.Errorf("%w: bytes %d to %d are not within %d bytes at byte %d", ErrDamaged, readAt, behind, size, at)
 	}
-	if _, err := io.Copy(sum, io.NewSectionReader(f.r, at, readAt-at)); err != nil {
+	buffer := make([]byte, min(32<<10, max(readAt-at, at+size-behind)))
+	add := func(at, size int64) error {
+		_, err := io.CopyBuffer(sum, io.NewSectionReader(f.r, at, size), buffer)
 		return err
 	}
+	if readAt > at {
+		if err := add(at, readAt-at); err != nil {
+			return err
+		}
+	}
 	_, _ = sum.Write(read) // never fails
-	if _, err := io.Copy(sum, io.NewSectionReader(f.r, behind, at+size-behind)); err != nil {
-		return err
+	if at+size > behind {
+		if err := add(behind, at+size-behind); err != nil {
+			return err
+		}
 	}
 	if got := sum.Sum32(); got != want {
 		return fmt.Errorf("%w: %d bytes at byte %d have CRC %#x and should have %#x", ErrDamaged, size, at, got, want)
@@ -134,8 +145,11 @@ func (f *File) ReadAttachment(i int) ([]byte, error) {
 	return b[:a.Size], nil
 }
 
-// Read reads a message's data.
+// Read reads a message's data. An error wraps ErrDamaged where they are too long for memory, or is the file's.
 func (f *File) Read(m MessageInfo) ([]byte, error) {
+	if m.Size > maxMessage {
+		return nil, fmt.Errorf("%w: the message at byte %d has %d bytes", ErrDamaged, m.Offset, m.Size)
+	}
 	b := make([]byte, m.Size)
 	if n, err := f.r.ReadAt(b, m.Offset); n < len(b) {
 		return nil, err

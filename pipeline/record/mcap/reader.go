@@ -59,6 +59,11 @@ type AttachmentInfo struct {
 const (
 	maxRecord = 64 << 20 // of a record that is neither a chunk nor an attachment
 	maxItems  = 1 << 24  // chunks of a file
+	// maxMessage is the longest message that Read reads, in bytes: a frame of 256 million samples.
+	maxMessage = 512 << 20
+	maxLoose   = 4 << 20 // bytes of messages in a row outside of chunks that are taken for one
+	// maxMessages is how many messages a chunk has.
+	maxMessages = 1 << 20
 )
 
 // Open reads what a file of size bytes is: by its index, or, where there is none or it is wrong, from the beginning. An error
@@ -247,7 +252,7 @@ func (f *File) loose(h recordAt, at int64) error {
 	if err != nil {
 		return err
 	}
-	if n := len(f.Chunks); n > 0 && f.Chunks[n-1].records == f.Chunks[n-1].Offset && f.Chunks[n-1].Offset+f.Chunks[n-1].Length == at {
+	if n := len(f.Chunks); n > 0 && f.Chunks[n-1].follows(at) {
 		c := &f.Chunks[n-1]
 		c.Length, c.Size = c.Length+recordHead+h.length, c.Size+uint64(recordHead+h.length)
 		c.First, c.Last = min(c.First, m.Log), max(c.Last, m.Log)
@@ -255,6 +260,11 @@ func (f *File) loose(h recordAt, at int64) error {
 	}
 	size := recordHead + h.length
 	return f.add(Chunk{Offset: at, Length: size, First: m.Log, Last: m.Log, Size: uint64(size), records: at})
+}
+
+// follows says whether a message at byte at goes on with messages outside of chunks.
+func (c *Chunk) follows(at int64) bool {
+	return c.records == c.Offset && c.Offset+c.Length == at && c.Length < maxLoose
 }
 
 // add takes a chunk.

@@ -175,11 +175,15 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		for i := range file.Chunks {
-			_, _ = file.VerifyChunk(i)
 			list, _ := file.Messages(i)
+			_, whole := file.VerifyChunk(i)
 			for _, m := range list {
-				if data, err := file.Read(m); err == nil && int64(len(data)) != m.Size {
+				data, err := file.Read(m)
+				if err == nil && int64(len(data)) != m.Size {
 					t.Errorf("message %+v has %d bytes", m, len(data))
+				}
+				if _, again := file.VerifyRead(i, data, m.Offset); err == nil && (again == nil) != (whole == nil) {
+					t.Errorf("chunk %d: %v, and read in part %v", i, whole, again)
 				}
 			}
 		}
