@@ -93,6 +93,9 @@ func printReport(w io.Writer, r *record.Report, verified bool) error {
 	} else {
 		fmt.Fprintf(w, "frames    0\n")
 	}
+	for _, t := range r.Triggers {
+		fmt.Fprintf(w, "trigger   %s at frame %d, by %s\n", time.Unix(0, t.At).UTC().Format(time.RFC3339Nano), t.Frame, t.Cause)
+	}
 	if verified {
 		fmt.Fprintf(w, "checksums %d of %d frames right\n", r.Checked, r.Frames+len(r.Wrong))
 	}

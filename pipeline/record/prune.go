@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// prune deletes the oldest files of the recording, as long as they have more than Keep bytes.
-func (s *Sink) prune() error {
+// prune deletes the oldest files of the recording but those that are busy, as long as they have more than Keep bytes.
+func (s *Sink) prune(busy ...string) error {
 	if s.config.Keep == 0 {
 		return nil
 	}
@@ -36,6 +36,9 @@ func (s *Sink) prune() error {
 	for i, path := range list {
 		if total <= s.config.Keep {
 			break
+		}
+		if slices.Contains(busy, path) {
+			continue
 		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

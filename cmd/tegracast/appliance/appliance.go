@@ -72,7 +72,7 @@ func newAppliance(e Env) *Appliance {
 		cards: map[string]*capture.Card{}, models: map[string]*modelCard{}, devices: map[string]func() error{},
 		books: map[string]*pipeline.Books{}, threads: send.NewThreads(e.Processors),
 	}
-	a.lines = lines.New(lines.Config{Board: e.Board, Cameras: a.cameras, Health: a.state, Logger: e.Log})
+	a.lines = lines.New(lines.Config{Board: e.Board, Cameras: a.cameras, Health: a.state, Record: a.triggerLine, Logger: e.Log})
 	return a
 }
 
