@@ -169,7 +169,7 @@ outputs:
 	if err != nil || len(files) != 2 {
 		t.Fatalf("%v, %v", files, err)
 	}
-	for i, cause := range []string{"http from 127.0.0.1:", "SIGUSR1"} {
+	for i, cause := range []string{"http from 127.0.0.1:", "signal"} {
 		r, err := record.Inspect(t.Context(), files[i], true, func(float64) {})
 		if err != nil {
 			t.Fatal(err)

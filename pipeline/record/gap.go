@@ -28,11 +28,11 @@ func (s *Sink) newRing(size int64) (*segment, error) {
 	g := &segment{begun: time.Now()}
 	path := filepath.Join(s.config.Directory, s.config.Name+"-ring"+Extension)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a process that was killed
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrDirectory, err)
 	}
 	var err error
 	if g.plain, err = create(path); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrDirectory, err)
 	}
 	g.name.Store(&path)
 	g.idle.Store(true)
@@ -45,6 +45,7 @@ func (s *Sink) newRing(size int64) (*segment, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), g.remove())
 	}
+	s.writing.add(g)
 	return g, nil
 }
 

@@ -53,7 +53,7 @@ func (j *job) layOut(s *Sink, g *segment, f *pipeline.Frame, at time.Time, lost 
 	if left != nil {
 		s.log.Warn("recording without results", "reason", left)
 	}
-	if err := g.reserve(int64(size) + int64(len(j.memory))); err != nil {
+	if err := s.reserve(g, int64(size)+int64(len(j.memory))); err != nil {
 		return err
 	}
 	m := mcap.Message{Channel: imageChannel, Sequence: uint32(f.Sequence), Log: uint64(nano(at)), Publish: uint64(nano(at))}

@@ -99,8 +99,8 @@ func (c *Config) full(duration, size int64) bool {
 
 // full says the same of the event, with a frame that comes next.
 func (r *ring) full(c *Config, at int64) bool {
-	if len(r.entries) == 0 {
-		return false
+	if len(r.entries) == 0 || r.run.segment.gone.Load() {
+		return len(r.entries) > 0
 	}
 	return c.full(at-r.entries[0].at, int64(r.run.segment.writer.Offset)-r.entries[0].begin)
 }
@@ -192,7 +192,7 @@ func (r *ring) trigger(t Trigger, at int64) error {
 	}
 	r.open, r.start, r.until = true, start, until
 	g, s := r.run.segment, r.run.sink
-	if err := s.prune(r.busy()...); err != nil {
+	if err := s.prune(); err != nil {
 		return err
 	}
 	begins, old := at, g.path()
@@ -211,14 +211,6 @@ func (r *ring) trigger(t Trigger, at int64) error {
 		r.leave(true)
 	}
 	return errors.Join(os.Remove(old), r.note(t, at))
-}
-
-// busy are the paths of recordings that are being written.
-func (r *ring) busy() (list []string) {
-	if r.previous != nil {
-		list = append(list, r.previous.segment.path())
-	}
-	return list
 }
 
 // first is the event's first entry.
@@ -324,7 +316,7 @@ func (r *ring) turn() error {
 	r.previous = &past{segment: r.run.segment, event: e}
 	r.run.segment, r.entries = next, nil
 	r.leave(false)
-	return r.run.sink.prune(next.path())
+	return r.run.sink.prune()
 }
 
 // end ends the event that there is, with what there is of it.

@@ -38,6 +38,8 @@ type segment struct {
 	pending   sync.WaitGroup // jobs that are being written
 	idle      atomic.Bool    // of a ring: nothing of it is asked for yet
 	listed    atomic.Bool    // its name is on the disk for sure
+	gone      atomic.Bool    // somebody has deleted it
+	closed    atomic.Bool
 }
 
 func (g *segment) path() string { return *g.name.Load() }
@@ -49,14 +51,20 @@ const (
 	triggerChannel = 3
 )
 
+// ErrDirectory is that of a folder in which no file can be created: it was deleted, or is read-only.
+var ErrDirectory = errors.New("there can be no recordings in the folder")
+
 // names calls take with the paths of files that begin at a time, until one is free: where there is a file of that millisecond
 // it is called after the next one.
 func (s *Sink) names(at time.Time, take func(path string) error) (string, error) {
 	for ; ; at = at.Add(time.Millisecond) {
 		stamp := strings.Replace(at.UTC().Format("20060102T150405.000"), ".", "", 1) + "Z"
 		path := filepath.Join(s.config.Directory, s.config.Name+"-"+stamp+Extension)
-		if err := take(path); !errors.Is(err, fs.ErrExist) {
-			return path, err
+		err := take(path)
+		if err == nil {
+			return path, nil
+		} else if !errors.Is(err, fs.ErrExist) {
+			return path, fmt.Errorf("%w: %w", ErrDirectory, err)
 		}
 	}
 }
@@ -79,6 +87,7 @@ func (s *Sink) newSegment(now time.Time) (*segment, error) {
 	if err := s.begin(g); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), g.remove())
 	}
+	s.writing.add(g)
 	s.files.Add(1)
 	s.log.Info("recording begins", "file", path)
 	return g, nil
@@ -114,6 +123,9 @@ func (s *Sink) begin(g *segment) (err error) {
 		b = w.AppendAttachment(b, mcap.Attachment{Log: at, Created: at, Name: "tegracast.yaml", Media: "application/yaml", Data: s.config.Configuration})
 	}
 	b = w.Pad(b, page)
+	if err := s.reserve(g, 0); err != nil {
+		return err
+	}
 	if _, err := g.plain.WriteAt(b, 0); err != nil {
 		return err
 	}
@@ -121,15 +133,31 @@ func (s *Sink) begin(g *segment) (err error) {
 	return nil
 }
 
-// reserve makes sure that size bytes more have their place on the disk. A file system without fallocate finds it later.
+// indexEntry is at least what a chunk has in the index.
+const indexEntry = 256
+
+// reserve makes sure that size bytes more, and the index, have their place on the disk. A file system without fallocate finds it
+// later.
 func (g *segment) reserve(size int64) error {
-	for end := int64(g.writer.Offset) + size; end > g.allocated; g.allocated += ahead {
-		err := unix.Fallocate(int(g.plain.Fd()), unix.FALLOC_FL_KEEP_SIZE, g.allocated, ahead)
-		if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
-			return &os.PathError{Op: "fallocate", Path: g.path(), Err: err}
-		}
+	end := int64(g.writer.Offset) + size + g.head + int64(g.writer.Chunks()+1)*indexEntry
+	if end <= g.allocated {
+		return nil
 	}
+	next := max(end, g.allocated+ahead)
+	err := g.allocate(next)
+	if errors.Is(err, unix.ENOSPC) {
+		next = end
+		err = g.allocate(next)
+	}
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		return &os.PathError{Op: "fallocate", Path: g.path(), Err: err}
+	}
+	g.allocated = next
 	return nil
+}
+
+func (g *segment) allocate(end int64) error {
+	return unix.Fallocate(int(g.plain.Fd()), unix.FALLOC_FL_KEEP_SIZE, g.allocated, end-g.allocated)
 }
 
 // end writes the index, and closes the file. Nothing is being written to it.
@@ -148,12 +176,16 @@ func (g *segment) end() error {
 
 // sync puts what was written on the disk, and the file's name, too.
 func (g *segment) sync() error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(g.plain.Fd()), &st); err == nil && st.Nlink == 0 {
+		g.gone.Store(true)
+	}
 	if err := g.file.Sync(); err != nil || g.listed.Swap(true) {
 		return err
 	}
 	folder, err := os.Open(filepath.Dir(g.path()))
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrDirectory, err)
 	}
 	return errors.Join(folder.Sync(), folder.Close())
 }
@@ -171,5 +203,6 @@ func (g *segment) close() error {
 	if g.file != nil {
 		errs = append(errs, g.file.Deregister())
 	}
+	g.closed.Store(true)
 	return errors.Join(append(errs, g.plain.Close())...)
 }

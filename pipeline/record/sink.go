@@ -32,7 +32,9 @@ type Config struct {
 	Duration  time.Duration // after which a new file begins; 0: none does
 	Size      int64         // bytes after which a new file begins; 0: none does
 	Keep      int64         // bytes of the recording's files before the oldest is deleted; 0: none is
-	Sync      time.Duration // how often what is written is put on the disk for sure; 0: at the end of each file
+	// DeleteOldest says that the oldest files are deleted when the disk is full, which otherwise ends the recording.
+	DeleteOldest bool
+	Sync         time.Duration // how often what is written is put on the disk for sure; 0: at the end of each file
 	// Configuration is kept in each file; nil: none is.
 	Configuration []byte
 	Window        *Window      // what triggers ask for; nil: all frames are kept
@@ -49,6 +51,7 @@ type Sink struct {
 
 	frames, bytes, files atomic.Uint64
 
+	writing  writing
 	triggers chan Trigger
 	ended    atomic.Bool
 	longest  int64 // that of the constant; tests have another one
@@ -213,7 +216,7 @@ func (s *Sink) register(f *pipeline.Frame) {
 // turn begins a file if there is none, or the one that there is has become too long or too large.
 func (r *run) turn(now time.Time) error {
 	c, g := &r.sink.config, r.segment
-	if g != nil && !c.full(int64(now.Sub(g.begun)), int64(g.writer.Offset)) {
+	if g != nil && !g.gone.Load() && !c.full(int64(now.Sub(g.begun)), int64(g.writer.Offset)) {
 		return nil
 	}
 	if err := r.end(); err != nil {

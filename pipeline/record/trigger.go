@@ -105,7 +105,7 @@ func (r *ring) append(at int64, p mcap.Part) error {
 	g := r.run.segment
 	begin := int64(g.writer.Offset)
 	b := g.writer.Messages(nil, page, p)
-	if err := g.reserve(int64(len(b))); err != nil {
+	if err := r.run.sink.reserve(g, int64(len(b))); err != nil {
 		return err
 	}
 	_, err := g.plain.WriteAt(b, begin)

@@ -27,13 +27,10 @@ type Config struct {
 	// Health says whether every output is armed, and what of the pipeline stalls; nil when nothing does.
 	Health  func() (ready bool, stalled error)
 	Metrics []prometheus.Collector // further ones
-	// Trigger triggers the recording of an output. An error wraps ErrNoRecording where there is none of that name.
-	Trigger func(output, cause string) error
+	// Trigger triggers the recording of an output. It returns false where there is none of that name.
+	Trigger func(output, cause string) (found bool, err error)
 	Logger  *slog.Logger
 }
-
-// ErrNoRecording is that of a name that no recording has.
-var ErrNoRecording = errors.New("there is no recording of that name")
 
 // A Server answers GET /metrics, /healthz (503 and the reason while the pipeline stalls) and /readyz (503 until every output
 // is armed), and POST /record/NAME/trigger (404: there is no such recording, 409: it cannot be triggered). At most 32 clients are
@@ -89,10 +86,10 @@ func New(c Config) (*Server, error) {
 }
 
 func (c *Config) trigger(w http.ResponseWriter, r *http.Request) {
-	err := c.Trigger(r.PathValue("name"), "http from "+r.RemoteAddr)
+	found, err := c.Trigger(r.PathValue("name"), "http from "+r.RemoteAddr)
 	switch {
-	case errors.Is(err, ErrNoRecording):
-		http.Error(w, err.Error(), http.StatusNotFound)
+	case !found:
+		http.Error(w, "there is no recording of that name", http.StatusNotFound)
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusConflict)
 	default:

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/pipeline"
-	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
@@ -48,7 +47,6 @@ type output struct {
 	name     string
 	attached *pipeline.Output
 	stream   *stream      // nil: no RTP
-	record   *record.Sink // nil: no recording
 	free     func() error // gives back what the sink has opened or pinned; nil: nothing
 }
 

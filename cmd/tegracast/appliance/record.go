@@ -3,17 +3,12 @@
 package appliance
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os"
-	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/record"
-	"github.com/tegracast/tegracast/pipeline/web"
 )
 
 func init() { addSink((*Appliance).openRecord) }
@@ -30,12 +25,14 @@ func (a *Appliance) openRecord(_ *flow, o *output, c *config.Output, k *config.R
 	sink, err := record.New(record.Config{
 		Directory: k.Directory, Name: c.Name, Source: c.Source, Library: "tegracast", Driver: a.storage,
 		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: int64(k.Keep.V), Sync: k.Sync.V,
+		DeleteOldest:  k.WhenFull == "delete_oldest",
 		Configuration: a.text, Window: recordWindow(k.Trigger), Logger: a.env.Log.With("output", c.Name),
 	}, own)
 	if err != nil {
 		return nil, c.OpenAt.Errorf("%w", err)
 	}
-	o.record, o.free = sink, sink.Close
+	a.recordings.Add(sink)
+	o.free = func() error { return a.recordings.Remove(sink) }
 	return sink, nil
 }
 
@@ -48,58 +45,6 @@ func recordWindow(t *config.RecordTrigger) *record.Window {
 		w.Result = &record.Condition{Stage: r.Stage, Number: r.Number, Above: r.Above}
 	}
 	return w
-}
-
-// trigger triggers a recording.
-func (a *Appliance) trigger(name string, t record.Trigger) error {
-	s := a.recordings()[name]
-	if s == nil {
-		return web.ErrNoRecording
-	}
-	return s.Trigger(t)
-}
-
-// triggerLine is a GPIO line that triggers a recording.
-func (a *Appliance) triggerLine(name string, at time.Time) {
-	if err := a.trigger(name, record.Trigger{Cause: "gpio", At: at}); err != nil {
-		a.env.Log.Warn("an edge of a GPIO line triggers no recording", "output", name, "error", err)
-	}
-}
-
-// triggerAll triggers all recordings that can be triggered.
-func (a *Appliance) triggerAll(cause string) {
-	for name, s := range a.recordings() {
-		if err := s.Trigger(record.Trigger{Cause: cause}); err != nil && !errors.Is(err, record.ErrNoTrigger) {
-			a.env.Log.Warn("a signal triggers no recording", "output", name, "error", err)
-		}
-	}
-}
-
-// answer triggers at each signal, until ctx ends.
-func (a *Appliance) answer(ctx context.Context, signals <-chan os.Signal) {
-	for {
-		select {
-		case <-signals:
-			a.triggerAll("SIGUSR1")
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// recordings are the outputs that record, by name.
-func (a *Appliance) recordings() map[string]*record.Sink {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	all := map[string]*record.Sink{}
-	for _, f := range a.flows {
-		for _, o := range f.outputs {
-			if o.record != nil {
-				all[o.name] = o.record
-			}
-		}
-	}
-	return all
 }
 
 // dropStorage closes the files' driver; no output uses it any more.

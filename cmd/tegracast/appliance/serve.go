@@ -68,7 +68,7 @@ func (r *runner) serve(ctx context.Context, starts backoff) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { newStatus(r.a).run(watch) })
 	watching.Go(func() { health.run(watch) })
-	watching.Go(func() { r.a.answer(watch, usr1) })
+	watching.Go(func() { r.a.recordings.Answer(watch, usr1, r.a.env.Log) })
 	watching.Go(func() { watchBoard(watch, r.a.env.Log, os.DirFS("/")) })
 	err = r.run(ctx, hangup)
 	stop()

@@ -77,7 +77,9 @@ func (w *webRunner) listen(c config.Web) (*web.Server, error) {
 // newWeb is a server that tells of the appliance.
 func newWeb(a *Appliance, h *health) *webRunner {
 	own := []prometheus.Collector{&streamMetrics{a}, &boardMetrics{os.DirFS("/")}, &lines.Metrics{Lines: a.lines}, &hardwareMetrics{a}}
-	trigger := func(output, cause string) error { return a.trigger(output, record.Trigger{Cause: cause}) }
+	trigger := func(output, cause string) (bool, error) {
+		return a.recordings.Trigger(output, record.Trigger{Cause: cause})
+	}
 	return &webRunner{cfg: web.Config{
 		Stats: a.stats, Health: h.state, Trigger: trigger, Metrics: append(own, a.env.Metrics...), Logger: a.env.Log,
 	}}

@@ -19,6 +19,7 @@ type Record struct {
 	Duration  Duration            `yaml:"duration,omitempty" jsonschema_description:"How long a file is, such as 10m (default), before the next one begins."`
 	Size      yamlfile.Word[Size] `yaml:"size,omitempty" jsonschema_description:"How large a file gets, such as 4GB, before the next one begins (default: no limit)."`
 	Keep      yamlfile.Word[Size] `yaml:"keep,omitempty" jsonschema_description:"How much the recordings of this output may have together, such as 100GB, before the oldest is deleted (default: none is)."`
+	WhenFull  string              `yaml:"when_full,omitempty" jsonschema:"enum=stop,enum=delete_oldest" jsonschema_description:"What happens when the disk is full: the recording ends with an error (stop, default), or the oldest recordings of this output are deleted (delete_oldest)."`
 	Trigger   *RecordTrigger      `yaml:"trigger,omitempty" jsonschema_description:"Only the frames around triggers are kept, one file for each trigger (default: all frames are)."`
 	Sync      Duration            `yaml:"sync,omitempty" jsonschema_description:"How often what is written is forced to the disk, such as 1s (default): a power cut loses no more than that."`
 }

@@ -4,6 +4,9 @@ package mcap
 
 import "slices"
 
+// Chunks is how many chunks the index has so far.
+func (w *Writer) Chunks() int { return len(w.chunks) }
+
 // Keep forgets the chunks that do not begin at one of the bytes from to, but not including, to.
 func (w *Writer) Keep(from, to uint64) {
 	w.chunks = slices.DeleteFunc(w.chunks, func(c chunkIndex) bool { return c.at < from || c.at >= to })
