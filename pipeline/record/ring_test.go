@@ -49,10 +49,17 @@ func (s *stepped) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// recordStepped records frames frames of a stepped source. prepare may change the sink before it runs.
+// recordStepped records frames frames of a stepped source, small ones. prepare may change the sink before it runs.
 func recordStepped(t *testing.T, c Config, frames int, prepare func(*Sink), then func(s *Sink, n int)) (pipeline.OutputStats, error) {
 	t.Helper()
-	f, log := format(t, pipeline.Grey, 64, 96), slog.New(slog.DiscardHandler)
+	return recordSteps(t, c, format(t, pipeline.Grey, 64, 96), frames, prepare, then)
+}
+
+func recordSteps(
+	t *testing.T, c Config, f pipeline.Format, frames int, prepare func(*Sink), then func(s *Sink, n int),
+) (pipeline.OutputStats, error) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
 	d, err := cufile.Open(cufile.Config{Settings: cufile.DefaultSettings(), Logger: log})
 	if err != nil {
 		t.Fatal(err)
