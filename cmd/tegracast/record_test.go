@@ -65,7 +65,8 @@ func TestServeRecords(t *testing.T) {
 			if err := dec.Decode(&r); err != nil {
 				t.Fatal(err)
 			}
-			if !r.Finished || r.Frames == 0 || r.Checked != r.Frames || r.Image.Encoding != encoding || r.Image.Width != 640 {
+			traced := r.Traced == r.Frames && len(r.Settings) > 0
+			if !r.Finished || r.Frames == 0 || r.Checked != r.Frames || traced != (name == "samples") || r.Image.Encoding != encoding || r.Image.Width != 640 {
 				t.Errorf("%+v", r)
 			}
 			frames += uint64(r.Frames)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
@@ -26,6 +27,8 @@ type Report struct {
 	Last     time.Time         `json:"last"`
 	Image    *Image            `json:"image,omitempty"`    // of the first frame
 	About    map[string]string `json:"about,omitempty"`    // of the frames' channel
+	Settings []Settings        `json:"settings,omitempty"` // of the camera, the first of them
+	Traced   int               `json:"traced"`             // frames with the CRC that the FPGA gave them
 	Triggers []TriggerNote     `json:"triggers,omitempty"` // the first of them
 	Checked  int               `json:"checked"`            // frames whose CRC is right
 	Wrong    []string          `json:"wrong,omitempty"`    // what is wrong with frames, one by one
@@ -84,6 +87,7 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 	if err != nil {
 		return err
 	}
+	var pixels mcap.MessageInfo // of the chunk's frame
 	for _, m := range list {
 		c := f.Channels[m.Channel]
 		switch f.Schemas[c.Schema].Name {
@@ -91,6 +95,7 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 			if checked {
 				r.Checked++
 			}
+			pixels = m
 			if err := r.image(f, m, c.Metadata); err != nil {
 				return fmt.Errorf("chunk %d: %w", i, err)
 			}
@@ -100,6 +105,19 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 				return fmt.Errorf("chunk %d: the note of a frame: %w", i, err)
 			}
 			r.Lost += n.Lost
+			if verify && n.CRC != 0 && pixels.Size > 0 {
+				if err := r.trace(f, pixels, &n); err != nil {
+					return fmt.Errorf("chunk %d: %w", i, err)
+				}
+			}
+		case "tegracast/Settings":
+			var s Settings
+			if err := readNote(f, m, &s); err != nil {
+				return fmt.Errorf("chunk %d: the camera's settings: %w", i, err)
+			}
+			if len(r.Settings) < maxTriggers {
+				r.Settings = append(r.Settings, s)
+			}
 		case "tegracast/Trigger":
 			var n TriggerNote
 			if err := readNote(f, m, &n); err != nil {
@@ -110,6 +128,23 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 			}
 		}
 	}
+	return nil
+}
+
+// trace compares a frame's pixels with the CRC that the FPGA gave them.
+func (r *Report) trace(f *mcap.File, m mcap.MessageInfo, n *Note) error {
+	b, err := f.Read(m)
+	if err != nil {
+		return err
+	}
+	image, err := ParseImage(b, int(m.Size))
+	if err != nil {
+		return err
+	}
+	if got := crc32.Checksum(b[image.Pixels:], crc32.MakeTable(crc32.Castagnoli)); got != n.CRC {
+		return fmt.Errorf("%w: the pixels of frame %d have CRC-32C %#x, the FPGA gave them %#x", mcap.ErrDamaged, n.Frame, got, n.CRC)
+	}
+	r.Traced++
 	return nil
 }
 

@@ -210,7 +210,8 @@ func (r *ring) trigger(t Trigger, at int64) error {
 	if r.previous != nil {
 		r.leave(true)
 	}
-	return errors.Join(os.Remove(old), r.note(t, at))
+	r.run.told = nil // what was written before may not be part of the event
+	return errors.Join(os.Remove(old), r.note(t, at), r.run.settings(at, time.Now()))
 }
 
 // first is the event's first entry.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -39,7 +40,7 @@ func (s *stepped) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 			return nil
 		}
 		fill(f.Bytes, uint64(n))
-		f.Sequence, f.Times.ExposureStart = uint64(n), moment(n)
+		f.Sequence, f.Times.ExposureStart, f.CRC = uint64(n), moment(n), crc32.Checksum(f.Bytes, crc32.MakeTable(crc32.Castagnoli))
 		if n%1000 >= 990 {
 			f.Results = append(f.Results, pipeline.Result{Stage: "motion", Numbers: map[string]float64{"area": 0.5}})
 		}

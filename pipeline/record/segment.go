@@ -46,9 +46,10 @@ func (g *segment) path() string { return *g.name.Load() }
 
 // Channels of a recording.
 const (
-	imageChannel   = 1
-	noteChannel    = 2
-	triggerChannel = 3
+	imageChannel    = 1
+	noteChannel     = 2
+	triggerChannel  = 3
+	settingsChannel = 4
 )
 
 // ErrDirectory is that of a folder in which no file can be created: it was deleted, or is read-only.
@@ -103,6 +104,7 @@ func (s *Sink) begin(g *segment) (err error) {
 		{ID: 1, Name: "sensor_msgs/msg/Image", Encoding: "ros2msg", Data: []byte(imageSchema)},
 		{ID: 2, Name: "tegracast/Frame", Encoding: "jsonschema", Data: []byte(noteSchema)},
 		{ID: 3, Name: "tegracast/Trigger", Encoding: "jsonschema", Data: []byte(triggerSchema)},
+		{ID: 4, Name: "tegracast/Settings", Encoding: "jsonschema", Data: []byte(settingsSchema)},
 	}
 	about := map[string]string{"pixels": f.Pixel.String(), "rate": f.Rate.String(), "color": f.Color.String()}
 	if samples, ok := f.Pixel.Samples(); ok {
@@ -113,6 +115,7 @@ func (s *Sink) begin(g *segment) (err error) {
 		{ID: imageChannel, Schema: 1, Topic: topic + "/image", Encoding: "cdr", Metadata: about},
 		{ID: noteChannel, Schema: 2, Topic: topic + "/frame", Encoding: "json"},
 		{ID: triggerChannel, Schema: 3, Topic: topic + "/trigger", Encoding: "json"},
+		{ID: settingsChannel, Schema: 4, Topic: topic + "/settings", Encoding: "json"},
 	})
 	if err != nil {
 		return err

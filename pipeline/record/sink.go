@@ -37,8 +37,10 @@ type Config struct {
 	Sync         time.Duration // how often what is written is put on the disk for sure; 0: at the end of each file
 	// Configuration is kept in each file; nil: none is.
 	Configuration []byte
-	Window        *Window      // what triggers ask for; nil: all frames are kept
-	Logger        *slog.Logger // nil: slog.Default()
+	// Settings are the camera's, and whether they are known; nil: they are not recorded. It is called once a second.
+	Settings func() (Settings, bool)
+	Window   *Window      // what triggers ask for; nil: all frames are kept
+	Logger   *slog.Logger // nil: slog.Default()
 }
 
 // A Sink records the frames of one output. It implements pipeline.Sink.
@@ -143,6 +145,10 @@ type run struct {
 	next    uint64    // sequence number after the last frame
 	begun   bool
 
+	told  *segment // the file that has the camera's settings
+	set   Settings // these
+	asked time.Time
+
 	ending sync.WaitGroup // the file before, whose end is being written
 	mu     sync.Mutex
 	failed error // the first error of writing
@@ -172,6 +178,9 @@ func (r *run) record(f *pipeline.Frame) error {
 		err = r.turn(time.Now())
 	} else {
 		err = r.ring.frame(f, at.UnixNano())
+	}
+	if err == nil {
+		err = r.settings(at.UnixNano(), time.Now())
 	}
 	if err != nil {
 		return err

@@ -97,18 +97,5 @@ func (r *ring) note(t Trigger, at int64) error {
 	}
 	m := mcap.Message{Channel: triggerChannel, Sequence: r.triggered, Log: uint64(at), Publish: uint64(at)}
 	r.triggered++
-	return r.append(at, mcap.Part{Message: m, Data: text})
-}
-
-// append writes a chunk of one small message at the end of the file.
-func (r *ring) append(at int64, p mcap.Part) error {
-	g := r.run.segment
-	begin := int64(g.writer.Offset)
-	b := g.writer.Messages(nil, page, p)
-	if err := r.run.sink.reserve(g, int64(len(b))); err != nil {
-		return err
-	}
-	_, err := g.plain.WriteAt(b, begin)
-	r.entries = append(r.entries, entry{at, begin, &p})
-	return err
+	return r.run.append(at, mcap.Part{Message: m, Data: text})
 }

@@ -14,7 +14,7 @@ import (
 func init() { addSink((*Appliance).openRecord) }
 
 // openRecord opens a recording.
-func (a *Appliance) openRecord(_ *flow, o *output, c *config.Output, k *config.Record, own pipeline.Format) (pipeline.Sink, error) {
+func (a *Appliance) openRecord(f *flow, o *output, c *config.Output, k *config.Record, own pipeline.Format) (pipeline.Sink, error) {
 	if a.storage == nil {
 		driver, err := cufile.Open(cufile.Config{Logger: a.env.Log})
 		if err != nil {
@@ -26,7 +26,7 @@ func (a *Appliance) openRecord(_ *flow, o *output, c *config.Output, k *config.R
 		Directory: k.Directory, Name: c.Name, Source: c.Source, Library: "tegracast", Driver: a.storage,
 		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: int64(k.Keep.V), Sync: k.Sync.V,
 		DeleteOldest:  k.WhenFull == "delete_oldest",
-		Configuration: a.text, Window: recordWindow(k.Trigger), Logger: a.env.Log.With("output", c.Name),
+		Configuration: a.text, Window: recordWindow(k.Trigger), Settings: cameraSettings(f.source), Logger: a.env.Log.With("output", c.Name),
 	}, own)
 	if err != nil {
 		return nil, c.OpenAt.Errorf("%w", err)
@@ -34,6 +34,18 @@ func (a *Appliance) openRecord(_ *flow, o *output, c *config.Output, k *config.R
 	a.recordings.Add(sink)
 	o.free = func() error { return a.recordings.Remove(sink) }
 	return sink, nil
+}
+
+// cameraSettings says how a camera is set; nil: the source is none.
+func cameraSettings(s source) func() (record.Settings, bool) {
+	camera, is := s.(adjustable)
+	if !is {
+		return nil
+	}
+	return func() (record.Settings, bool) {
+		exposure, gain, err := camera.Exposure()
+		return record.Settings{Exposure: exposure, Gain: gain}, err == nil
+	}
 }
 
 func recordWindow(t *config.RecordTrigger) *record.Window {
