@@ -8,7 +8,7 @@ BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
 COMMIT := $(shell git describe --always --dirty 2>/dev/null)
 # Peers of the tests, what the race detector links with, and the virtual Jetson.
-PACKAGES := ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
+PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin make iproute2 e2fsprogs kmod ethtool groff-base curl xz-utils xfsprogs
 # What of $(1) is missing is installed.
 install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
@@ -23,7 +23,7 @@ FUZZTIME ?= 30s
 # MCAP's reader for JavaScript, which recordings are tested with.
 MCAP_CORE := pipeline/record/testdata/core
 # The tests that make test-long runs, in LONG_IN: they count in thousands, repeat, or last a minute.
-LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices|TestBadInput.*
+LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices|TestBadInput.*|TestKilled
 LONG_IN := ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast ./pipeline/record
 SOAK ?= 1h
 SOAK_GUEST ?= 20m

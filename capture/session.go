@@ -237,7 +237,7 @@ func (s *session) take(done xdma.Completion, emit func(*pipeline.Frame)) error {
 // describe fills in what only the trailer says of a frame.
 func (c *FPGACamera) describe(f *pipeline.Frame, t fpga.Trailer, now time.Time) {
 	f.Times.ExposureEnd, _ = c.clock.At(t.End)
-	f.Times.Captured = now
+	f.Times.Captured, f.CRC = now, t.PixelCRC
 	if t.Flags&fpga.FlagPadded != 0 {
 		f.Flags |= pipeline.FlagPadded
 	}

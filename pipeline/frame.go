@@ -62,7 +62,8 @@ type Frame struct {
 	Sequence uint64  // counted by the FPGA: a gap is a lost frame
 	Times    Times
 	Flags    FrameFlags
-	Ready    Fence // nil when the bytes are final already
+	CRC      uint32 // CRC-32C of Bytes, as whoever made the frame has computed it; 0: it did not
+	Ready    Fence  // nil when the bytes are final already
 	Results  []Result
 
 	slot  int

@@ -162,6 +162,17 @@ var combinations = [][3]string{
 	{"{name: raw, rtp: {payload: raw", "{name: raw, scale: half, rtp: {payload: results", "outputs[0].scale: results have no size"},
 	{"payload: raw", "payload: raw, quality: 50", "outputs[0].rtp.quality: only payload jpeg has a quality"},
 	{"payload: raw", "payload: raw, interface: lo", "outputs[0].rtp.interface: no destination is a multicast group: leave interface out"},
+	{streams, "{name: a, record: {directory: /d, trigger: {}}}", "outputs[0].record.trigger: give before, after or both"},
+	{streams, "{name: a, record: {directory: /d, trigger: {before: -1s}}}", "outputs[0].record.trigger.before: -1s: must not be less than 0"},
+	{
+		streams, "{name: a, record: {directory: /d, trigger: {after: 1s, result: {stage: isq, number: n, above: 1}}}}",
+		`record.trigger.result.stage: the frames of "isp" do not come through a stage "isq"`,
+	},
+	{
+		"isp: [{name: isp}]\noutputs: [" + streams, "gpio: {led: {line: L}}\nisp: [{name: isp}]\n" +
+			"outputs: [{name: a, record: {directory: /d, trigger: {after: 1s, gpio: {line: L}}}}",
+		"outputs[0].record.trigger.gpio.line: L is already the line of gpio.led",
+	},
 	{streams, "{name: a, results: {}}", "outputs[0].results: give the destination of the results"},
 	{streams, "{name: a, results: {udp: [here]}}", `outputs[0].results.udp[0]: "here": must be host:port`},
 	{streams, "{name: a, results: {udp: [\"h:1\", \"h:1\"]}}", "h:1 is the destination of outputs[0].results.udp[0] already"},

@@ -7,14 +7,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline/record"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 const recordYAML = `
@@ -62,7 +65,8 @@ func TestServeRecords(t *testing.T) {
 			if err := dec.Decode(&r); err != nil {
 				t.Fatal(err)
 			}
-			if !r.Finished || r.Frames == 0 || r.Checked != r.Frames || r.Image.Encoding != encoding || r.Image.Width != 640 {
+			traced := r.Traced == r.Frames && len(r.Settings) > 0
+			if !r.Finished || r.Frames == 0 || r.Checked != r.Frames || traced != (name == "samples") || r.Image.Encoding != encoding || r.Image.Width != 640 {
 				t.Errorf("%+v", r)
 			}
 			frames += uint64(r.Frames)
@@ -107,6 +111,73 @@ func TestRecordTellsOfDamage(t *testing.T) {
 		status := run(context.Background(), []string{"record", "verify", path}, &out, &errw)
 		if text := out.String() + errw.String(); status != c.status || !strings.Contains(text, c.says) {
 			t.Errorf("%s: status %d, want %d and %q:\n%s", name, status, c.status, c.says, text)
+		}
+	}
+}
+
+// TestServeRecordsTriggers: HTTP and SIGUSR1 each give a file with the frames around the moment, and its cause. A page of another
+// site, and a name that no recording has, trigger nothing.
+func TestServeRecordsTriggers(t *testing.T) {
+	dir, port := t.TempDir(), rtptest.EvenPorts(t, 1)[0]
+	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "record.yaml", fmt.Sprintf(`
+memory: host
+web: {listen: "127.0.0.1:%d"}
+sources: [{name: camera, model: {width: 640, height: 480, rate: 50}}]
+outputs:
+  - {name: samples, from: camera, queue: 8, record: {directory: %q, trigger: {before: 200ms, after: 200ms}}}
+`, port, dir)))
+	base := fmt.Sprintf("http://127.0.0.1:%d", port)
+	for { // until there is a frame
+		if _, body := fetch(t, base+"/metrics"); strings.Contains(body, `tegracast_output_frames_total{output="samples"} `) &&
+			!strings.Contains(body, `tegracast_output_frames_total{output="samples"} 0`) {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	for _, c := range []struct {
+		path, site string
+		status     int
+	}{
+		{"/record/other/trigger", "", http.StatusNotFound},
+		{"/record/samples/trigger", "cross-site", http.StatusForbidden},
+		{"/record/samples/trigger", "", http.StatusOK},
+	} {
+		q, err := http.NewRequest(http.MethodPost, base+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.site != "" {
+			q.Header.Set("Sec-Fetch-Site", c.site)
+		}
+		r, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode != c.status {
+			t.Errorf("%v: status %d", c, r.StatusCode)
+		}
+	}
+	awaitFiles(t, dir, "samples", 1)
+	time.Sleep(2 * time.Second) // so that the windows do not overlap
+	if err := serve.Process.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	awaitFiles(t, dir, "samples", 2)
+	time.Sleep(500 * time.Millisecond)
+	serve.Stop(t)
+	files, err := record.Files(dir, "samples")
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for i, cause := range []string{"http from 127.0.0.1:", "signal"} {
+		r, err := record.Inspect(t.Context(), files[i], true, func(float64) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !r.Good() || !r.Finished || len(r.Triggers) != 1 || !strings.HasPrefix(r.Triggers[0].Cause, cause) ||
+			r.Last.Sub(r.First) > 400*time.Millisecond || r.Frames < 2 {
+			t.Errorf("%+v", r)
 		}
 	}
 }

@@ -172,8 +172,14 @@ func printReport(w io.Writer, r *record.Report, verified bool) error {
 	} else {
 		fmt.Fprintf(w, "frames    0\n")
 	}
+	for _, s := range r.Settings {
+		fmt.Fprintf(w, "camera    exposure %v, gain %.2f\n", s.Exposure, s.Gain)
+	}
+	for _, t := range r.Triggers {
+		fmt.Fprintf(w, "trigger   %s at frame %d, by %s\n", time.Unix(0, t.At).UTC().Format(time.RFC3339Nano), t.Frame, t.Cause)
+	}
 	if verified {
-		fmt.Fprintf(w, "checksums %d of %d frames right\n", r.Checked, r.Frames+len(r.Wrong))
+		fmt.Fprintf(w, "checksums %d of %d frames right, %d by the FPGA's own\n", r.Checked, r.Frames+len(r.Wrong), r.Traced)
 	}
 	for _, s := range r.Wrong {
 		fmt.Fprintf(w, "wrong     %s\n", s)

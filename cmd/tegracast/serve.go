@@ -24,7 +24,8 @@ Runs the appliance until SIGINT or SIGTERM. Without a configuration a model of
 the FPGA camera replays a real sensor's test chart at 1920x1080, 30 frames a
 second: raw RTP (UYVY) to 127.0.0.1:5004, JPEG RTP (half size, 10 frames a
 second) to 127.0.0.1:5006. For receivers, serve writes one SDP file per stream,
-NAME.sdp. SIGHUP reloads FILE and restarts only what changed. Metrics and health
+NAME.sdp. SIGHUP reloads FILE and restarts only what changed; SIGUSR1 triggers
+the recordings that wait for a trigger (docs/recording.md). Metrics and health
 are at http://127.0.0.1:8080 (web: in the configuration). For a camera of a real
 FPGA, configure a source with "fpga: {device: /dev/tegra_p2p0, width: ...,
 height: ...}". "gpio: ..." configures the board's lines: trigger, strobe, the

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
@@ -24,14 +25,20 @@ type Report struct {
 	Lost     uint64            `json:"lost"` // frames that are missing, by the frames' numbers
 	First    time.Time         `json:"first"`
 	Last     time.Time         `json:"last"`
-	Image    *Image            `json:"image,omitempty"` // of the first frame
-	About    map[string]string `json:"about,omitempty"` // of the frames' channel
-	Checked  int               `json:"checked"`         // frames whose CRC is right
-	Wrong    []string          `json:"wrong,omitempty"` // what is wrong with frames, one by one
+	Image    *Image            `json:"image,omitempty"`    // of the first frame
+	About    map[string]string `json:"about,omitempty"`    // of the frames' channel
+	Settings []Settings        `json:"settings,omitempty"` // of the camera, the first of them
+	Traced   int               `json:"traced"`             // frames with the CRC that the FPGA gave them
+	Triggers []TriggerNote     `json:"triggers,omitempty"` // the first of them
+	Checked  int               `json:"checked"`            // frames whose CRC is right
+	Wrong    []string          `json:"wrong,omitempty"`    // what is wrong with frames, one by one
 }
 
-// maxWrong is how many wrong frames a Report names.
-const maxWrong = 100
+// maxWrong and maxTriggers are how many wrong frames and triggers a Report names.
+const (
+	maxWrong    = 100
+	maxTriggers = 1000
+)
 
 // Good says whether all that was looked at is as it was written. An unfinished file is good as far as it goes.
 func (r *Report) Good() bool { return len(r.Wrong) == 0 && r.Trouble == "" }
@@ -77,39 +84,85 @@ func Inspect(ctx context.Context, path string, verify bool, progress func(part f
 
 // chunk looks at a chunk. An error says what is wrong with it.
 func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
+	checked := false
 	if verify {
-		checked, err := f.VerifyChunk(i)
-		if err != nil {
+		var err error
+		if checked, err = f.VerifyChunk(i); err != nil {
 			return err
-		}
-		if checked {
-			r.Checked++
 		}
 	}
 	list, err := f.Messages(i)
 	if err != nil {
 		return err
 	}
+	var pixels mcap.MessageInfo // of the chunk's frame
 	for _, m := range list {
 		c := f.Channels[m.Channel]
 		switch f.Schemas[c.Schema].Name {
 		case "sensor_msgs/msg/Image":
+			if checked {
+				r.Checked++
+			}
+			pixels = m
 			if err := r.image(f, m, c.Metadata); err != nil {
 				return fmt.Errorf("chunk %d: %w", i, err)
 			}
 		case "tegracast/Frame":
 			var n Note
-			b, err := f.Read(m)
-			if err == nil {
-				err = json.Unmarshal(b, &n)
-			}
-			if err != nil {
+			if err := readNote(f, m, &n); err != nil {
 				return fmt.Errorf("chunk %d: the note of a frame: %w", i, err)
 			}
 			r.Lost += n.Lost
+			if verify && n.CRC != 0 && pixels.Size > 0 {
+				if err := r.trace(f, pixels, &n); err != nil {
+					return fmt.Errorf("chunk %d: %w", i, err)
+				}
+			}
+		case "tegracast/Settings":
+			var s Settings
+			if err := readNote(f, m, &s); err != nil {
+				return fmt.Errorf("chunk %d: the camera's settings: %w", i, err)
+			}
+			if len(r.Settings) < maxTriggers {
+				r.Settings = append(r.Settings, s)
+			}
+		case "tegracast/Trigger":
+			var n TriggerNote
+			if err := readNote(f, m, &n); err != nil {
+				return fmt.Errorf("chunk %d: a trigger: %w", i, err)
+			}
+			if len(r.Triggers) < maxTriggers {
+				r.Triggers = append(r.Triggers, n)
+			}
 		}
 	}
 	return nil
+}
+
+// trace compares a frame's pixels with the CRC that the FPGA gave them.
+func (r *Report) trace(f *mcap.File, m mcap.MessageInfo, n *Note) error {
+	b, err := f.Read(m)
+	if err != nil {
+		return err
+	}
+	image, err := ParseImage(b, int(m.Size))
+	if err != nil {
+		return err
+	}
+	if got := crc32.Checksum(b[image.Pixels:], crc32.MakeTable(crc32.Castagnoli)); got != n.CRC {
+		return fmt.Errorf("%w: the pixels of frame %d have CRC-32C %#x, the FPGA gave them %#x", mcap.ErrDamaged, n.Frame, got, n.CRC)
+	}
+	r.Traced++
+	return nil
+}
+
+// readNote reads a message of JSON.
+func readNote(f *mcap.File, m mcap.MessageInfo, v any) error {
+	b, err := f.Read(m)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
 }
 
 func (r *Report) image(f *mcap.File, m mcap.MessageInfo, about map[string]string) error {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -46,16 +47,15 @@ func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(
 var errTail = errors.New("record: a frame's head and tail are longer than their pages")
 
 // layOut makes the chunk of a frame.
-func (j *job) layOut(s *Sink, g *segment, f *pipeline.Frame, lost uint64) (err error) {
+func (j *job) layOut(s *Sink, g *segment, f *pipeline.Frame, at time.Time, lost uint64) (err error) {
 	size := s.format.Size()
 	text, left := note(f, lost)
 	if left != nil {
 		s.log.Warn("recording without results", "reason", left)
 	}
-	if err := g.reserve(int64(size) + int64(len(j.memory))); err != nil {
+	if err := s.reserve(g, int64(size)+int64(len(j.memory))); err != nil {
 		return err
 	}
-	at := f.Times.Shown()
 	m := mcap.Message{Channel: imageChannel, Sequence: uint32(f.Sequence), Log: uint64(nano(at)), Publish: uint64(nano(at))}
 	small := []mcap.Part{{Message: m, Data: text}}
 	small[0].Channel = noteChannel

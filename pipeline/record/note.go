@@ -19,6 +19,7 @@ const noteSchema = `{"title":"tegracast/Frame","type":"object","required":["fram
 	`"captured":{"type":"integer","description":"end of the DMA, ns since 1970; 0: not known"},` +
 	`"padded":{"type":"boolean","description":"the sensor delivered less than a frame, and the FPGA filled the rest"},` +
 	`"unverified":{"type":"boolean","description":"the camera's stream has no checksums"},` +
+	`"crc32c":{"type":"integer","description":"CRC-32C of the pixels, by the FPGA's trailer; 0: not known"},` +
 	`"lost":{"type":"integer","description":"frames that are missing before this one"},` +
 	`"results":{"type":"array","description":"what the stages found"}}}`
 
@@ -31,6 +32,7 @@ type Note struct {
 	Captured      int64             `json:"captured"`
 	Padded        bool              `json:"padded,omitempty"`
 	Unverified    bool              `json:"unverified,omitempty"`
+	CRC           uint32            `json:"crc32c,omitempty"`
 	Lost          uint64            `json:"lost"`
 	Results       []pipeline.Result `json:"results,omitempty"`
 }
@@ -51,7 +53,7 @@ func note(f *pipeline.Frame, lost uint64) ([]byte, error) {
 	n := Note{
 		Frame: f.Sequence, ExposureStart: nano(f.Times.ExposureStart), ExposureEnd: nano(f.Times.ExposureEnd),
 		Uncertainty: int64(f.Times.Uncertainty), Captured: nano(f.Times.Captured), Padded: f.Flags&pipeline.FlagPadded != 0,
-		Unverified: f.Flags&pipeline.FlagUnverified != 0, Lost: lost, Results: f.Results,
+		Unverified: f.Flags&pipeline.FlagUnverified != 0, Lost: lost, CRC: f.CRC, Results: f.Results,
 	}
 	b, err := json.Marshal(&n)
 	if err == nil && len(b) <= maxNote {

@@ -257,7 +257,7 @@ func (r *Reader) find(number uint64) int {
 // Fill gives f what was recorded of the frame, but for its pixels.
 func (f *Frame) Fill(out *pipeline.Frame) {
 	n := &f.Note
-	out.Sequence = n.Frame
+	out.Sequence, out.CRC = n.Frame, n.CRC
 	out.Times = pipeline.Times{
 		ExposureStart: timeOf(n.ExposureStart), ExposureEnd: timeOf(n.ExposureEnd), Uncertainty: time.Duration(n.Uncertainty),
 		Captured: timeOf(n.Captured),

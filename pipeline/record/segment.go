@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,39 +27,70 @@ const ahead = 256 << 20
 
 // A segment is one file of a recording.
 type segment struct {
-	path      string
+	name      atomic.Pointer[string] // its path; that of a ring changes
 	plain     *os.File
 	file      *cufile.File
 	writer    *mcap.Writer
 	begun     time.Time
 	written   int64 // bytes that are whole
 	allocated int64
+	head      int64          // bytes before the first frame, and before the gap of a ring
+	pending   sync.WaitGroup // jobs that are being written
+	idle      atomic.Bool    // of a ring: nothing of it is asked for yet
+	listed    atomic.Bool    // its name is on the disk for sure
+	gone      atomic.Bool    // somebody has deleted it
+	closed    atomic.Bool
 }
+
+func (g *segment) path() string { return *g.name.Load() }
 
 // Channels of a recording.
 const (
-	imageChannel = 1
-	noteChannel  = 2
+	imageChannel    = 1
+	noteChannel     = 2
+	triggerChannel  = 3
+	settingsChannel = 4
 )
 
-// newSegment creates the file that begins at a time. Where there is a file of that millisecond it is called after the next one.
+// ErrDirectory is that of a folder in which no file can be created: it was deleted, or is read-only.
+var ErrDirectory = errors.New("there can be no recordings in the folder")
+
+// names calls take with the paths of files that begin at a time, until one is free: where there is a file of that millisecond
+// it is called after the next one.
+func (s *Sink) names(at time.Time, take func(path string) error) (string, error) {
+	for ; ; at = at.Add(time.Millisecond) {
+		stamp := strings.Replace(at.UTC().Format("20060102T150405.000"), ".", "", 1) + "Z"
+		path := filepath.Join(s.config.Directory, s.config.Name+"-"+stamp+Extension)
+		err := take(path)
+		if err == nil {
+			return path, nil
+		} else if !errors.Is(err, fs.ErrExist) {
+			return path, fmt.Errorf("%w: %w", ErrDirectory, err)
+		}
+	}
+}
+
+func create(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o640)
+}
+
+// newSegment creates the file that begins at a time.
 func (s *Sink) newSegment(now time.Time) (*segment, error) {
 	g := &segment{begun: now}
-	for {
-		stamp := strings.Replace(now.UTC().Format("20060102T150405.000"), ".", "", 1) + "Z"
-		g.path = filepath.Join(s.config.Directory, s.config.Name+"-"+stamp+Extension)
-		var err error
-		if g.plain, err = os.OpenFile(g.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o640); err == nil {
-			break
-		} else if !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
-		now = now.Add(time.Millisecond)
+	path, err := s.names(now, func(path string) (err error) {
+		g.plain, err = create(path)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
+	g.name.Store(&path)
 	if err := s.begin(g); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", g.path, err), g.close(), os.Remove(g.path))
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), g.remove())
 	}
-	s.log.Info("recording begins", "file", g.path)
+	s.writing.add(g)
+	s.files.Add(1)
+	s.log.Info("recording begins", "file", path)
 	return g, nil
 }
 
@@ -70,6 +103,8 @@ func (s *Sink) begin(g *segment) (err error) {
 	schemas := []mcap.Schema{
 		{ID: 1, Name: "sensor_msgs/msg/Image", Encoding: "ros2msg", Data: []byte(imageSchema)},
 		{ID: 2, Name: "tegracast/Frame", Encoding: "jsonschema", Data: []byte(noteSchema)},
+		{ID: 3, Name: "tegracast/Trigger", Encoding: "jsonschema", Data: []byte(triggerSchema)},
+		{ID: 4, Name: "tegracast/Settings", Encoding: "jsonschema", Data: []byte(settingsSchema)},
 	}
 	about := map[string]string{"pixels": f.Pixel.String(), "rate": f.Rate.String(), "color": f.Color.String()}
 	if samples, ok := f.Pixel.Samples(); ok {
@@ -79,6 +114,8 @@ func (s *Sink) begin(g *segment) (err error) {
 	w, b, err := mcap.NewWriter("ros2", s.config.Library, page, schemas, []mcap.Channel{
 		{ID: imageChannel, Schema: 1, Topic: topic + "/image", Encoding: "cdr", Metadata: about},
 		{ID: noteChannel, Schema: 2, Topic: topic + "/frame", Encoding: "json"},
+		{ID: triggerChannel, Schema: 3, Topic: topic + "/trigger", Encoding: "json"},
+		{ID: settingsChannel, Schema: 4, Topic: topic + "/settings", Encoding: "json"},
 	})
 	if err != nil {
 		return err
@@ -89,35 +126,71 @@ func (s *Sink) begin(g *segment) (err error) {
 		b = w.AppendAttachment(b, mcap.Attachment{Log: at, Created: at, Name: "tegracast.yaml", Media: "application/yaml", Data: s.config.Configuration})
 	}
 	b = w.Pad(b, page)
+	if err := s.reserve(g, 0); err != nil {
+		return err
+	}
 	if _, err := g.plain.WriteAt(b, 0); err != nil {
 		return err
 	}
-	g.written = int64(len(b))
+	g.written, g.head = int64(len(b)), int64(len(b))
 	return nil
 }
 
-// reserve makes sure that size bytes more have their place on the disk. A file system without fallocate finds it later.
+// indexEntry is at least what a chunk has in the index.
+const indexEntry = 256
+
+// reserve makes sure that size bytes more, and the index, have their place on the disk. A file system without fallocate finds it
+// later.
 func (g *segment) reserve(size int64) error {
-	for end := int64(g.writer.Offset) + size; end > g.allocated; g.allocated += ahead {
-		err := unix.Fallocate(int(g.plain.Fd()), unix.FALLOC_FL_KEEP_SIZE, g.allocated, ahead)
-		if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
-			return &os.PathError{Op: "fallocate", Path: g.path, Err: err}
-		}
+	end := int64(g.writer.Offset) + size + g.head + int64(g.writer.Chunks()+1)*indexEntry
+	if end <= g.allocated {
+		return nil
 	}
+	next := max(end, g.allocated+ahead)
+	err := g.allocate(next)
+	if errors.Is(err, unix.ENOSPC) {
+		next = end
+		err = g.allocate(next)
+	}
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		return &os.PathError{Op: "fallocate", Path: g.path(), Err: err}
+	}
+	g.allocated = next
 	return nil
+}
+
+func (g *segment) allocate(end int64) error {
+	return unix.Fallocate(int(g.plain.Fd()), unix.FALLOC_FL_KEEP_SIZE, g.allocated, end-g.allocated)
 }
 
 // end writes the index, and closes the file. Nothing is being written to it.
 func (g *segment) end() error {
+	at := int64(g.writer.Offset)
 	b := g.writer.End(nil)
-	_, err := g.plain.WriteAt(b, g.written)
+	_, err := g.plain.WriteAt(b, at)
 	if err == nil {
-		err = g.plain.Truncate(g.written + int64(len(b))) // gives back what was allocated ahead
+		err = g.plain.Truncate(at + int64(len(b))) // gives back what was allocated ahead
 	}
 	if err == nil {
-		err = g.file.Sync()
+		err = g.sync()
 	}
 	return errors.Join(err, g.close())
+}
+
+// sync puts what was written on the disk, and the file's name, too.
+func (g *segment) sync() error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(g.plain.Fd()), &st); err == nil && st.Nlink == 0 {
+		g.gone.Store(true)
+	}
+	if err := g.file.Sync(); err != nil || g.listed.Swap(true) {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(g.path()))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDirectory, err)
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // cut closes a file that could not be written to its end, after its last whole chunk.
@@ -125,10 +198,14 @@ func (g *segment) cut() error {
 	return errors.Join(g.plain.Truncate(g.written), g.close())
 }
 
+// remove closes a file of which nothing is needed, and deletes it.
+func (g *segment) remove() error { return errors.Join(g.close(), os.Remove(g.path())) }
+
 func (g *segment) close() error {
 	var errs []error
 	if g.file != nil {
 		errs = append(errs, g.file.Deregister())
 	}
+	g.closed.Store(true)
 	return errors.Join(append(errs, g.plain.Close())...)
 }

@@ -32,10 +32,15 @@ type Config struct {
 	Duration  time.Duration // after which a new file begins; 0: none does
 	Size      int64         // bytes after which a new file begins; 0: none does
 	Keep      int64         // bytes of the recording's files before the oldest is deleted; 0: none is
-	Sync      time.Duration // how often what is written is put on the disk for sure; 0: at the end of each file
+	// DeleteOldest says that the oldest files are deleted when the disk is full, which otherwise ends the recording.
+	DeleteOldest bool
+	Sync         time.Duration // how often what is written is put on the disk for sure; 0: at the end of each file
 	// Configuration is kept in each file; nil: none is.
 	Configuration []byte
-	Logger        *slog.Logger // nil: slog.Default()
+	// Settings are the camera's, and whether they are known; nil: they are not recorded. It is called once a second.
+	Settings func() (Settings, bool)
+	Window   *Window      // what triggers ask for; nil: all frames are kept
+	Logger   *slog.Logger // nil: slog.Default()
 }
 
 // A Sink records the frames of one output. It implements pipeline.Sink.
@@ -47,7 +52,11 @@ type Sink struct {
 	known  map[uintptr]bool // frames' memory that is registered with the driver
 
 	frames, bytes, files atomic.Uint64
-	current              atomic.Pointer[segment]
+
+	writing  writing
+	triggers chan Trigger
+	ended    atomic.Bool
+	longest  int64 // that of the constant; tests have another one
 }
 
 // New checks that frames of format f can be recorded. An error says what is wrong with the directory.
@@ -65,7 +74,7 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	if err := c.Driver.Prepare(c.Directory); err != nil {
 		return nil, fmt.Errorf("recordings: %w", err)
 	}
-	s := &Sink{config: c, format: f, log: c.Logger, known: map[uintptr]bool{}}
+	s := &Sink{config: c, format: f, log: c.Logger, known: map[uintptr]bool{}, triggers: make(chan Trigger, waiting), longest: longest}
 	for range Holds {
 		j, err := newJob()
 		if err != nil {
@@ -96,6 +105,9 @@ func (s *Sink) Close() error {
 // Run implements pipeline.Sink. An error ends the recording: the file that is being written ends with its last whole frame.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) (err error) {
 	r := &run{sink: s, queue: q, free: make(chan *job, Holds), writing: make(chan *job, Holds)}
+	if w := s.config.Window; w != nil {
+		r.ring = newRing(r, w)
+	}
 	for _, j := range s.memory {
 		r.free <- j
 	}
@@ -111,6 +123,7 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) (err error) {
 			break
 		}
 	}
+	s.ended.Store(true)
 	close(r.writing)
 	finishing.Wait()
 	ended := r.end()
@@ -126,15 +139,19 @@ type run struct {
 	sink    *Sink
 	queue   *pipeline.Queue
 	segment *segment
+	ring    *ring // nil: all frames are kept
 	free    chan *job
 	writing chan *job // in the order of the frames
 	next    uint64    // sequence number after the last frame
 	begun   bool
 
-	pending sync.WaitGroup // jobs that are being written
-	ending  sync.WaitGroup // the file before, whose end is being written
-	mu      sync.Mutex
-	failed  error // the first error of writing
+	told  *segment // the file that has the camera's settings
+	set   Settings // these
+	asked time.Time
+
+	ending sync.WaitGroup // the file before, whose end is being written
+	mu     sync.Mutex
+	failed error // the first error of writing
 }
 
 // failure is the first error of writing.
@@ -155,7 +172,17 @@ func (r *run) record(f *pipeline.Frame) error {
 	if err := r.failure(); err != nil {
 		return err
 	}
-	if err := r.turn(time.Now()); err != nil {
+	at := f.Times.Shown()
+	var err error
+	if r.ring == nil {
+		err = r.turn(time.Now())
+	} else {
+		err = r.ring.frame(f, at.UnixNano())
+	}
+	if err == nil {
+		err = r.settings(at.UnixNano(), time.Now())
+	}
+	if err != nil {
 		return err
 	}
 	s, j := r.sink, <-r.free
@@ -164,7 +191,7 @@ func (r *run) record(f *pipeline.Frame) error {
 		lost = f.Sequence - r.next
 	}
 	r.begun, r.next = true, f.Sequence+1
-	if err := j.layOut(s, r.segment, f, lost); err != nil {
+	if err := j.layOut(s, r.segment, f, at, lost); err != nil {
 		r.free <- j
 		return err
 	}
@@ -173,8 +200,12 @@ func (r *run) record(f *pipeline.Frame) error {
 		r.free <- j
 		return err
 	}
-	r.pending.Add(1)
+	r.segment.pending.Add(1)
+	begin := j.begin
 	r.writing <- j
+	if r.ring != nil {
+		r.ring.wrote(r.next-1, at.UnixNano(), begin)
+	}
 	return nil
 }
 
@@ -194,7 +225,7 @@ func (s *Sink) register(f *pipeline.Frame) {
 // turn begins a file if there is none, or the one that there is has become too long or too large.
 func (r *run) turn(now time.Time) error {
 	c, g := &r.sink.config, r.segment
-	if g != nil && (c.Duration == 0 || now.Sub(g.begun) < c.Duration) && (c.Size == 0 || int64(g.writer.Offset) < c.Size) {
+	if g != nil && !g.gone.Load() && !c.full(int64(now.Sub(g.begun)), int64(g.writer.Offset)) {
 		return nil
 	}
 	if err := r.end(); err != nil {
@@ -205,20 +236,19 @@ func (r *run) turn(now time.Time) error {
 	}
 	var err error
 	r.segment, err = r.sink.newSegment(now)
-	if err == nil {
-		r.sink.files.Add(1)
-		r.sink.current.Store(r.segment)
-	}
 	return err
 }
 
 // end ends the file that is being written, when its frames are, beside what follows: to have it on the disk takes time.
 func (r *run) end() error {
 	g := r.segment
-	if g == nil {
+	switch {
+	case r.ring != nil:
+		return r.ring.end()
+	case g == nil:
 		return r.failure()
 	}
-	r.pending.Wait()
+	g.pending.Wait()
 	r.ending.Wait()
 	r.segment = nil
 	if err := r.failure(); err != nil {
@@ -226,7 +256,7 @@ func (r *run) end() error {
 	}
 	r.ending.Go(func() {
 		if err := g.end(); err != nil {
-			r.fail(fmt.Errorf("recording %s: %w", g.path, err))
+			r.fail(fmt.Errorf("recording %s: %w", g.path(), err))
 		}
 	})
 	return nil
@@ -240,7 +270,7 @@ func (r *run) finish() {
 	defer syncing.Wait()
 	for j := range r.writing {
 		if err := j.wait(); err != nil {
-			err = fmt.Errorf("recording %s: %w", j.segment.path, err)
+			err = fmt.Errorf("recording %s: %w", j.segment.path(), err)
 			r.fail(err)
 			r.queue.Fail(j.frame, pipeline.DropSink, err)
 		} else {
@@ -252,17 +282,17 @@ func (r *run) finish() {
 			r.queue.Done(j.frame)
 		}
 		g := j.segment
-		if now := time.Now(); s.config.Sync > 0 && now.Sub(synced) >= s.config.Sync {
+		if now := time.Now(); !g.idle.Load() && s.config.Sync > 0 && now.Sub(synced) >= s.config.Sync {
 			syncing.Wait() // the one before
 			synced = now
 			syncing.Go(func() {
-				if err := g.file.Sync(); err != nil && !errors.Is(err, cufile.HandleNotRegistered) {
-					r.fail(fmt.Errorf("recording %s: %w", g.path, err))
+				if err := g.sync(); err != nil && !errors.Is(err, cufile.HandleNotRegistered) {
+					r.fail(fmt.Errorf("recording %s: %w", g.path(), err))
 				}
 			})
 		}
 		j.frame = nil
 		r.free <- j
-		r.pending.Done()
+		g.pending.Done()
 	}
 }

@@ -27,11 +27,14 @@ type Config struct {
 	// Health says whether every output is armed, and what of the pipeline stalls; nil when nothing does.
 	Health  func() (ready bool, stalled error)
 	Metrics []prometheus.Collector // further ones
+	// Trigger triggers the recording of an output. It returns false where there is none of that name.
+	Trigger func(output, cause string) (found bool, err error)
 	Logger  *slog.Logger
 }
 
 // A Server answers GET /metrics, /healthz (503 and the reason while the pipeline stalls) and /readyz (503 until every output
-// is armed). At most 32 clients are connected, and one answer is made at a time: clients cannot starve the stream.
+// is armed), and POST /record/NAME/trigger (404: there is no such recording, 409: it cannot be triggered). At most 32 clients are
+// connected, and one answer is made at a time: clients cannot starve the stream.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
@@ -63,6 +66,8 @@ func New(c Config) (*Server, error) {
 			answer(w, errors.New("not every output is armed"))
 		}
 	})
+	// A page of another site cannot trigger through a browser of this machine.
+	quick.Handle("POST /record/{name}/trigger", http.NewCrossOriginProtection().Handler(http.HandlerFunc(c.trigger)))
 	if c.Profile {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -78,6 +83,18 @@ func New(c Config) (*Server, error) {
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn), ConnState: new(connections).watch,
 	}}, nil
+}
+
+func (c *Config) trigger(w http.ResponseWriter, r *http.Request) {
+	found, err := c.Trigger(r.PathValue("name"), "http from "+r.RemoteAddr)
+	switch {
+	case !found:
+		http.Error(w, "there is no recording of that name", http.StatusNotFound)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusConflict)
+	default:
+		answer(w, nil)
+	}
 }
 
 func answer(w http.ResponseWriter, wrong error) {

@@ -23,6 +23,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
+	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
@@ -38,16 +39,17 @@ type Env struct {
 
 // Appliance is what a configuration describes, opened: a flow for each source, and the cards that they share.
 type Appliance struct {
-	env      Env
-	recorder *pipeline.Recorder
-	memory   cudahost.Allocator
-	cards    map[string]*capture.Card // by config.Card.Name
-	models   map[string]*modelCard    // by the same
-	devices  map[string]func() error  // closes the card of that name
-	lines    *lines.Lines
-	threads  *send.Threads  // of the RTP streams
-	storage  *cufile.Driver // nil: nothing is recorded
-	text     []byte         // of the configuration
+	env        Env
+	recorder   *pipeline.Recorder
+	memory     cudahost.Allocator
+	cards      map[string]*capture.Card // by config.Card.Name
+	models     map[string]*modelCard    // by the same
+	devices    map[string]func() error  // closes the card of that name
+	lines      *lines.Lines
+	threads    *send.Threads  // of the RTP streams
+	storage    *cufile.Driver // nil: nothing is recorded
+	recordings record.Recordings
+	text       []byte // of the configuration
 
 	quarantine *kernel.Quarantine
 	order      *kernel.Order
@@ -72,7 +74,7 @@ func newAppliance(e Env) *Appliance {
 		cards: map[string]*capture.Card{}, models: map[string]*modelCard{}, devices: map[string]func() error{},
 		books: map[string]*pipeline.Books{}, threads: send.NewThreads(e.Processors),
 	}
-	a.lines = lines.New(lines.Config{Board: e.Board, Cameras: a.cameras, Health: a.state, Logger: e.Log})
+	a.lines = lines.New(lines.Config{Board: e.Board, Cameras: a.cameras, Health: a.state, Record: a.recordings.Edge, Logger: e.Log})
 	return a
 }
 

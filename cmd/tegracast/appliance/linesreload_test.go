@@ -15,6 +15,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines/linestest"
+	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
@@ -112,5 +113,38 @@ func TestGPIOInTheAppliance(t *testing.T) {
 	s.end(t)
 	if n := b.InUse(); n != 1 {
 		t.Errorf("%d lines in use besides somebody's", n-1)
+	}
+}
+
+// TestALineTriggersARecording: at the time of its edge.
+func TestALineTriggersARecording(t *testing.T) {
+	dir, b := t.TempDir(), linestest.New()
+	s := startReloadsWith(t, fmt.Sprintf(`
+web: {listen: none}
+sources: [{name: camera, model: {width: 64, height: 16, rate: 50}}]
+outputs: [{name: rec, from: camera, record: {directory: %q, trigger: {before: 1s, after: 100ms, gpio: {line: T}}}}]
+`, dir), b)
+	eventually(t, "frames", func() bool { return s.a.stats().Outputs[0].Delivered > 20 })
+	at := time.Now()
+	b.Wire(t, "tegracast-record-rec").EdgeList <- gpio.Edge{At: at, Rising: true}
+	files := func() []string {
+		list, err := record.Files(dir, "rec")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	eventually(t, "a file", func() bool { return len(files()) == 1 })
+	if books := s.a.lines.Books()["record-rec"]; books.Match.Edges != 1 {
+		t.Errorf("%+v", books)
+	}
+	s.end(t)
+	r, err := record.Inspect(t.Context(), files()[0], true, func(float64) {})
+	if err != nil || !r.Good() || r.Frames < 20 || len(r.Triggers) != 1 ||
+		r.Triggers[0].Cause != "gpio" || r.Triggers[0].At != at.UnixNano() {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if late := r.Last.Sub(at); late > 100*time.Millisecond {
+		t.Errorf("the last frame is %v behind the edge", late)
 	}
 }

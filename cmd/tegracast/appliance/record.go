@@ -13,7 +13,7 @@ import (
 func init() { addSink((*Appliance).openRecord) }
 
 // openRecord opens a recording.
-func (a *Appliance) openRecord(_ *flow, o *output, c *config.Output, k *config.Record, own pipeline.Format) (pipeline.Sink, error) {
+func (a *Appliance) openRecord(f *flow, o *output, c *config.Output, k *config.Record, own pipeline.Format) (pipeline.Sink, error) {
 	driver, err := a.files()
 	if err != nil {
 		return nil, fmt.Errorf("output %s: %w", c.Name, err)
@@ -21,13 +21,38 @@ func (a *Appliance) openRecord(_ *flow, o *output, c *config.Output, k *config.R
 	sink, err := record.New(record.Config{
 		Directory: k.Directory, Name: c.Name, Source: c.Source, Library: "tegracast", Driver: driver,
 		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: int64(k.Keep.V), Sync: k.Sync.V,
-		Configuration: a.text, Logger: a.env.Log.With("output", c.Name),
+		DeleteOldest:  k.WhenFull == "delete_oldest",
+		Configuration: a.text, Window: recordWindow(k.Trigger), Settings: cameraSettings(f.source), Logger: a.env.Log.With("output", c.Name),
 	}, own)
 	if err != nil {
 		return nil, c.OpenAt.Errorf("%w", err)
 	}
-	o.free = sink.Close
+	a.recordings.Add(sink)
+	o.free = func() error { return a.recordings.Remove(sink) }
 	return sink, nil
+}
+
+// cameraSettings says how a camera is set; nil: the source is none.
+func cameraSettings(s source) func() (record.Settings, bool) {
+	camera, is := s.(adjustable)
+	if !is {
+		return nil
+	}
+	return func() (record.Settings, bool) {
+		exposure, gain, err := camera.Exposure()
+		return record.Settings{Exposure: exposure, Gain: gain}, err == nil
+	}
+}
+
+func recordWindow(t *config.RecordTrigger) *record.Window {
+	if t == nil {
+		return nil
+	}
+	w := &record.Window{Before: t.Before.V, After: t.After.V}
+	if r := t.Result; r != nil {
+		w.Result = &record.Condition{Stage: r.Stage, Number: r.Number, Above: r.Above}
+	}
+	return w
 }
 
 // dropStorage closes the files' driver; no output uses it any more.

@@ -51,6 +51,9 @@ func (r *runner) serve(ctx context.Context, starts backoff) error {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
+	usr1 := make(chan os.Signal, 1)
+	signal.Notify(usr1, syscall.SIGUSR1)
+	defer signal.Stop(usr1)
 	r.a.health = health.state
 	if err := r.announce(everything(r.cfg).outputs); err != nil {
 		return err
@@ -65,6 +68,7 @@ func (r *runner) serve(ctx context.Context, starts backoff) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { newStatus(r.a).run(watch) })
 	watching.Go(func() { health.run(watch) })
+	watching.Go(func() { r.a.recordings.Answer(watch, usr1, r.a.env.Log) })
 	watching.Go(func() { watchBoard(watch, r.a.env.Log, os.DirFS("/")) })
 	err = r.run(ctx, hangup)
 	stop()

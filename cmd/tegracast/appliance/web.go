@@ -15,6 +15,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
+	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/web"
 )
 
@@ -62,7 +63,7 @@ func (w *webRunner) listen(c config.Web) (*web.Server, error) {
 	switch {
 	case err == nil:
 		if l, ok := server.Addr().(*net.TCPAddr); ok && !l.IP.IsLoopback() {
-			w.cfg.Logger.Warn("metrics and health are readable by everyone who can reach this address", "listen", server.Addr())
+			w.cfg.Logger.Warn("everyone who can reach this address can read metrics and health, and trigger recordings", "listen", server.Addr())
 		}
 		return server, nil
 	case c.Listen == "" && errors.Is(err, syscall.EADDRINUSE):
@@ -76,5 +77,10 @@ func (w *webRunner) listen(c config.Web) (*web.Server, error) {
 // newWeb is a server that tells of the appliance.
 func newWeb(a *Appliance, h *health) *webRunner {
 	own := []prometheus.Collector{&streamMetrics{a}, &boardMetrics{os.DirFS("/")}, &lines.Metrics{Lines: a.lines}, &hardwareMetrics{a}}
-	return &webRunner{cfg: web.Config{Stats: a.stats, Health: h.state, Metrics: append(own, a.env.Metrics...), Logger: a.env.Log}}
+	trigger := func(output, cause string) (bool, error) {
+		return a.recordings.Trigger(output, record.Trigger{Cause: cause})
+	}
+	return &webRunner{cfg: web.Config{
+		Stats: a.stats, Health: h.state, Trigger: trigger, Metrics: append(own, a.env.Metrics...), Logger: a.env.Log,
+	}}
 }

@@ -223,6 +223,7 @@ type Line struct {
 	Pin     gpio.Line     // with the level that is active
 	Source  string        // whose frames it looks at; empty: none
 	Period  time.Duration // from frame to frame of Source
+	Output  string        // whose recording it triggers; empty: none
 	Follows bool          // of a strobe: the trigger's pulses, and no source
 	Kind    LineKind
 	At      yamlfile.Place // of its key line

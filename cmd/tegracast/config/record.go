@@ -19,6 +19,8 @@ type Record struct {
 	Duration  Duration            `yaml:"duration,omitempty" jsonschema_description:"How long a file is, such as 10m (default), before the next one begins."`
 	Size      yamlfile.Word[Size] `yaml:"size,omitempty" jsonschema_description:"How large a file gets, such as 4GB, before the next one begins (default: no limit)."`
 	Keep      yamlfile.Word[Size] `yaml:"keep,omitempty" jsonschema_description:"How much the recordings of this output may have together, such as 100GB, before the oldest is deleted (default: none is)."`
+	WhenFull  string              `yaml:"when_full,omitempty" jsonschema:"enum=stop,enum=delete_oldest" jsonschema_description:"What happens when the disk is full: the recording ends with an error (stop, default), or the oldest recordings of this output are deleted (delete_oldest)."`
+	Trigger   *RecordTrigger      `yaml:"trigger,omitempty" jsonschema_description:"Only the frames around triggers are kept, one file for each trigger (default: all frames are)."`
 	Sync      Duration            `yaml:"sync,omitempty" jsonschema_description:"How often what is written is forced to the disk, such as 1s (default): a power cut loses no more than that."`
 }
 
@@ -28,7 +30,7 @@ const (
 	defaultRecordSync     = time.Second
 )
 
-func (c *Record) resolve(_ *resolver, at yamlfile.Section, o *Output) error {
+func (c *Record) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 	o.OpenAt, o.recorded, o.holds = at.Place(), true, record.Holds
 	for key, d := range map[string]*Duration{"duration": &c.Duration, "sync": &c.Sync} {
 		if d.V < 0 {
@@ -44,7 +46,10 @@ func (c *Record) resolve(_ *resolver, at yamlfile.Section, o *Output) error {
 	if c.Size.V > 0 && c.Keep.V > 0 && c.Size.V > c.Keep.V {
 		return at.Key("keep").Errorf("%d bytes: must be at least size, %d bytes", c.Keep.V, c.Size.V)
 	}
-	return nil
+	if c.Trigger == nil {
+		return nil
+	}
+	return c.Trigger.resolve(r, at.Key("trigger"), o)
 }
 
 func (c *Record) check(pipeline.Format) error { return nil }

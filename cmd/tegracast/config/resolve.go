@@ -158,17 +158,36 @@ func (r *resolver) lines(root yamlfile.Section) error {
 			continue
 		}
 		l := Line{Name: name, Pin: kinds[i].pin(), Kind: kinds[i], At: at.Key(name).Key("line").Place()}
-		bare := l.Pin
-		bare.ActiveLow = false
-		if other, is := used[bare]; is {
-			return at.Key(name).Key("line").Errorf("%s is already the line of gpio.%s: give it another line", bare, other)
-		}
-		used[bare] = name
-		if err := l.Kind.resolve(r, at.Key(name), &l); err != nil {
+		if err := r.line(used, at.Key(name), l); err != nil {
 			return err
 		}
-		r.out.Lines = append(r.out.Lines, l)
 	}
+	for i := range r.file.Outputs {
+		c := &r.file.Outputs[i]
+		if c.Record == nil || c.Record.Trigger == nil || c.Record.Trigger.GPIO == nil {
+			continue
+		}
+		kind, at := c.Record.Trigger.GPIO, root.Key("outputs").Element(i).Key("record").Key("trigger").Key("gpio")
+		l := Line{Name: recordLine(c.Name), Pin: kind.pin(), Output: c.Name, Kind: kind, At: at.Key("line").Place()}
+		if err := r.line(used, at, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// line adds a line, which no other may be.
+func (r *resolver) line(used map[gpio.Line]string, at yamlfile.Section, l Line) error {
+	bare := l.Pin
+	bare.ActiveLow = false
+	if other, is := used[bare]; is {
+		return at.Key("line").Errorf("%s is already the line of %s: give it another line", bare, other)
+	}
+	used[bare] = at.Name()
+	if err := l.Kind.resolve(r, at, &l); err != nil {
+		return err
+	}
+	r.out.Lines = append(r.out.Lines, l)
 	return nil
 }
 

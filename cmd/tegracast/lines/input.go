@@ -52,3 +52,28 @@ func (p *edgePin) books() Books {
 	}
 	return b
 }
+
+// recordPin triggers a recording.
+type recordPin struct {
+	line  Input
+	tell  func(at time.Time)
+	edges atomic.Uint64
+}
+
+func (p *recordPin) run(ctx context.Context) {
+	for {
+		select {
+		case e := <-p.line.Edges():
+			p.edges.Add(1)
+			p.tell(e.At)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *recordPin) close() error { return p.line.Close() }
+
+func (p *recordPin) books() Books {
+	return Books{Lost: p.line.Lost(), Records: true, Match: capture.MatchStats{Edges: p.edges.Load()}}
+}

@@ -24,7 +24,9 @@ type Config struct {
 	Board   Board                              // nil: the machine's own lines
 	Cameras func() []Camera                    // whose states the LED shows
 	Health  func() (ready bool, stalled error) // the same
-	Logger  *slog.Logger
+	// Record is told the times of the edges that trigger the recording of an output.
+	Record func(output string, at time.Time)
+	Logger *slog.Logger
 }
 
 // Camera is a source that says what it is doing.
@@ -73,6 +75,12 @@ func (p *Lines) make(l *config.Line) (pin, error) {
 	switch k := l.Kind.(type) {
 	case *config.TriggerIn:
 		return p.input(l, false, capture.MatcherConfig{Delay: k.Delay.V, Tolerance: k.Tolerance.V, Every: true})
+	case *config.RecordGPIO:
+		line, err := p.cfg.Board.Input(l.Pin, consumer(l))
+		if err != nil {
+			return nil, err
+		}
+		return &recordPin{line: line, tell: func(at time.Time) { p.cfg.Record(l.Output, at) }}, nil
 	case *config.PPS: // the nearest frame is taken
 		return p.input(l, true, capture.MatcherConfig{Tolerance: l.Period / 2})
 	}

@@ -35,6 +35,9 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		count("edges_total", "Edges received on a GPIO input line.", b.Match.Edges)
 		count("lost_edges_total", "Edges lost on a GPIO input line because a buffer of the kernel or of this program was full.", b.Lost)
+		if b.Records {
+			continue
+		}
 		count("matched_frames_total", "Frames matched with an edge of a GPIO input line.", b.Match.Matched)
 		count("unmatched_edges_total", "Edges of a GPIO input line that matched no frame.", b.Match.AloneEdges)
 		if name == config.TriggerInLine {

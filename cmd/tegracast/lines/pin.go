@@ -60,6 +60,7 @@ type pin interface {
 // Books are what a line counts; an output has pulses, an input edges.
 type Books struct {
 	Output         bool
+	Records        bool // the edges trigger a recording: they are matched with nothing
 	Pulses, Missed uint64
 	Errors         uint64
 	Lost           uint64

@@ -71,7 +71,7 @@ func (v *variant) pad(b []byte, at int) []byte {
 // file makes the variant by the package's own records.
 func (v *variant) file() []byte {
 	b := v.pad(AppendHeader([]byte(Magic), "", ""), len(Magic))
-	w := &Writer{counts: map[uint16]uint64{}}
+	w := &Writer{}
 	if v.schema != nil {
 		w.schemas = append(w.schemas, *v.schema)
 	}
@@ -108,7 +108,7 @@ func (v *variant) data(b []byte, w *Writer) []byte {
 		records = pad(v.channel.append(records), at)
 	}
 	index := map[uint16][]messageAt{}
-	chunk := chunkIndex{at: uint64(len(b)), indexes: map[uint16]uint64{}}
+	chunk := chunkIndex{at: uint64(len(b))}
 	for i, m := range v.messages {
 		index[m.Channel] = append(index[m.Channel], messageAt{m.Log, uint64(len(records))})
 		records = append(m.appendHead(records, len(m.Data)), m.Data...)
@@ -117,24 +117,22 @@ func (v *variant) data(b []byte, w *Writer) []byte {
 		}
 		chunk.first, chunk.last = min(chunk.first, m.Log), max(chunk.last, m.Log)
 	}
-	if !v.features["ch"] || v.channel == nil {
-		w.add(&chunk, index)
-		w.chunks = nil
-		if v.channel == nil {
-			w.messages, w.counts = 0, map[uint16]uint64{}
-		}
+	if v.channel == nil {
+		return append(b, records...)
+	}
+	if !v.features["ch"] { // statistics count its messages; summary forgets the chunk
+		w.add(nil, &chunk, index)
 		return append(b, records...)
 	}
 	chunk.size = uint64(len(records))
-	chunk.length = chunkHead + chunk.size
 	head := make([]byte, chunkHead)
 	chunk.put(head, crc32.ChecksumIEEE(records))
 	b = append(append(b, head...), records...)
-	if at := len(b); v.features["mx"] {
-		b = v.pad(w.indexes(b, &chunk, index), at)
-		chunk.indexLength = uint64(len(b) - at)
+	at, indexes := len(b), w.add(nil, &chunk, index)
+	if v.features["mx"] {
+		b = v.pad(append(b, indexes...), at)
 	}
-	w.add(&chunk, index)
+	w.chunks[0].indexLength = uint64(len(b) - at)
 	return b
 }
 
@@ -147,8 +145,15 @@ func (v *variant) summary(b []byte, w *Writer) []byte {
 		feature string
 	}{{OpSchema, "rsh"}, {OpChannel, "rch"}, {OpStatistics, "st"}, {OpMetadataIndex, "mdx"}, {OpAttachmentIndex, "ax"}, {OpChunkIndex, "chx"}} {
 		i := slices.IndexFunc(groups, func(x group) bool { return x.op == g.op })
+		if g.op == OpChunkIndex && !v.features["mx"] && len(w.chunks) > 0 {
+			w.chunks[0].indexes = nil
+		}
 		if at := len(b); v.features[g.feature] {
-			b = v.pad(groups[i].append(b), at)
+			b = groups[i].append(b)
+			if g.op == OpStatistics && !v.features["ch"] {
+				le.PutUint32(b[at+recordHead+8+2+3*4:], 0) // chunks
+			}
+			b = v.pad(b, at)
 			from := len(offsets)
 			offsets, _ = begin(offsets, OpSummaryOffset)
 			offsets = append(offsets, byte(g.op))

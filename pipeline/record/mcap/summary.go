@@ -84,23 +84,34 @@ func (w *Writer) groups() []group {
 }
 
 func (w *Writer) statistics(b []byte) []byte {
+	counts := map[uint16]uint64{}
+	for i := range w.channels {
+		counts[w.channels[i].ID] = 0
+	}
+	var messages, first, last uint64
+	for i := range w.chunks {
+		c := &w.chunks[i]
+		if i == 0 {
+			first = c.first
+		}
+		first, last = min(first, c.first), max(last, c.last)
+		for _, x := range c.indexes {
+			counts[x.channel] += x.count
+			messages += x.count
+		}
+	}
 	b, at := begin(b, OpStatistics)
-	b = le.AppendUint64(b, w.messages)
+	b = le.AppendUint64(b, messages)
 	b = le.AppendUint16(b, uint16(len(w.schemas)))
 	for _, n := range []int{len(w.channels), len(w.attached), len(w.metadata), len(w.chunks)} {
 		b = le.AppendUint32(b, uint32(n))
 	}
-	b = le.AppendUint64(le.AppendUint64(b, w.first), w.last)
-	return end(numbers(b, w.counts), at)
-}
-
-// numbers appends a map of numbers.
-func numbers(b []byte, m map[uint16]uint64) []byte {
-	b = le.AppendUint32(b, uint32(10*len(m)))
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		b = le.AppendUint64(le.AppendUint16(b, k), m[k])
+	b = le.AppendUint64(le.AppendUint64(b, first), last)
+	b = le.AppendUint32(b, uint32(10*len(counts)))
+	for _, id := range slices.Sorted(maps.Keys(counts)) {
+		b = le.AppendUint64(le.AppendUint16(b, id), counts[id])
 	}
-	return b
+	return end(b, at)
 }
 
 func (c *chunkIndex) append(b []byte) []byte {
@@ -108,8 +119,11 @@ func (c *chunkIndex) append(b []byte) []byte {
 	for _, n := range []uint64{c.first, c.last, c.at, c.length} {
 		b = le.AppendUint64(b, n)
 	}
-	b = le.AppendUint64(numbers(b, c.indexes), c.indexLength)
-	b = text(b, "")
+	b = le.AppendUint32(b, uint32(10*len(c.indexes)))
+	for _, x := range c.indexes {
+		b = le.AppendUint64(le.AppendUint16(b, x.channel), x.at)
+	}
+	b = text(le.AppendUint64(b, c.indexLength), "")
 	return end(le.AppendUint64(le.AppendUint64(b, c.size), c.size), at)
 }
 

@@ -20,16 +20,18 @@ type Writer struct {
 	chunks   []chunkIndex
 	attached []attachmentIndex
 	metadata []metadataIndex
-	counts   map[uint16]uint64
-	first    uint64 // log time of the first message; of none, 0
-	last     uint64
-	messages uint64
 }
 
 type chunkIndex struct {
 	first, last, at, length, size uint64
-	indexes                       map[uint16]uint64 // offsets of message indexes, by channel
+	indexes                       []messageIndex // by channel
 	indexLength                   uint64
+}
+
+// messageIndex is where the message index of a channel is, and of how many messages.
+type messageIndex struct {
+	channel   uint16
+	at, count uint64
 }
 
 type attachmentIndex struct {
@@ -44,19 +46,19 @@ type metadataIndex struct {
 
 // NewWriter begins a file: b is magic, header, schemas and channels, padded to a page. Errors say what is wrong with a channel.
 func NewWriter(profile, library string, page int, schemas []Schema, channels []Channel) (w *Writer, b []byte, err error) {
-	w = &Writer{schemas: schemas, channels: channels, counts: map[uint16]uint64{}}
+	w = &Writer{schemas: schemas, channels: channels}
 	b = AppendHeader([]byte(Magic), profile, library)
-	known := map[uint16]bool{0: true}
+	known, taken := map[uint16]bool{0: true}, map[uint16]bool{}
 	for i := range schemas {
 		known[schemas[i].ID] = true
 		b = schemas[i].append(b)
 	}
 	for i := range channels {
 		c := &channels[i]
-		if _, twice := w.counts[c.ID]; twice || !known[c.Schema] {
+		if taken[c.ID] || !known[c.Schema] {
 			return nil, nil, fmt.Errorf("mcap: channel %d, %s: its number is taken, or there is no schema %d", c.ID, c.Topic, c.Schema)
 		}
-		w.counts[c.ID] = 0
+		taken[c.ID] = true
 		b = c.append(b)
 	}
 	if n := PadTo(len(b), page); n > 0 {
@@ -119,7 +121,7 @@ func (w *Writer) Frame(head, tail []byte, page int, m Message, prefix, body []by
 	if padding != 0 && padding < leastPadding {
 		return head, tail, 0, fmt.Errorf("%w: %d bytes of %d", ErrHead, page-padding, page)
 	}
-	chunk := chunkIndex{at: w.Offset, first: m.Log, last: m.Log, indexes: map[uint16]uint64{}}
+	chunk := chunkIndex{at: w.Offset, first: m.Log, last: m.Log}
 	index := map[uint16][]messageAt{}
 	head = append(head, make([]byte, chunkHead)...) // filled in below
 	if padding > 0 {
@@ -127,28 +129,43 @@ func (w *Writer) Frame(head, tail []byte, page int, m Message, prefix, body []by
 	}
 	index[m.Channel] = append(index[m.Channel], messageAt{m.Log, uint64(len(head) - from - chunkHead)})
 	head = append(m.appendHead(head, len(prefix)+len(body)), prefix...)
-	tail = append(tail, body[whole:]...)
-	for i := range small {
-		p := &small[i]
-		index[p.Channel] = append(index[p.Channel], messageAt{p.Log, uint64(page + whole + len(tail) - behind - chunkHead)})
-		tail = append(p.appendHead(tail, len(p.Data)), p.Data...)
-		chunk.first, chunk.last = min(chunk.first, p.Log), max(chunk.last, p.Log)
-	}
+	tail = chunk.messages(append(tail, body[whole:]...), page+whole-behind-chunkHead, small, index)
 	records := head[from+chunkHead:]
 	crc := crc32.Update(crc32.ChecksumIEEE(records), crc32.IEEETable, body[:whole])
 	crc = crc32.Update(crc, crc32.IEEETable, tail[behind:])
 	chunk.size = uint64(len(records) + whole + len(tail) - behind)
-	chunk.length = chunkHead + chunk.size
 	chunk.put(head[from:], crc)
-	tail = w.indexes(tail, &chunk, index)
-	w.add(&chunk, index)
-	return head, w.Pad(tail, page), whole, nil
+	return head, w.Pad(w.add(tail, &chunk, index), page), whole, nil
+}
+
+// Messages appends a chunk of small messages, of which there is at least one, and pads it to a page.
+func (w *Writer) Messages(b []byte, page int, list ...Part) []byte {
+	from := len(b)
+	chunk := chunkIndex{at: w.Offset, first: list[0].Log, last: list[0].Log}
+	index := map[uint16][]messageAt{}
+	b = chunk.messages(append(b, make([]byte, chunkHead)...), -from-chunkHead, list, index)
+	records := b[from+chunkHead:]
+	chunk.size = uint64(len(records))
+	chunk.put(b[from:], crc32.ChecksumIEEE(records))
+	return w.Pad(w.add(b, &chunk, index), page)
+}
+
+// messages appends messages of the chunk, and notes them in index. from is added to their offsets in b.
+func (c *chunkIndex) messages(b []byte, from int, list []Part, index map[uint16][]messageAt) []byte {
+	for i := range list {
+		p := &list[i]
+		index[p.Channel] = append(index[p.Channel], messageAt{p.Log, uint64(from + len(b))})
+		b = append(p.appendHead(b, len(p.Data)), p.Data...)
+		c.first, c.last = min(c.first, p.Log), max(c.last, p.Log)
+	}
+	return b
 }
 
 type messageAt struct{ log, offset uint64 }
 
 // put writes the chunk's head.
 func (c *chunkIndex) put(b []byte, crc uint32) {
+	c.length = chunkHead + c.size
 	b[0] = byte(OpChunk)
 	le.PutUint64(b[1:], c.length-recordHead)
 	le.PutUint64(b[9:], c.first)
@@ -159,11 +176,11 @@ func (c *chunkIndex) put(b []byte, crc uint32) {
 	le.PutUint64(b[41:], c.size)
 }
 
-// indexes appends the message indexes of a chunk, which follow it.
-func (w *Writer) indexes(b []byte, c *chunkIndex, index map[uint16][]messageAt) []byte {
+// add appends the message indexes of a chunk, which follow it, and notes where it is.
+func (w *Writer) add(b []byte, c *chunkIndex, index map[uint16][]messageAt) []byte {
 	from := len(b)
 	for _, id := range slices.Sorted(maps.Keys(index)) {
-		c.indexes[id] = c.at + c.length + uint64(len(b)-from)
+		c.indexes = append(c.indexes, messageIndex{id, c.at + c.length + uint64(len(b)-from), uint64(len(index[id]))})
 		var at int
 		b, at = begin(b, OpMessageIndex)
 		b = le.AppendUint32(le.AppendUint16(b, id), uint32(16*len(index[id])))
@@ -173,19 +190,7 @@ func (w *Writer) indexes(b []byte, c *chunkIndex, index map[uint16][]messageAt) 
 		b = end(b, at)
 	}
 	c.indexLength = uint64(len(b) - from)
-	return b
-}
-
-// add counts a chunk's messages.
-func (w *Writer) add(c *chunkIndex, index map[uint16][]messageAt) {
-	if w.messages == 0 {
-		w.first, w.last = c.first, c.last
-	}
-	w.first, w.last = min(w.first, c.first), max(w.last, c.last)
-	for id, list := range index {
-		w.counts[id] += uint64(len(list))
-		w.messages += uint64(len(list))
-	}
 	w.chunks = append(w.chunks, *c)
 	w.Offset += c.length + c.indexLength
+	return b
 }

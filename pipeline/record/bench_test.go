@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	foxglove "github.com/foxglove/mcap/go/mcap"
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/cudahost/cufile"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// benchFrames is how many frames each of the writers writes in a round: a gigabyte of 1080p.
+const benchFrames = 256
+
+// prepared emits frames as fast as they are taken, and never writes to them.
+type prepared struct{ source }
+
+func (s *prepared) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
+	for n := range s.frames {
+		f, err := s.pool.Wait(ctx)
+		if err != nil {
+			return nil
+		}
+		f.Sequence, f.Times.ExposureStart = uint64(n), moment(n)
+		emit(f)
+	}
+	return nil
+}
+
+// A writer writes the frames of a round into a file of a folder, and has it on the disk at the end.
+type writer struct {
+	name  string
+	write func(b *testing.B, dir string, f pipeline.Format, m *meter)
+}
+
+// meter measures a round.
+type meter struct {
+	frame []byte // to be written
+	began time.Time
+	cpu   time.Duration // used before
+	took  time.Duration // by the writer's own clock; 0: it has none
+}
+
+// begin says that all is prepared.
+func (m *meter) begin(b *testing.B) { m.began, m.cpu = time.Now(), cpu(b) }
+
+var writers = []writer{
+	{"record", writeRecording}, {"fio", writeFio}, {"mcap for Go", writeFoxglove}, {"GStreamer filesink", writeGStreamer}, {"ffmpeg rawvideo", writeFFmpeg},
+}
+
+func writeRecording(b *testing.B, dir string, f pipeline.Format, m *meter) {
+	log := slog.New(slog.DiscardHandler)
+	d, err := cufile.Open(cufile.Config{Settings: cufile.DefaultSettings(), Access: cufile.Direct, Logger: log})
+	if err != nil {
+		b.Fatal(err)
+	}
+	sink, err := New(Config{Directory: dir, Name: "rec", Source: "camera", Driver: d, Logger: log}, f)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var slots []pipeline.Slot
+	for range 8 {
+		slots = append(slots, pipeline.Slot{Bytes: memory(b, f.Size())})
+		copy(slots[len(slots)-1].Bytes, m.frame)
+	}
+	m.begin(b)
+	src := &prepared{source{f, pipeline.NewPool("frames", f, slots, nil), benchFrames, 0}}
+	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: log})
+	if err := g.AddSource("camera", src); err != nil {
+		b.Fatal(err)
+	}
+	o, err := g.Attach(pipeline.OutputConfig{Name: "rec", From: "camera", Sink: sink, Depth: 8, Policy: pipeline.Block})
+	if err != nil {
+		b.Fatal(err)
+	}
+	err = g.Run(b.Context())
+	m.took = time.Since(m.began)
+	if err = errors.Join(err, o.Err(), src.pool.Close(), d.Close()); err != nil || o.Stats().Delivered != benchFrames {
+		b.Fatalf("%v, %+v", err, o.Stats())
+	}
+}
+
+// writeFio writes as many bytes in as large pieces, as many at a time.
+func writeFio(b *testing.B, dir string, f pipeline.Format, m *meter) {
+	piece := (f.Size() + 3*page - 1) / page * page
+	out, err := exec.Command("fio", "--name=w", "--filename="+filepath.Join(dir, "fio"), "--rw=write", fmt.Sprint("--bs=", piece),
+		fmt.Sprint("--size=", piece*benchFrames), "--ioengine=io_uring", fmt.Sprint("--iodepth=", Holds), "--direct=1", "--end_fsync=1",
+		"--fallocate=keep", "--output-format=json").Output()
+	if err != nil {
+		b.Fatalf("fio: %v", err)
+	}
+	var r struct {
+		Jobs []struct {
+			Runtime int `json:"job_runtime"` // ms
+		} `json:"jobs"`
+	}
+	if err := json.Unmarshal(out, &r); err != nil || len(r.Jobs) != 1 {
+		b.Fatalf("fio: %v: %s", err, out)
+	}
+	m.took = time.Duration(r.Jobs[0].Runtime) * time.Millisecond
+}
+
+func writeFoxglove(b *testing.B, dir string, _ pipeline.Format, m *meter) {
+	out, err := os.Create(filepath.Join(dir, "foxglove"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	w, err := foxglove.NewWriter(out, &foxglove.WriterOptions{IncludeCRC: true, Chunked: true, ChunkSize: 1 << 20})
+	if err == nil {
+		err = w.WriteHeader(&foxglove.Header{})
+	}
+	if err == nil {
+		err = w.WriteChannel(&foxglove.Channel{ID: 1, Topic: "/camera", MessageEncoding: "cdr"})
+	}
+	for n := 0; n < benchFrames && err == nil; n++ {
+		err = w.WriteMessage(&foxglove.Message{ChannelID: 1, Sequence: uint32(n), LogTime: uint64(n), Data: m.frame})
+	}
+	if err = errors.Join(err, w.Close(), out.Sync(), out.Close()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func writeGStreamer(b *testing.B, dir string, f pipeline.Format, _ *meter) {
+	synced(b, dir, "gst-launch-1.0", "-q", "fakesrc", fmt.Sprint("num-buffers=", benchFrames), "sizetype=fixed",
+		fmt.Sprint("sizemax=", f.Size()), "filltype=nothing", "!", "filesink", "location="+filepath.Join(dir, "peer"))
+}
+
+func writeFFmpeg(b *testing.B, dir string, f pipeline.Format, _ *meter) {
+	synced(b, dir, "ffmpeg", "-v", "error", "-f", "rawvideo", "-pix_fmt", "gray16le", "-s", fmt.Sprintf("%dx%d", f.Width, f.Height),
+		"-i", "/dev/zero", "-frames:v", fmt.Sprint(benchFrames), "-c", "copy", "-f", "rawvideo", filepath.Join(dir, "peer"))
+}
+
+// synced runs a command that writes dir/peer, and has that on the disk.
+func synced(b *testing.B, dir, name string, args ...string) {
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		b.Fatalf("%s: %v: %s", name, err, out)
+	}
+	in, err := os.Open(filepath.Join(dir, "peer"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := errors.Join(in.Sync(), in.Close()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// cpu is what this process and its children have used.
+func cpu(b *testing.B) (t time.Duration) {
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if err := unix.Getrusage(who, &u); err != nil {
+			b.Fatal(err)
+		}
+		t += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	return t
+}
+
+// BenchmarkRecord writes a gigabyte with each of several writers in turn, and tells the medians of the rates and of the CPU time, and
+// the record's share of each peer's, with the least and the largest. -benchtime 10x are ten rounds. The files are in the folder that
+// TMPDIR names.
+func BenchmarkRecord(b *testing.B) {
+	for _, name := range []string{"fio", "gst-launch-1.0", "ffmpeg"} {
+		if _, err := exec.LookPath(name); err != nil {
+			b.Skipf("not measured: %v: make setup installs it", err)
+		}
+	}
+	f := format(b, pipeline.RGGB10, 1920, 1080)
+	frame := make([]byte, f.Size())
+	fill(frame, 1)
+	bytes := float64(f.Size() * benchFrames)
+	rates, costs := make([][]float64, len(writers)), make([][]float64, len(writers)) // MB/s; CPU s a GB
+	for b.Loop() {
+		for i, w := range writers {
+			dir, err := os.MkdirTemp(b.TempDir(), "")
+			if err != nil {
+				b.Fatal(err)
+			}
+			m := meter{frame: frame}
+			m.begin(b)
+			w.write(b, dir, f, &m)
+			if m.took == 0 {
+				m.took = time.Since(m.began)
+			}
+			rates[i] = append(rates[i], bytes/1e6/m.took.Seconds())
+			costs[i] = append(costs[i], (cpu(b)-m.cpu).Seconds()*1e9/bytes)
+			if err := os.RemoveAll(dir); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	for i, w := range writers {
+		b.Logf("%-20s %s MB/s, %s CPU s a GB; record: %s of its rate, %s of its CPU", w.name, spread(rates[i]), spread(costs[i]),
+			spread(shares(rates[0], rates[i])), spread(shares(costs[0], costs[i])))
+	}
+	b.ReportMetric(median(shares(rates[0], rates[1])), "of-fio")
+	b.ReportMetric(median(costs[0]), "cpu-s/GB")
+	b.SetBytes(int64(len(writers)) * int64(bytes))
+}
+
+// shares are the quotients of two series, round by round.
+func shares(a, b []float64) (list []float64) {
+	for i := range a {
+		list = append(list, a[i]/b[i])
+	}
+	return list
+}
+
+func median(list []float64) float64 {
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[len(sorted)/2]
+}
+
+func spread(list []float64) string {
+	return fmt.Sprintf("%.3g (%.3g to %.3g)", median(list), slices.Min(list), slices.Max(list))
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline/record/mcap"
+)
+
+// The file of a ring has a gap behind its head: a record that readers skip, whatever its contents are. It covers the frames that
+// nobody asks for any more, whose place on the disk is given back (fallocate(2), FALLOC_FL_PUNCH_HOLE). So the file is
+// well-formed at any time, and nothing is copied.
+
+// ErrNoHoles is that of a file system on which frames cannot be forgotten.
+var ErrNoHoles = errors.New("the file system has no holes in files, which a trigger needs: use ext4, XFS, Btrfs or tmpfs")
+
+// newRing creates a file whose gap has, in its end, room for size bytes of frames of the file before.
+func (s *Sink) newRing(size int64) (*segment, error) {
+	g := &segment{begun: time.Now()}
+	path := filepath.Join(s.config.Directory, s.config.Name+"-ring"+Extension)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a process that was killed
+		return nil, fmt.Errorf("%w: %w", ErrDirectory, err)
+	}
+	var err error
+	if g.plain, err = create(path); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDirectory, err)
+	}
+	g.name.Store(&path)
+	g.idle.Store(true)
+	if err = s.begin(g); err == nil {
+		g.writer.Offset += uint64(page + size)
+		g.allocated = g.head + page + size
+		g.written = g.allocated
+		err = g.forget(g.head, g.allocated)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), g.remove())
+	}
+	s.writing.add(g)
+	return g, nil
+}
+
+// forget lets the gap end at byte to, and gives back what lies in it behind byte from.
+func (g *segment) forget(from, to int64) error {
+	if err := g.skip(to); err != nil {
+		return err
+	}
+	from = max(from, g.head+page) // the page before has the gap's own head
+	if from >= to {
+		to = from + page // it is tried out on the first page
+	}
+	err := unix.Fallocate(int(g.plain.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return ErrNoHoles
+	}
+	return os.NewSyscallError("fallocate", err)
+}
+
+// skip lets the gap end at byte to.
+func (g *segment) skip(to int64) error {
+	_, err := g.plain.WriteAt(mcap.AppendGap(nil, to-g.head), g.head)
+	return err
+}
+
+// fill copies size bytes of the file before to byte to, in the gap, which ends there afterwards. A file system that can share
+// blocks of files does so.
+func (g *segment) fill(before *segment, from, to, size int64) error {
+	end, begin := to+size, to
+	for to < end {
+		n, err := unix.CopyFileRange(int(before.plain.Fd()), &from, int(g.plain.Fd()), &to, int(end-to), 0)
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return os.NewSyscallError("copy_file_range", err)
+		}
+	}
+	if err := g.file.Sync(); err != nil { // before the gap is shorter
+		return err
+	}
+	return g.skip(begin)
+}
+
+// keep ends the file with the frames of an event. Nothing is being written to it.
+func (g *segment) keep(e event) error {
+	err := g.plain.Truncate(e.to)
+	g.writer.Keep(uint64(e.from), uint64(e.to))
+	g.writer.Offset = uint64(e.to)
+	if err == nil && e.from > g.head {
+		err = unix.Fallocate(int(g.plain.Fd()), unix.FALLOC_FL_COLLAPSE_RANGE, g.head, e.from-g.head)
+		switch {
+		case err == nil:
+			g.writer.Move(g.head - e.from)
+		case errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL): // the gap stays
+			err = g.skip(e.from)
+		default:
+			err = os.NewSyscallError("fallocate", err)
+		}
+	}
+	if err == nil && len(e.late) > 0 {
+		at := int64(g.writer.Offset)
+		_, err = g.plain.WriteAt(g.writer.Messages(nil, page, e.late...), at)
+	}
+	if err != nil {
+		return errors.Join(err, g.close())
+	}
+	return g.end()
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Recordings are those that can be triggered. The zero Recordings has none. All methods may be called concurrently.
+type Recordings struct {
+	mu   sync.Mutex
+	list []*Sink
+}
+
+// Add adds a recording.
+func (r *Recordings) Add(s *Sink) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, s)
+}
+
+// Remove takes a recording off, and closes it.
+func (r *Recordings) Remove(s *Sink) error {
+	r.mu.Lock()
+	r.list = slices.DeleteFunc(r.list, func(x *Sink) bool { return x == s })
+	r.mu.Unlock()
+	return s.Close()
+}
+
+// named returns the recordings of a name; empty: all.
+func (r *Recordings) named(name string) []*Sink {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.list), func(s *Sink) bool { return name != "" && s.config.Name != name })
+}
+
+// Trigger triggers the recording of an output. It returns false when there is none of that name.
+func (r *Recordings) Trigger(name string, t Trigger) (found bool, err error) {
+	for _, s := range r.named(name) {
+		return true, s.Trigger(t)
+	}
+	return false, nil
+}
+
+// Edge triggers the recording of an output at the time of an edge of a GPIO line.
+func (r *Recordings) Edge(name string, at time.Time) {
+	for _, s := range r.named(name) {
+		if err := s.Trigger(Trigger{Cause: "gpio", At: at}); err != nil {
+			s.log.Warn("an edge of a GPIO line triggers no recording", "error", err)
+		}
+	}
+}
+
+// Answer triggers all recordings that have a trigger at each signal, until ctx ends.
+func (r *Recordings) Answer(ctx context.Context, signals <-chan os.Signal, log *slog.Logger) {
+	for {
+		select {
+		case <-signals:
+			for _, s := range r.named("") {
+				if err := s.Trigger(Trigger{Cause: "signal"}); err != nil && !errors.Is(err, ErrNoTrigger) {
+					log.Warn("a signal triggers no recording", "output", s.config.Name, "error", err)
+				}
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}

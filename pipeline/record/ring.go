@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record/mcap"
+)
+
+// A ring writes all frames, and forgets those that no trigger can ask for any more. Its methods are called by the recording's
+// goroutine. An event is what one trigger, or several whose windows overlap, ask for: a file of its own.
+type ring struct {
+	run           *run
+	before, after int64 // ns
+	entries       []entry
+	last          int64  // time of the newest frame
+	newest        uint64 // its number
+	begun         bool   // there is one
+
+	next      *Trigger // that waits for the frame of its time
+	triggered uint32
+	above     bool // the last frame met the condition
+
+	open         bool  // there is an event
+	start, until int64 // of it
+
+	previous *past
+	trimming sync.WaitGroup
+}
+
+// entry is where a frame, or a trigger, is in the file.
+type entry struct {
+	at    int64 // ns since 1970
+	begin int64
+	note  *mcap.Part // of a trigger
+}
+
+// past is the file before the ring's. Its last frames belong to the ring, as long as a trigger can ask for them.
+type past struct {
+	segment *segment
+	event
+	by  int64 // how many bytes further back its last frames are in the ring's file
+	end int64 // of them, in the ring's file
+}
+
+// An event's frames are from one byte of the file to another. The notes of late triggers are behind that.
+type event struct {
+	from, to int64
+	late     []mcap.Part
+}
+
+// slack is how late a trigger may come, in ns of the frames' time: so much longer frames are kept before they are forgotten.
+const slack = int64(time.Second)
+
+// longest is how long the file of a ring gets, with its gap, before another one takes its place: file systems have limits.
+const longest = 1 << 40
+
+func newRing(r *run, w *Window) *ring {
+	return &ring{run: r, before: int64(w.Before), after: int64(w.After)}
+}
+
+// frame prepares the file for a frame that comes next.
+func (r *ring) frame(f *pipeline.Frame, at int64) (err error) {
+	if r.run.segment == nil {
+		if r.run.segment, err = r.run.sink.newRing(0); err != nil {
+			return err
+		}
+	}
+	if err := r.triggers(false); err != nil {
+		return err
+	}
+	if err := r.result(f, at); err != nil {
+		return err
+	}
+	c := &r.run.sink.config
+	switch {
+	case r.open && (at > r.until+r.before+slack || at < r.start-slack): // no trigger can prolong it; or the clock was set
+		return r.split()
+	case r.open && at <= r.until && r.full(c, at):
+		return r.turn()
+	case !r.open && r.previous == nil && int64(r.run.segment.writer.Offset) > r.run.sink.longest:
+		return r.split()
+	}
+	return nil
+}
+
+// full says whether a file that is so long, in ns and in bytes, has its end.
+func (c *Config) full(duration, size int64) bool {
+	return c.Duration > 0 && duration >= int64(c.Duration) || c.Size > 0 && size >= c.Size
+}
+
+// full says the same of the event, with a frame that comes next.
+func (r *ring) full(c *Config, at int64) bool {
+	if len(r.entries) == 0 || r.run.segment.gone.Load() {
+		return len(r.entries) > 0
+	}
+	return c.full(at-r.entries[0].at, int64(r.run.segment.writer.Offset)-r.entries[0].begin)
+}
+
+// wrote notes frame n, which begins at a byte.
+func (r *ring) wrote(n uint64, at, begin int64) {
+	r.entries = append(r.entries, entry{at: at, begin: begin})
+	r.last, r.newest, r.begun = at, n, true
+	if !r.open {
+		r.expire()
+	}
+}
+
+// expire forgets frames, a second of them at a time.
+func (r *ring) expire() {
+	n := slices.IndexFunc(r.entries, func(e entry) bool { return max(r.last-e.at, e.at-r.last) <= r.before+slack })
+	if n <= 0 || max(r.entries[n].at-r.entries[0].at, r.entries[0].at-r.entries[n].at) < int64(time.Second) {
+		return
+	}
+	from, to, g := r.entries[0].begin, r.entries[n].begin, r.run.segment
+	r.entries = slices.Delete(r.entries, 0, n)
+	g.writer.Keep(uint64(to), math.MaxUint64)
+	if r.previous != nil && to >= r.previous.end {
+		r.leave(false)
+	}
+	r.trimming.Wait() // what was forgotten a second ago
+	r.trimming.Go(func() {
+		if err := g.forget(from, to); err != nil {
+			r.run.fail(fmt.Errorf("recording %s: %w", g.path(), err))
+		}
+	})
+}
+
+// triggers takes the triggers that wait. One that is ahead of the frames waits on, unless it is the end.
+func (r *ring) triggers(end bool) error {
+	for r.begun {
+		if r.next == nil {
+			select {
+			case t := <-r.run.sink.triggers:
+				r.next = &t
+			default:
+				return nil
+			}
+		}
+		at := r.last
+		if !r.next.At.IsZero() {
+			at = r.next.At.UnixNano()
+		}
+		if at > r.last && !end {
+			return nil
+		}
+		t := *r.next
+		r.next = nil
+		if err := r.trigger(t, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// result triggers when the frame meets the condition.
+func (r *ring) result(f *pipeline.Frame, at int64) (err error) {
+	c := r.run.sink.config.Window.Result
+	if c == nil {
+		return nil
+	}
+	met := c.met(f)
+	switch {
+	case met && r.above && r.open && at-r.before <= r.until:
+		r.until = max(r.until, at+r.after)
+	case met:
+		err = r.trigger(Trigger{Cause: fmt.Sprintf("result: %s of %s is above %v", c.Number, c.Stage, c.Above)}, at)
+	}
+	r.above = met
+	return err
+}
+
+// trigger begins an event, or prolongs it.
+func (r *ring) trigger(t Trigger, at int64) error {
+	start, until := at-r.before, at+r.after
+	if r.open && start > r.until {
+		if err := r.split(); err != nil {
+			return err
+		}
+	}
+	if r.open {
+		r.start, r.until = min(r.start, start), max(r.until, until)
+		return r.note(t, at)
+	}
+	r.open, r.start, r.until = true, start, until
+	g, s := r.run.segment, r.run.sink
+	if err := s.prune(); err != nil {
+		return err
+	}
+	begins, old := at, g.path()
+	if i := r.first(); i < len(r.entries) {
+		begins = r.entries[i].at
+	}
+	path, err := s.names(time.Unix(0, begins), func(path string) error { return os.Link(old, path) })
+	if err != nil {
+		return err
+	}
+	g.name.Store(&path)
+	g.idle.Store(false)
+	s.files.Add(1)
+	s.log.Info("recording triggered", "file", path, "cause", t.Cause)
+	if r.previous != nil {
+		r.leave(true)
+	}
+	r.run.told = nil // what was written before may not be part of the event
+	return errors.Join(os.Remove(old), r.note(t, at), r.run.settings(at, time.Now()))
+}
+
+// first is the event's first entry.
+func (r *ring) first() int {
+	if i := slices.IndexFunc(r.entries, func(e entry) bool { return e.at >= r.start }); i >= 0 {
+		return i
+	}
+	return len(r.entries)
+}
+
+// window is where the event is in the file; from entry behind on there is what it has not.
+func (r *ring) window() (e event, behind int) {
+	for behind = len(r.entries); behind > 0 && (r.entries[behind-1].note != nil || r.entries[behind-1].at > r.until); behind-- {
+	}
+	for ; behind < len(r.entries) && r.entries[behind].note != nil; behind++ {
+	}
+	e.to = int64(r.run.segment.writer.Offset)
+	if behind < len(r.entries) {
+		e.to = r.entries[behind].begin
+	}
+	e.from = e.to
+	if i := r.first(); i < behind {
+		e.from = r.entries[i].begin
+	}
+	for _, x := range r.entries[behind:] {
+		if x.note != nil && x.at <= r.until {
+			e.late = append(e.late, *x.note)
+		}
+	}
+	return e, behind
+}
+
+// split ends the event, and goes on in another file. What there is behind the event stays where it is, until a trigger asks for it.
+func (r *ring) split() error {
+	old, p, behind := r.run.segment, &past{}, 0
+	if r.open {
+		p.event, behind = r.window()
+	} else if len(r.entries) > 0 { // nobody has asked for anything
+		p.to = r.entries[0].begin
+	}
+	p.segment = old
+	next, err := r.run.sink.newRing(int64(old.writer.Offset) - p.to)
+	if err != nil {
+		return err
+	}
+	p.end = int64(next.writer.Offset)
+	p.by = p.end - int64(old.writer.Offset)
+	next.writer.Adopt(old.writer, uint64(p.to), p.by)
+	r.entries = slices.Clone(r.entries[behind:])
+	for i := range r.entries {
+		r.entries[i].begin += p.by
+	}
+	r.run.segment, r.previous, r.open = next, p, false
+	if len(r.entries) == 0 {
+		r.leave(false)
+	}
+	return nil
+}
+
+// leave ends the file before the ring's, beside what follows. With take the ring takes over what it needs of it.
+func (r *ring) leave(take bool) {
+	p, g, run := r.previous, r.run.segment, r.run
+	r.previous = nil
+	needed := p.end
+	if take && len(r.entries) > 0 {
+		needed = min(needed, r.entries[0].begin)
+	}
+	r.trimming.Wait()
+	run.ending.Wait()
+	run.ending.Go(func() {
+		p.segment.pending.Wait()
+		err := run.failure()
+		if err == nil && needed < p.end {
+			err = g.fill(p.segment, needed-p.by, needed, p.end-needed)
+		}
+		if err != nil {
+			run.fail(err)
+		}
+		if err := r.close(p.segment, p.event, err); err != nil {
+			run.fail(fmt.Errorf("recording %s: %w", p.segment.path(), err))
+		}
+	})
+}
+
+// close ends the file of an event, or one that could not be written, or that nobody asks for.
+func (r *ring) close(g *segment, e event, failed error) error {
+	switch {
+	case g.idle.Load(): // the name is that of its successor by now
+		return g.close()
+	case failed != nil:
+		return g.cut()
+	}
+	return g.keep(e)
+}
+
+// turn goes on with the event in another file, since this one is as long as a file gets.
+func (r *ring) turn() error {
+	e, _ := r.window()
+	next, err := r.run.sink.newSegment(time.Now())
+	if err != nil {
+		return err
+	}
+	r.previous = &past{segment: r.run.segment, event: e}
+	r.run.segment, r.entries = next, nil
+	r.leave(false)
+	return r.run.sink.prune()
+}
+
+// end ends the event that there is, with what there is of it.
+func (r *ring) end() error {
+	if r.run.segment == nil {
+		return r.run.failure()
+	}
+	err := r.run.failure()
+	if err == nil {
+		err = r.triggers(true)
+	}
+	if r.previous != nil {
+		r.leave(false)
+	}
+	g := r.run.segment
+	e, _ := r.window()
+	r.run.segment = nil
+	g.pending.Wait()
+	r.trimming.Wait()
+	r.run.ending.Wait()
+	err = errors.Join(err, r.run.failure())
+	if g.idle.Load() {
+		return errors.Join(err, g.remove())
+	}
+	return errors.Join(err, r.close(g, e, err))
+}

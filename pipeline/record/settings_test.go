@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline/record/mcap"
+)
+
+// TestSettings are in each file, at its beginning and when they have changed, also in one that a trigger asked for.
+func TestSettings(t *testing.T) {
+	for _, window := range []*Window{nil, {100 * time.Millisecond, time.Hour, nil}} {
+		dir, exposure := t.TempDir(), time.Duration(0)
+		c := Config{Directory: dir, Window: window, Settings: func() (Settings, bool) { // of the sink's goroutine alone
+			exposure += time.Millisecond
+			return Settings{exposure, 2}, true
+		}}
+		_, err := recordStepped(t, c, 60, func(*Sink) {}, func(s *Sink, n int) {
+			if n == 30 && window != nil {
+				if err := s.Trigger(Trigger{Cause: "test"}); err != nil {
+					t.Error(err)
+				}
+			}
+			time.Sleep(25 * time.Millisecond)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := Files(dir, "rec")
+		if err != nil || len(files) != 1 {
+			t.Fatalf("%v, %v", files, err)
+		}
+		r, err := Inspect(t.Context(), files[0], true, func(float64) {})
+		sorted := func(a, b Settings) int { return int(a.Exposure - b.Exposure) }
+		if err != nil || len(r.Settings) < 1 || window == nil && len(r.Settings) < 2 || !slices.IsSortedFunc(r.Settings, sorted) {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+}
+
+// TestTheFPGAsCRCIsCompared: a pixel that is wrong is found also where the chunk's own CRC is right.
+func TestTheFPGAsCRCIsCompared(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := recordStepped(t, Config{Directory: dir}, 20, func(*Sink) {}, func(*Sink, int) {}); err != nil {
+		t.Fatal(err)
+	}
+	files, err := Files(dir, "rec")
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	b, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := mcap.Open(strings.NewReader(string(b)), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunk := b[f.Chunks[7].Offset : f.Chunks[7].Offset+f.Chunks[7].Length]
+	chunk[page+100] ^= 1
+	binary.LittleEndian.PutUint32(chunk[33:], crc32.ChecksumIEEE(chunk[49:]))
+	if err := os.WriteFile(files[0], b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Inspect(t.Context(), files[0], true, func(float64) {})
+	if err != nil || r.Checked != 20 || r.Traced != 19 || len(r.Wrong) != 1 || !strings.Contains(r.Wrong[0], "the pixels of frame 7 have CRC-32C") {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
