@@ -41,7 +41,7 @@ var driverLines = []line{
 	}},
 	{"002.1.1.json", "opening reads cufile.json", func(t *testing.T, s *site) {
 		path := filepath.Join(t.TempDir(), "cufile.json")
-		if err := os.WriteFile(path, []byte(`{"properties": {"max_direct_io_size_kb": 64}}`), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(`{"properties": {"max_direct_io_size_kb": 8192}}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		t.Setenv(PathVar, path)
@@ -50,7 +50,7 @@ var driverLines = []line{
 			t.Fatal(err)
 		}
 		p, err := d.Properties()
-		if want(t, err, Success); p.MaxDirectIO != 64 {
+		if want(t, err, Success); p.MaxDirectIO != 8192 {
 			t.Errorf("%+v", p)
 		}
 		want(t, d.Close(), Success)
@@ -70,8 +70,8 @@ var driverLines = []line{
 		s.handle(t, s.open(t, nil), os.O_RDWR)
 	}},
 	{"002.1.3.0", "a driver has properties", func(t *testing.T, s *site) {
-		p, err := s.open(t, func(set *Settings) { set.MaxDirectIO, set.MaxDeviceCache, set.MaxPinned = 64, 4096, 8192 }).Properties()
-		if want(t, err, Success); p.MaxDirectIO != 64 || p.MaxDeviceCache != 4096 || p.MaxPinned != 8192 {
+		p, err := s.open(t, func(set *Settings) { set.MaxDirectIO, set.MaxDeviceCache, set.MaxPinned = 2048, 4096, 8192 }).Properties()
+		if want(t, err, Success); p.MaxDirectIO != 2048 || p.MaxDeviceCache != 4096 || p.MaxPinned != 8192 {
 			t.Errorf("%+v", p)
 		}
 	}},
@@ -116,8 +116,9 @@ var driverLines = []line{
 	}},
 	{"002.1.6.chunk", "a transfer in many pieces is right", func(t *testing.T, s *site) {
 		d := s.open(t, nil)
-		want(t, d.SetMaxDirectIOSize(4), Success)
-		s.roundTrip(t, d, 200_000)
+		piece := s.leastPiece()
+		want(t, d.SetMaxDirectIOSize(piece), Success)
+		s.roundTrip(t, d, int(piece)<<10*49-700)
 	}},
 	{"002.1.7.0", "the cache's size is set", func(t *testing.T, s *site) {
 		d := s.open(t, nil)
@@ -145,7 +146,7 @@ var driverLines = []line{
 		want(t, d.RegisterBuffer(base+1<<20, 4096, 0), InvalidMappingSize)
 	}},
 	{"002.1.8.unlimited", "the largest number is no limit", func(t *testing.T, s *site) {
-		d := s.open(t, func(set *Settings) { set.MaxPinned = 4 })
+		d := s.open(t, func(set *Settings) { set.MaxPinned = 64 })
 		want(t, d.SetMaxPinnedMemSize(^uint64(0)), Success)
 		_, base := s.memory(t, 1<<20)
 		want(t, d.RegisterBuffer(base, 1<<20, 0), Success)
@@ -245,7 +246,7 @@ var fileLines = []line{
 	{"002.1.11.bytes", "read returns the bytes that it has read", func(t *testing.T, s *site) { s.roundTrip(t, s.open(t, nil), 100_000) }},
 	{"002.1.11.errno", "an error of reading is the kernel's errno", func(t *testing.T, s *site) {
 		_, base := s.memory(t, 1<<20)
-		if n, err := s.handle(t, s.open(t, nil), os.O_WRONLY).Read(base, 300_000, 0, 0); n != 0 || !errors.Is(err, unix.EBADF) {
+		if n, err := s.handle(t, s.open(t, nil), os.O_WRONLY).Read(base, 300_000, 0, 0); n != 0 || !errors.Is(err, s.unreadable()) {
 			t.Errorf("%d, %v", n, err)
 		}
 	}},
@@ -265,7 +266,7 @@ var fileLines = []line{
 	}},
 	{"002.1.12.errno", "an error of writing is the kernel's errno", func(t *testing.T, s *site) {
 		_, base := s.memory(t, 1<<20)
-		if n, err := s.handle(t, s.open(t, nil), os.O_RDONLY).Write(base, 300_000, 0, 0); n != 0 || !errors.Is(err, unix.EBADF) {
+		if n, err := s.handle(t, s.open(t, nil), os.O_RDONLY).Write(base, 300_000, 0, 0); n != 0 || !errors.Is(err, s.unwritable()) {
 			t.Errorf("%d, %v", n, err)
 		}
 	}},
@@ -313,6 +314,30 @@ func (s *site) roundTrip(t *testing.T, d *Driver, size int) {
 	if n, err := h.Read(to, size, 0, 0); n != size || err != nil || !slices.Equal(b, back) {
 		t.Errorf("%d of %d read, %v, or others than those written", n, size, err)
 	}
+}
+
+// unreadable is the error of reading a file that was opened for writing.
+func (s *site) unreadable() error {
+	if s.released {
+		return InvalidFileOpenFlag
+	}
+	return unix.EBADF
+}
+
+// unwritable is the error of writing a file that was opened for reading.
+func (s *site) unwritable() error {
+	if s.released {
+		return unix.EIO
+	}
+	return unix.EBADF
+}
+
+// leastPiece is the smallest size of pieces, in KiB. libcufile refuses one that is smaller than per_buffer_cache_size_kb.
+func (s *site) leastPiece() uint64 {
+	if s.config.Library != "" {
+		return 1024
+	}
+	return 4
 }
 
 // withOffset reads or writes at an offset of registered memory.

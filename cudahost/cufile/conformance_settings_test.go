@@ -26,8 +26,8 @@ func statusLines() []line {
 	list := []line{
 		{"002.3.errno", "errors of transfers are the kernel's errno", func(t *testing.T, s *site) {
 			_, base := s.memory(t, 4096)
-			_, err := s.handle(t, s.open(t, nil), os.O_WRONLY).Read(base, 4096, 0, 0)
-			if e := (*Error)(nil); !errors.As(err, &e) || e.Status != Success || !errors.Is(err, unix.EBADF) {
+			_, err := s.handle(t, s.open(t, nil), os.O_RDONLY).Write(base, 4096, 0, 0)
+			if e := (*Error)(nil); !errors.As(err, &e) || e.Status != Success || !errors.Is(err, s.unwritable()) {
 				t.Errorf("%v", err)
 			}
 		}},
@@ -55,8 +55,8 @@ func statusLines() []line {
 			return err
 		},
 		InvalidMappingSize: func(t *testing.T, s *site) error {
-			_, base := s.memory(t, 8192)
-			return s.open(t, func(set *Settings) { set.MaxPinned = 4 }).RegisterBuffer(base, 8192, 0)
+			_, base := s.memory(t, 128<<10)
+			return s.open(t, func(set *Settings) { set.MaxPinned = 64 }).RegisterBuffer(base, 128<<10, 0)
 		},
 		InvalidMappingRange: func(t *testing.T, s *site) error {
 			d, base := s.registered(t, nil)
@@ -147,9 +147,9 @@ func settingsLines() []line {
 			want(t, err, Success)
 		}},
 		{"002.6.26", "the calls override the file", func(t *testing.T, s *site) {
-			d := s.open(t, func(set *Settings) { set.MaxDirectIO = 64 })
-			want(t, d.SetMaxDirectIOSize(128), Success)
-			if p, err := d.Properties(); err != nil || p.MaxDirectIO != 128 {
+			d := s.open(t, func(set *Settings) { set.MaxDirectIO = 2048 })
+			want(t, d.SetMaxDirectIOSize(4096), Success)
+			if p, err := d.Properties(); err != nil || p.MaxDirectIO != 4096 {
 				t.Errorf("%+v, %v", p, err)
 			}
 		}},

@@ -144,6 +144,8 @@ type site struct {
 	// memory is size bytes that do not move, page aligned.
 	memory func(t testing.TB, size int) ([]byte, uintptr)
 	device *cudahost.Device // of streams
+	// released says that libcufile is NVIDIA's, which differs in what docs/cufile.md lists.
+	released bool
 }
 
 // memory is memory of the host that does not move, page aligned.

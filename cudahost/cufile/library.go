@@ -175,6 +175,8 @@ func (l *library) call(f symbol, args ...uintptr) error {
 		return &Error{Call: symbolNames[f], Status: CUDADriverError, Why: err}
 	case status == Success:
 		return nil
+	case status < 0: // of a cufile.json that it does not take
+		return &Error{Call: symbolNames[f], Why: unix.Errno(-status)}
 	case status == CUDADriverError:
 		return &Error{Call: symbolNames[f], Status: status, Why: fmt.Errorf("CUresult %d", cuda)}
 	}
@@ -199,9 +201,12 @@ func (l *library) ask() (Properties, *drvProps, error) {
 	}, p, err
 }
 
+// mostKB stands for no limit, which libcufile refuses: it is the largest size that it is known to take, and its default.
+const mostKB = 32 << 20
+
 func (l *library) set(call string, poll bool, kb uint64) error {
 	if kb == maxKB {
-		kb = ^uint64(0) // no limit
+		kb = mostKB
 	}
 	switch call {
 	case symbolNames[symDriverSetPollMode]:
@@ -226,11 +231,19 @@ type descr struct {
 	ops    uintptr
 }
 
+// errFileSystem says what libcufile means by HandleNotRegistered when a file is registered.
+var errFileSystem = errors.New("libcufile does not support its file system (tmpfs), or cannot learn which it is: it needs udev's /run/udev, " +
+	"which containers must be given")
+
 const opaqueFD = 1 // CU_FILE_HANDLE_TYPE_OPAQUE_FD
 
 func (l *library) openFile(f *File, _ int, _ uint64) error {
 	d := &descr{kind: opaqueFD, handle: uint64(f.fd)}
-	return l.call(symHandleRegister, uintptr(unsafe.Pointer(&f.handle)), uintptr(unsafe.Pointer(d)))
+	err := l.call(symHandleRegister, uintptr(unsafe.Pointer(&f.handle)), uintptr(unsafe.Pointer(d)))
+	if e := (*Error)(nil); errors.As(err, &e) && e.Status == HandleNotRegistered {
+		e.Why = errFileSystem
+	}
+	return err
 }
 
 func (l *library) closeFile(f *File) error {
@@ -272,7 +285,7 @@ func (l *library) transfer(call string, op Op) (n int, err error) {
 		return 0, &Error{Call: call, What: op.File.caller.Name(), Status: CUDADriverError, Why: err}
 	}
 	if n == -1 {
-		return 0, &Error{Call: call, What: op.File.caller.Name(), Why: errno}
+		n = -int(errno) // which may be a Status
 	}
 	return moved(call, op.File, n)
 }

@@ -84,7 +84,7 @@ func realLibrary(t *testing.T) (*cudahost.CUDA, Config) {
 func TestGPUConformance(t *testing.T) {
 	c, config := realLibrary(t)
 	for name, s := range map[string]*site{"O_DIRECT": {flags: unix.O_DIRECT}, "buffered": {}} {
-		s.config, s.folder, s.memory, s.device = config, t.TempDir(), hostMemory(c), c.Device
+		s.config, s.folder, s.memory, s.device, s.released = config, t.TempDir(), hostMemory(c), c.Device, true
 		t.Run(name, func(t *testing.T) { s.conform(t) })
 	}
 }

@@ -46,7 +46,8 @@ const (
 	IODisabled              Status = 5034
 )
 
-// statusTexts are what each code means (§3.1.3), in the words of cufileop_status_error where there are any.
+// statusTexts are what each code means (§3.1.3), in the words of cufileop_status_error where there are any. 5035 to 5049 are not in
+// the document: the cufile.h of later releases has them.
 var statusTexts = map[Status]string{
 	Success:                 "success",
 	DriverNotInitialized:    "the driver is not open",
@@ -81,6 +82,21 @@ var statusTexts = map[Status]string{
 	NewFDFailed:             "no new file descriptor",
 	NVFSSetupError:          "nvidia-fs cannot be set up",
 	IODisabled:              "disabled for this file by the configuration",
+	5035:                    "the batch is not submitted",
+	5036:                    "memory of the GPU cannot be pinned",
+	5037:                    "the batch is full",
+	5038:                    "there are no transfers in streams",
+	5039:                    "a batch cannot be set up",
+	5040:                    "a batch cannot be submitted",
+	5041:                    "a batch cannot be asked",
+	5042:                    "a batch cannot be canceled",
+	5043:                    "no memory",
+	5044:                    "the transfer has failed",
+	5045:                    "memory cannot be registered",
+	5046:                    "a table of the library cannot be changed",
+	5047:                    "the CUDA context is not valid",
+	5048:                    "nvidia-fs has failed",
+	5049:                    "compatibility mode has no such batch",
 }
 
 // Error is the text of the code (CUFILE_ERRSTR): a Status is an error that errors.Is finds in every error of this package.
