@@ -99,7 +99,7 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 	for _, m := range list {
 		c := f.Channels[m.Channel]
 		switch f.Schemas[c.Schema].Name {
-		case "sensor_msgs/msg/Image":
+		case imageName:
 			if checked {
 				r.Checked++
 			}
@@ -107,7 +107,7 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 			if err := r.image(f, m, c.Metadata); err != nil {
 				return fmt.Errorf("chunk %d: %w", i, err)
 			}
-		case "tegracast/Frame":
+		case noteName:
 			var n Note
 			if err := readNote(f, m, &n); err != nil {
 				return fmt.Errorf("chunk %d: the note of a frame: %w", i, err)
@@ -118,7 +118,7 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 					return fmt.Errorf("chunk %d: %w", i, err)
 				}
 			}
-		case "tegracast/Settings":
+		case settingsName:
 			var s Settings
 			if err := readNote(f, m, &s); err != nil {
 				return fmt.Errorf("chunk %d: the camera's settings: %w", i, err)
@@ -126,7 +126,7 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 			if len(r.Settings) < maxTriggers {
 				r.Settings = append(r.Settings, s)
 			}
-		case "tegracast/Trigger":
+		case triggerName:
 			var n TriggerNote
 			if err := readNote(f, m, &n); err != nil {
 				return fmt.Errorf("chunk %d: a trigger: %w", i, err)

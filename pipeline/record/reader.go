@@ -26,10 +26,12 @@ var (
 	errNoImage = errors.New("record: the chunk has no frame") // but something else, which is not played
 )
 
-// Names of the schemas of frames and of their notes.
+// Names of the schemas.
 const (
-	imageName = "sensor_msgs/msg/Image"
-	noteName  = "tegracast/Frame"
+	imageName    = "sensor_msgs/msg/Image"
+	noteName     = "tegracast/Frame"
+	triggerName  = "tegracast/Trigger"
+	settingsName = "tegracast/Settings"
 )
 
 // A Reader reads a recording. Its frames are numbered from 0, as chunks of the file.
@@ -161,7 +163,7 @@ func (r *Reader) messages(i int) (image, note mcap.MessageInfo, err error) {
 	}
 	images := 0
 	for _, m := range list {
-		switch r.Schemas[r.Channels[m.Channel].Schema].Name {
+		switch r.schema(m) {
 		case imageName:
 			image = m
 			images++

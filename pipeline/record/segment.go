@@ -101,10 +101,10 @@ func (s *Sink) begin(g *segment) (err error) {
 	}
 	f := s.format
 	schemas := []mcap.Schema{
-		{ID: 1, Name: "sensor_msgs/msg/Image", Encoding: "ros2msg", Data: []byte(imageSchema)},
-		{ID: 2, Name: "tegracast/Frame", Encoding: "jsonschema", Data: []byte(noteSchema)},
-		{ID: 3, Name: "tegracast/Trigger", Encoding: "jsonschema", Data: []byte(triggerSchema)},
-		{ID: 4, Name: "tegracast/Settings", Encoding: "jsonschema", Data: []byte(settingsSchema)},
+		{ID: 1, Name: imageName, Encoding: "ros2msg", Data: []byte(imageSchema)},
+		{ID: 2, Name: noteName, Encoding: "jsonschema", Data: []byte(noteSchema)},
+		{ID: 3, Name: triggerName, Encoding: "jsonschema", Data: []byte(triggerSchema)},
+		{ID: 4, Name: settingsName, Encoding: "jsonschema", Data: []byte(settingsSchema)},
 	}
 	about := map[string]string{"pixels": f.Pixel.String(), "rate": f.Rate.String(), "color": f.Color.String()}
 	if samples, ok := f.Pixel.Samples(); ok {
