@@ -49,7 +49,6 @@ type Sink struct {
 	format pipeline.Format
 	log    *slog.Logger
 	memory []*job
-	known  map[uintptr]bool // frames' memory that is registered with the driver
 
 	frames, bytes, files atomic.Uint64
 
@@ -74,7 +73,7 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	if err := c.Driver.Prepare(c.Directory); err != nil {
 		return nil, fmt.Errorf("recordings: %w", err)
 	}
-	s := &Sink{config: c, format: f, log: c.Logger, known: map[uintptr]bool{}, triggers: make(chan Trigger, waiting), longest: longest}
+	s := &Sink{config: c, format: f, log: c.Logger, triggers: make(chan Trigger, waiting), longest: longest}
 	for range Holds {
 		j, err := newJob()
 		if err != nil {
@@ -95,10 +94,6 @@ func (s *Sink) Close() error {
 		errs = append(errs, j.close())
 	}
 	s.memory = nil
-	for base := range s.known {
-		errs = append(errs, s.config.Driver.DeregisterBuffer(base))
-	}
-	clear(s.known)
 	return errors.Join(errs...)
 }
 
@@ -195,7 +190,6 @@ func (r *run) record(f *pipeline.Frame) error {
 		r.free <- j
 		return err
 	}
-	s.register(f)
 	if err := j.write(s, r.segment); err != nil {
 		r.free <- j
 		return err
@@ -207,19 +201,6 @@ func (r *run) record(f *pipeline.Frame) error {
 		r.ring.wrote(r.next-1, at.UnixNano(), begin)
 	}
 	return nil
-}
-
-// register registers the frame's memory with the driver, the first time that it comes. Without that it is slower, and no less.
-func (s *Sink) register(f *pipeline.Frame) {
-	base := address(f.Bytes)
-	if s.known[base] {
-		return
-	}
-	s.known[base] = true
-	if err := s.config.Driver.RegisterBuffer(base, len(f.Bytes), 0); err != nil {
-		s.log.Debug("a frame's memory is not registered for recording", "error", err)
-		delete(s.known, base)
-	}
 }
 
 // turn begins a file if there is none, or the one that there is has become too long or too large.
