@@ -39,6 +39,7 @@ type Config struct {
 	Configuration []byte
 	// Settings are the camera's, and whether they are known; nil: they are not recorded. It is called once a second.
 	Settings func() (Settings, bool)
+	Pack     bool         // samples of 10 and 12 bits are packed
 	Window   *Window      // what triggers ask for; nil: all frames are kept
 	Logger   *slog.Logger // nil: slog.Default()
 }
@@ -46,7 +47,8 @@ type Config struct {
 // A Sink records the frames of one output. It implements pipeline.Sink.
 type Sink struct {
 	config Config
-	format pipeline.Format
+	format pipeline.Format  // of what is written
+	words  *pipeline.Format // of the frames that are packed for that; nil: they are not
 	log    *slog.Logger
 	memory []*job
 
@@ -58,8 +60,17 @@ type Sink struct {
 	longest  int64 // that of the constant; tests have another one
 }
 
-// New checks that frames of format f can be recorded. An error says what is wrong with the directory.
+// New checks that frames of format f can be recorded. An error says what is wrong with the directory, or wraps pipeline.ErrFormat
+// when they cannot be packed.
 func New(c Config, f pipeline.Format) (*Sink, error) {
+	var words *pipeline.Format
+	if given := f; c.Pack {
+		var err error
+		if f, err = f.Packed(); err != nil {
+			return nil, err
+		}
+		words = &given
+	}
 	info, err := os.Stat(c.Directory)
 	if err == nil && !info.IsDir() {
 		err = fmt.Errorf("%s is no directory", c.Directory)
@@ -73,9 +84,9 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	if err := c.Driver.Prepare(c.Directory); err != nil {
 		return nil, fmt.Errorf("recordings: %w", err)
 	}
-	s := &Sink{config: c, format: f, log: c.Logger, triggers: make(chan Trigger, waiting), longest: longest}
+	s := &Sink{config: c, format: f, words: words, log: c.Logger, triggers: make(chan Trigger, waiting), longest: longest}
 	for range Holds {
-		j, err := newJob()
+		j, err := newJob(s)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}

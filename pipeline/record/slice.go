@@ -165,7 +165,8 @@ func (s *Slice) copy(r *Reader, list []mcap.MessageInfo) error {
 
 // part reads a message, whose channel must be that of the first file.
 func (s *Slice) part(r *Reader, m mcap.MessageInfo) (mcap.Part, error) {
-	if c, is := s.channels[m.Channel]; !is || c.Topic != r.Channels[m.Channel].Topic {
+	c, is := s.channels[m.Channel]
+	if other := r.Channels[m.Channel]; !is || c.Topic != other.Topic || c.Metadata[unpackedKey] != other.Metadata[unpackedKey] {
 		return mcap.Part{}, fmt.Errorf("%s: %w: channel %d, %s, is not that of the first file: export it by itself",
 			r.Path, ErrFormat, m.Channel, r.Channels[m.Channel].Topic)
 	}
