@@ -162,6 +162,7 @@ var combinations = [][3]string{
 	{"{name: raw, rtp: {payload: raw", "{name: raw, scale: half, rtp: {payload: results", "outputs[0].scale: results have no size"},
 	{"payload: raw", "payload: raw, quality: 50", "outputs[0].rtp.quality: only payload jpeg has a quality"},
 	{"payload: raw", "payload: raw, interface: lo", "outputs[0].rtp.interface: no destination is a multicast group: leave interface out"},
+	{streams, "{name: a, record: {directory: /d, pack: true}}", "outputs[0].record: impossible format: UYVY cannot be packed"},
 	{streams, "{name: a, record: {directory: /d, trigger: {}}}", "outputs[0].record.trigger: give before, after or both"},
 	{streams, "{name: a, record: {directory: /d, trigger: {before: -1s}}}", "outputs[0].record.trigger.before: -1s: must not be less than 0"},
 	{

@@ -34,8 +34,8 @@ is damaged or cannot be read.
 
 Formats of export:
 
-  mcap      a recording of its own: the frames bit by bit, with their notes and
-            the configuration
+  mcap      a recording of its own: the frames bit by bit, with their notes,
+            triggers, the camera's settings and the configuration
   y4m       pictures (recorded behind an isp) for ffmpeg, mpv and the like
   png       a folder with a file for each frame: pictures in RGB, a sensor's
             samples in grey

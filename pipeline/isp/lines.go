@@ -26,7 +26,7 @@ func (w *worker) words(y int) []byte {
 	if w.raw == nil {
 		return src
 	}
-	words(w.raw, src, p.samples.Bits)
+	words(w.raw, src, p.samples)
 	return w.raw
 }
 

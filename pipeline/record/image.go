@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
 // imageSchema is sensor_msgs/msg/Image with what it is made of, as an MCAP schema of encoding ros2msg has it.
@@ -28,6 +29,19 @@ MSG: builtin_interfaces/Time
 int32 sec
 uint32 nanosec
 `
+
+// packedSchema has the fields of sensor_msgs/msg/Image, which has no encoding for packed samples.
+const packedSchema = `# A sensor's samples of 10 or 12 bits, as MIPI CSI-2 packs them: RAW10 (section 11.4.4) or RAW12 (section 11.4.5).
+# The fields are those of sensor_msgs/msg/Image. encoding is V4L2's name of the format, such as pRAA.
+` + imageSchema
+
+// schemaOf is the schema of frames of a format.
+func schemaOf(p pipeline.PixelFormat) mcap.Schema {
+	if s, ok := p.Samples(); ok && s.Packed {
+		return mcap.Schema{ID: 1, Name: packedName, Encoding: "ros2msg", Data: []byte(packedSchema)}
+	}
+	return mcap.Schema{ID: 1, Name: imageName, Encoding: "ros2msg", Data: []byte(imageSchema)}
+}
 
 // Encoding is the name of a format's pixels in sensor_msgs/Image: ROS' own where it has one (sensor_msgs/image_encodings.hpp),
 // else V4L2's. Samples of more than 8 bits lie in words of 16, of which the upper bits are zero.

@@ -99,7 +99,7 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 	for _, m := range list {
 		c := f.Channels[m.Channel]
 		switch f.Schemas[c.Schema].Name {
-		case "sensor_msgs/msg/Image":
+		case imageName, packedName:
 			if checked {
 				r.Checked++
 			}
@@ -107,7 +107,7 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 			if err := r.image(f, m, c.Metadata); err != nil {
 				return fmt.Errorf("chunk %d: %w", i, err)
 			}
-		case "tegracast/Frame":
+		case noteName:
 			var n Note
 			if err := readNote(f, m, &n); err != nil {
 				return fmt.Errorf("chunk %d: the note of a frame: %w", i, err)
@@ -118,7 +118,7 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 					return fmt.Errorf("chunk %d: %w", i, err)
 				}
 			}
-		case "tegracast/Settings":
+		case settingsName:
 			var s Settings
 			if err := readNote(f, m, &s); err != nil {
 				return fmt.Errorf("chunk %d: the camera's settings: %w", i, err)
@@ -126,7 +126,7 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 			if len(r.Settings) < maxTriggers {
 				r.Settings = append(r.Settings, s)
 			}
-		case "tegracast/Trigger":
+		case triggerName:
 			var n TriggerNote
 			if err := readNote(f, m, &n); err != nil {
 				return fmt.Errorf("chunk %d: a trigger: %w", i, err)
@@ -149,11 +149,32 @@ func (r *Report) trace(f *mcap.File, m mcap.MessageInfo, n *Note) error {
 	if err != nil {
 		return err
 	}
-	if got := crc32.Checksum(b[image.Pixels:], crc32.MakeTable(crc32.Castagnoli)); got != n.CRC {
+	b = b[image.Pixels:]
+	if about := f.Channels[m.Channel].Metadata; about[unpackedKey] != "" {
+		if b, err = unpacked(b, about, image); err != nil {
+			return err
+		}
+	}
+	if got := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)); got != n.CRC {
 		return fmt.Errorf("%w: the pixels of frame %d have CRC-32C %#x, the FPGA gave them %#x", mcap.ErrDamaged, n.Frame, got, n.CRC)
 	}
 	r.Traced++
 	return nil
+}
+
+// unpacked are a packed frame's pixels as the camera delivered them, to which its CRC belongs.
+func unpacked(b []byte, about map[string]string, i Image) ([]byte, error) {
+	f, err := formatOf(about, i)
+	if err != nil {
+		return nil, err
+	}
+	s, _ := f.Pixel.Samples()
+	if line := f.Pixel.LineBytes(f.Width); !s.Packed || f.Stride != line {
+		return nil, fmt.Errorf("%w: its channel says that %s is packed", ErrFormat, f)
+	}
+	words := make([]byte, 2*f.Width*f.Height)
+	s.Unpack(words, b)
+	return words, nil
 }
 
 // readNote reads a message of JSON.

@@ -5,6 +5,7 @@ package record
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 	"unsafe"
@@ -21,21 +22,27 @@ const tailPages = 2 + (maxNote+1024)/page + 1
 
 // A job is a frame on its way to the disk. Its pages lie outside of Go's heap, where nothing moves.
 type job struct {
-	memory     []byte // head, then tail
+	memory     []byte // head, then tail, and where a frame is packed
 	head, tail []byte
-	whole      int // bytes of pixels between them
+	packed     []byte // where a frame is packed; nil: none is
+	pixels     []byte // what is written: packed, or the frame's memory
+	whole      int    // bytes of pixels between head and tail
 	frame      *pipeline.Frame
 	segment    *segment
 	begin, end int64 // in the file
 	batch      *cufile.Batch
 }
 
-func newJob() (*job, error) {
-	m, err := unix.Mmap(-1, 0, (1+tailPages)*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+func newJob(s *Sink) (*job, error) {
+	size, packed := (1+tailPages)*page, 0
+	if s.words != nil {
+		packed = s.format.Size()
+	}
+	m, err := unix.Mmap(-1, 0, size+packed, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)
 	}
-	return &job{memory: m}, nil
+	return &job{memory: m, packed: m[size:]}, nil
 }
 
 func (j *job) close() error { return os.NewSyscallError("munmap", unix.Munmap(j.memory)) }
@@ -46,14 +53,31 @@ func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(
 // errTail says that a frame's tail did not fit: newJob's pages are too few.
 var errTail = errors.New("record: a frame's head and tail are longer than their pages")
 
+// pack packs a frame, if its recording does. An error wraps pipeline.ErrDepth: it would not come back as it was.
+func (j *job) pack(s *Sink, f *pipeline.Frame) error {
+	if s.words == nil {
+		j.pixels = f.Bytes[:s.format.Size()]
+		return nil
+	}
+	samples, _ := s.format.Pixel.Samples()
+	if err := samples.Pack(j.packed, f.Bytes[:s.words.Size()]); err != nil {
+		return fmt.Errorf("frame %d cannot be packed: %w: record without pack", f.Sequence, err)
+	}
+	j.pixels = j.packed
+	return nil
+}
+
 // layOut makes the chunk of a frame.
 func (j *job) layOut(s *Sink, g *segment, f *pipeline.Frame, at time.Time, lost uint64) (err error) {
 	size := s.format.Size()
+	if err := j.pack(s, f); err != nil {
+		return err
+	}
 	text, left := note(f, lost)
 	if left != nil {
 		s.log.Warn("recording without results", "reason", left)
 	}
-	if err := s.reserve(g, int64(size)+int64(len(j.memory))); err != nil {
+	if err := s.reserve(g, int64(size)+(1+tailPages)*page); err != nil {
 		return err
 	}
 	m := mcap.Message{Channel: imageChannel, Sequence: uint32(f.Sequence), Log: uint64(nano(at)), Publish: uint64(nano(at))}
@@ -61,7 +85,7 @@ func (j *job) layOut(s *Sink, g *segment, f *pipeline.Frame, at time.Time, lost 
 	small[0].Channel = noteChannel
 	prefix := appendImage(nil, s.format, at, s.config.Source, size)
 	j.frame, j.segment, j.begin = f, g, int64(g.writer.Offset)
-	j.head, j.tail, j.whole, err = g.writer.Frame(j.memory[:0:page], j.memory[page:page], page, m, prefix, f.Bytes[:size], small)
+	j.head, j.tail, j.whole, err = g.writer.Frame(j.memory[:0:page], j.memory[page:page:(1+tailPages)*page], page, m, prefix, j.pixels, small)
 	if err == nil && (address(j.head) != address(j.memory) || address(j.tail) != address(j.memory[page:])) {
 		err = errTail
 	}
@@ -75,7 +99,7 @@ func (j *job) write(s *Sink, g *segment) (err error) {
 	ops := []cufile.Op{{File: g.file, Write: true, Base: base, Size: len(j.head), FileOffset: at}}
 	at += int64(len(j.head))
 	if j.whole > 0 {
-		ops = append(ops, cufile.Op{File: g.file, Write: true, Base: address(j.frame.Bytes), Size: j.whole, FileOffset: at})
+		ops = append(ops, cufile.Op{File: g.file, Write: true, Base: address(j.pixels), Size: j.whole, FileOffset: at})
 		at += int64(j.whole)
 	}
 	ops = append(ops, cufile.Op{File: g.file, Write: true, Base: base + page, Size: len(j.tail), FileOffset: at})

@@ -26,10 +26,13 @@ var (
 	errNoImage = errors.New("record: the chunk has no frame") // but something else, which is not played
 )
 
-// Names of the schemas of frames and of their notes.
+// Names of the schemas.
 const (
-	imageName = "sensor_msgs/msg/Image"
-	noteName  = "tegracast/Frame"
+	imageName    = "sensor_msgs/msg/Image"
+	packedName   = "tegracast/msg/PackedImage"
+	noteName     = "tegracast/Frame"
+	triggerName  = "tegracast/Trigger"
+	settingsName = "tegracast/Settings"
 )
 
 // A Reader reads a recording. Its frames are numbered from 0, as chunks of the file.
@@ -52,6 +55,7 @@ type Frame struct {
 	reader *Reader
 	chunk  int
 	pixels int64 // where in the file they begin
+	packed bool  // the camera delivered them as words
 }
 
 // OpenReader opens a recording. driver reads its pixels; nil: nobody does. Errors wrap ErrNoFrames or the format's.
@@ -161,8 +165,8 @@ func (r *Reader) messages(i int) (image, note mcap.MessageInfo, err error) {
 	}
 	images := 0
 	for _, m := range list {
-		switch r.Schemas[r.Channels[m.Channel].Schema].Name {
-		case imageName:
+		switch r.schema(m) {
+		case imageName, packedName:
 			image = m
 			images++
 		case noteName:
@@ -207,6 +211,7 @@ func (r *Reader) Frame(i int) (*Frame, error) {
 		return nil, fmt.Errorf("%w: chunk %d has %d bytes, its frame %d", mcap.ErrDamaged, i, c.Length, f.Image.Size)
 	}
 	f.pixels = m.Offset + int64(f.Image.Pixels)
+	f.packed = r.Channels[m.Channel].Metadata[unpackedKey] != ""
 	if n.Channel == 0 {
 		return f, nil
 	}
@@ -257,7 +262,9 @@ func (r *Reader) find(number uint64) int {
 // Fill gives f what was recorded of the frame, but for its pixels.
 func (f *Frame) Fill(out *pipeline.Frame) {
 	n := &f.Note
-	out.Sequence, out.CRC = n.Frame, n.CRC
+	if out.Sequence = n.Frame; !f.packed { // else the CRC is of other bytes
+		out.CRC = n.CRC
+	}
 	out.Times = pipeline.Times{
 		ExposureStart: timeOf(n.ExposureStart), ExposureEnd: timeOf(n.ExposureEnd), Uncertainty: time.Duration(n.Uncertainty),
 		Captured: timeOf(n.Captured),

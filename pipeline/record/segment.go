@@ -52,6 +52,9 @@ const (
 	settingsChannel = 4
 )
 
+// unpackedKey is that by which the channel of packed frames says what the camera delivered.
+const unpackedKey = "unpacked"
+
 // ErrDirectory is that of a folder in which no file can be created: it was deleted, or is read-only.
 var ErrDirectory = errors.New("there can be no recordings in the folder")
 
@@ -101,14 +104,17 @@ func (s *Sink) begin(g *segment) (err error) {
 	}
 	f := s.format
 	schemas := []mcap.Schema{
-		{ID: 1, Name: "sensor_msgs/msg/Image", Encoding: "ros2msg", Data: []byte(imageSchema)},
-		{ID: 2, Name: "tegracast/Frame", Encoding: "jsonschema", Data: []byte(noteSchema)},
-		{ID: 3, Name: "tegracast/Trigger", Encoding: "jsonschema", Data: []byte(triggerSchema)},
-		{ID: 4, Name: "tegracast/Settings", Encoding: "jsonschema", Data: []byte(settingsSchema)},
+		schemaOf(f.Pixel),
+		{ID: 2, Name: noteName, Encoding: "jsonschema", Data: []byte(noteSchema)},
+		{ID: 3, Name: triggerName, Encoding: "jsonschema", Data: []byte(triggerSchema)},
+		{ID: 4, Name: settingsName, Encoding: "jsonschema", Data: []byte(settingsSchema)},
 	}
 	about := map[string]string{"pixels": f.Pixel.String(), "rate": f.Rate.String(), "color": f.Color.String()}
 	if samples, ok := f.Pixel.Samples(); ok {
 		about["bits"] = fmt.Sprint(samples.Bits)
+	}
+	if s.words != nil {
+		about[unpackedKey] = s.words.Pixel.String()
 	}
 	topic := "/" + s.config.Source
 	w, b, err := mcap.NewWriter("ros2", s.config.Library, page, schemas, []mcap.Channel{

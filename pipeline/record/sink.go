@@ -39,6 +39,7 @@ type Config struct {
 	Configuration []byte
 	// Settings are the camera's, and whether they are known; nil: they are not recorded. It is called once a second.
 	Settings func() (Settings, bool)
+	Pack     bool         // samples of 10 and 12 bits are packed
 	Window   *Window      // what triggers ask for; nil: all frames are kept
 	Logger   *slog.Logger // nil: slog.Default()
 }
@@ -46,10 +47,10 @@ type Config struct {
 // A Sink records the frames of one output. It implements pipeline.Sink.
 type Sink struct {
 	config Config
-	format pipeline.Format
+	format pipeline.Format  // of what is written
+	words  *pipeline.Format // of the frames that are packed for that; nil: they are not
 	log    *slog.Logger
 	memory []*job
-	known  map[uintptr]bool // frames' memory that is registered with the driver
 
 	frames, bytes, files atomic.Uint64
 
@@ -59,8 +60,17 @@ type Sink struct {
 	longest  int64 // that of the constant; tests have another one
 }
 
-// New checks that frames of format f can be recorded. An error says what is wrong with the directory.
+// New checks that frames of format f can be recorded. An error says what is wrong with the directory, or wraps pipeline.ErrFormat
+// when they cannot be packed.
 func New(c Config, f pipeline.Format) (*Sink, error) {
+	var words *pipeline.Format
+	if given := f; c.Pack {
+		var err error
+		if f, err = f.Packed(); err != nil {
+			return nil, err
+		}
+		words = &given
+	}
 	info, err := os.Stat(c.Directory)
 	if err == nil && !info.IsDir() {
 		err = fmt.Errorf("%s is no directory", c.Directory)
@@ -74,9 +84,9 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	if err := c.Driver.Prepare(c.Directory); err != nil {
 		return nil, fmt.Errorf("recordings: %w", err)
 	}
-	s := &Sink{config: c, format: f, log: c.Logger, known: map[uintptr]bool{}, triggers: make(chan Trigger, waiting), longest: longest}
+	s := &Sink{config: c, format: f, words: words, log: c.Logger, triggers: make(chan Trigger, waiting), longest: longest}
 	for range Holds {
-		j, err := newJob()
+		j, err := newJob(s)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
@@ -95,10 +105,6 @@ func (s *Sink) Close() error {
 		errs = append(errs, j.close())
 	}
 	s.memory = nil
-	for base := range s.known {
-		errs = append(errs, s.config.Driver.DeregisterBuffer(base))
-	}
-	clear(s.known)
 	return errors.Join(errs...)
 }
 
@@ -195,7 +201,6 @@ func (r *run) record(f *pipeline.Frame) error {
 		r.free <- j
 		return err
 	}
-	s.register(f)
 	if err := j.write(s, r.segment); err != nil {
 		r.free <- j
 		return err
@@ -207,19 +212,6 @@ func (r *run) record(f *pipeline.Frame) error {
 		r.ring.wrote(r.next-1, at.UnixNano(), begin)
 	}
 	return nil
-}
-
-// register registers the frame's memory with the driver, the first time that it comes. Without that it is slower, and no less.
-func (s *Sink) register(f *pipeline.Frame) {
-	base := address(f.Bytes)
-	if s.known[base] {
-		return
-	}
-	s.known[base] = true
-	if err := s.config.Driver.RegisterBuffer(base, len(f.Bytes), 0); err != nil {
-		s.log.Debug("a frame's memory is not registered for recording", "error", err)
-		delete(s.known, base)
-	}
 }
 
 // turn begins a file if there is none, or the one that there is has become too long or too large.

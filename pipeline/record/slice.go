@@ -3,6 +3,7 @@
 package record
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -11,12 +12,15 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// A Slice writes frames of recordings to a recording of its own, bit by bit, with all that stands beside them: notes, attachments
-// and metadata.
+// A Slice writes frames of recordings to a recording of its own, bit by bit, with all that stands beside them: notes, triggers, the
+// camera's settings, attachments and metadata.
 type Slice struct {
 	out      io.Writer
 	w        *mcap.Writer
 	channels map[uint16]mcap.Channel
+
+	reader *Reader // of the last frame
+	next   int     // the first of its chunks that was not looked at
 }
 
 // NewSlice begins a recording with what first's file has besides frames.
@@ -45,15 +49,64 @@ func NewSlice(out io.Writer, first *Frame) (*Slice, error) {
 		b = w.AppendAttachment(b, a)
 	}
 	b = w.Pad(b, page)
-	_, err = out.Write(b)
-	return &Slice{out: out, w: w, channels: r.Channels}, err
+	if _, err = out.Write(b); err != nil {
+		return nil, err
+	}
+	s := &Slice{out: out, w: w, channels: r.Channels, reader: r, next: first.chunk}
+	for i := first.chunk - 1; i >= 0; i-- { // those that hold at the first frame
+		if list := r.beside(i); len(list) > 0 && r.schema(list[0]) == settingsName {
+			return s, s.copy(r, list)
+		}
+	}
+	return s, nil
+}
+
+// beside are the messages of chunk i, if it has no frame and is not damaged.
+func (r *Reader) beside(i int) []mcap.MessageInfo {
+	if _, _, err := r.messages(i); !errors.Is(err, errNoImage) {
+		return nil
+	}
+	list, _ := r.Messages(i) // as messages has done
+	return list
+}
+
+// schema is the name of a message's schema.
+func (r *Reader) schema(m mcap.MessageInfo) string {
+	return r.Schemas[r.Channels[m.Channel].Schema].Name
 }
 
 // maxBeside is how many bytes a message beside a frame may have.
 const maxBeside = 1 << 20
 
-// Add adds a frame, with the pixels that were read of it. Errors wrap ErrFormat or mcap.ErrDamaged, or are of one of the files.
+// Add adds a frame, with the pixels that were read of it, and what stands between it and the frame before. Errors wrap ErrFormat or
+// mcap.ErrDamaged, or are of one of the files.
 func (s *Slice) Add(f *Frame, pixels []byte) error {
+	r := f.reader
+	if s.reader != r {
+		s.reader, s.next = r, 0
+	}
+	for ; s.next < f.chunk; s.next++ {
+		if err := s.copy(r, r.beside(s.next)); err != nil {
+			return err
+		}
+	}
+	if err := s.frame(f, pixels); err != nil {
+		return err
+	}
+	for s.next++; s.next < len(r.Chunks); s.next++ {
+		list := r.beside(s.next)
+		if len(list) == 0 || r.schema(list[0]) == settingsName && list[0].Log > uint64(f.At.UnixNano()) { // of the next frame, if that comes
+			break
+		}
+		if err := s.copy(r, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// frame writes the chunk of a frame.
+func (s *Slice) frame(f *Frame, pixels []byte) error {
 	r := f.reader
 	list, err := r.Messages(f.chunk)
 	if err != nil {
@@ -63,25 +116,18 @@ func (s *Slice) Add(f *Frame, pixels []byte) error {
 	var prefix []byte
 	var small []mcap.Part
 	for _, m := range list {
-		if c, is := s.channels[m.Channel]; !is || c.Topic != r.Channels[m.Channel].Topic {
-			return fmt.Errorf("%s: %w: channel %d, %s, is not that of the first file: export it by itself",
-				r.Path, ErrFormat, m.Channel, r.Channels[m.Channel].Topic)
-		}
 		image := m.Offset+int64(f.Image.Pixels) == f.pixels
 		if image {
 			m.Size = int64(f.Image.Pixels)
 		}
-		if m.Size > maxBeside {
-			return fmt.Errorf("%s: %w: a message beside frame %d has %d bytes", r.Path, mcap.ErrDamaged, f.Note.Frame, m.Size)
-		}
-		data, err := r.Read(m)
+		p, err := s.part(r, m)
 		switch {
 		case err != nil:
 			return err
 		case image:
-			large, prefix = m.Message, data
+			large, prefix = p.Message, p.Data
 		default:
-			small = append(small, mcap.Part{Message: m.Message, Data: data})
+			small = append(small, p)
 		}
 	}
 	head, tail, whole, err := s.w.Frame(nil, nil, page, large, prefix, pixels, small)
@@ -94,6 +140,41 @@ func (s *Slice) Add(f *Frame, pixels []byte) error {
 		}
 	}
 	return nil
+}
+
+// copy writes messages as a chunk of their own.
+func (s *Slice) copy(r *Reader, list []mcap.MessageInfo) error {
+	if len(list) == 0 {
+		return nil
+	}
+	var parts []mcap.Part
+	size := int64(0)
+	for _, m := range list {
+		if size += m.Size; size > maxBeside {
+			return fmt.Errorf("%s: %w: messages at byte %d have %d bytes", r.Path, mcap.ErrDamaged, list[0].Offset, size)
+		}
+		p, err := s.part(r, m)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, p)
+	}
+	_, err := s.out.Write(s.w.Messages(nil, page, parts...))
+	return err
+}
+
+// part reads a message, whose channel must be that of the first file.
+func (s *Slice) part(r *Reader, m mcap.MessageInfo) (mcap.Part, error) {
+	c, is := s.channels[m.Channel]
+	if other := r.Channels[m.Channel]; !is || c.Topic != other.Topic || c.Metadata[unpackedKey] != other.Metadata[unpackedKey] {
+		return mcap.Part{}, fmt.Errorf("%s: %w: channel %d, %s, is not that of the first file: export it by itself",
+			r.Path, ErrFormat, m.Channel, r.Channels[m.Channel].Topic)
+	}
+	if m.Size > maxBeside {
+		return mcap.Part{}, fmt.Errorf("%s: %w: a message at byte %d has %d bytes", r.Path, mcap.ErrDamaged, m.Offset, m.Size)
+	}
+	data, err := r.Read(m)
+	return mcap.Part{Message: m.Message, Data: data}, err
 }
 
 // End writes the index.

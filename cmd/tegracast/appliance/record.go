@@ -21,7 +21,7 @@ func (a *Appliance) openRecord(f *flow, o *output, c *config.Output, k *config.R
 	sink, err := record.New(record.Config{
 		Directory: k.Directory, Name: c.Name, Source: c.Source, Library: "tegracast", Driver: driver,
 		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: int64(k.Keep.V), Sync: k.Sync.V,
-		DeleteOldest:  k.WhenFull == "delete_oldest",
+		DeleteOldest: k.WhenFull == "delete_oldest", Pack: k.Pack,
 		Configuration: a.text, Window: recordWindow(k.Trigger), Settings: cameraSettings(f.source), Logger: a.env.Log.With("output", c.Name),
 	}, own)
 	if err != nil {

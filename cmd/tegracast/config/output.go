@@ -50,7 +50,7 @@ func (o *Output) fits(at yamlfile.Section, a *Appliance, in Pictures) error {
 	case stage == nil && source.FormatKnown:
 		return at.Key("from").Errorf("%s delivers Bayer frames, which need an isp: add one with from: %s, and name it here", what, o.From)
 	}
-	if !source.FormatKnown || o.asIs {
+	if !source.FormatKnown {
 		return nil // the file tells when it is opened
 	}
 	_, _, err := o.Formats(source.Format)
@@ -107,7 +107,10 @@ func (a *Appliance) packetReady(o *Output) bool {
 // A want without pixels takes the frames as they are.
 func (o *Output) Formats(in pipeline.Format) (want, own pipeline.Format, err error) {
 	if o.asIs {
-		return pipeline.Format{}, in, nil
+		if err := o.Kind.check(in); err != nil {
+			return want, own, o.formatAt.Errorf("%w", err)
+		}
+		return want, in, nil
 	}
 	if o.results {
 		if want, err = smallest(in); err != nil {

@@ -20,10 +20,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// states is a camera in any state.
-type states capture.State
+// states is a camera in any state, which a test sets while it is looked at.
+type states struct{ atomic.Int64 }
 
-func (s *states) State() capture.State { return capture.State(*s) }
+func (s *states) State() capture.State { return capture.State(s.Load()) }
 
 // open opens the lines of a configuration.
 func open(t *testing.T, text string, cfg lines.Config) *lines.Lines {
@@ -128,7 +128,8 @@ func TestStrobeFollowsExposures(t *testing.T) {
 func TestLED(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := new(states), new(states)
-		*one, *two = states(capture.Streaming), states(capture.Starting)
+		one.Store(int64(capture.Streaming))
+		two.Store(int64(capture.Starting))
 		var stalls atomic.Bool
 		_, b := startPins(t, "{led: {line: L, active_low: true}}", lines.Config{
 			Cameras: func() []lines.Camera { return []lines.Camera{one, two} },
@@ -153,7 +154,7 @@ func TestLED(t *testing.T) {
 			{capture.Idle, true, 4},
 			{capture.Ended, false, 0},
 		} {
-			*two = states(tt.state)
+			two.Store(int64(tt.state))
 			stalls.Store(tt.stalls)
 			time.Sleep(lines.BlinkEvery + lines.BlinkEvery/2)
 			lit := 0

@@ -3,6 +3,7 @@
 package mcap
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -227,6 +228,9 @@ func (f *File) scan() error {
 		case errors.Is(err, io.ErrUnexpectedEOF): // the file just ends
 			return nil
 		case errors.Is(err, ErrDamaged):
+			if f.zeros(f.End) { // its place was taken, and it was not written
+				err = nil
+			}
 			f.Trouble = errors.Join(f.Trouble, err)
 			return nil
 		case err != nil:
@@ -244,6 +248,24 @@ func (f *File) scan() error {
 		f.End += recordHead + h.length
 	}
 	return nil
+}
+
+// maxZeros is how many zeros at the end of a file are taken for one that was not written to its end.
+const maxZeros = 1 << 30
+
+// zeros says whether there is nothing else from byte at to the end.
+func (f *File) zeros(at int64) bool {
+	if f.size-at > maxZeros {
+		return false
+	}
+	for b, none := make([]byte, 64<<10), make([]byte, 64<<10); at < f.size; {
+		n, err := f.r.ReadAt(b[:min(int64(len(b)), f.size-at)], at)
+		if n == 0 && err != nil || !bytes.Equal(b[:n], none[:n]) {
+			return false
+		}
+		at += int64(n)
+	}
+	return true
 }
 
 // loose takes a message that lies outside of chunks, which some writers do: those in a row are a chunk without a head and a CRC.

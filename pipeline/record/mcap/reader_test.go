@@ -192,3 +192,23 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// TestZerosAreTheEnd of a file that was not finished: its place on the disk was taken, and nothing was written there. Before
+// anything else they are damage.
+func TestZerosAreTheEnd(t *testing.T) {
+	b, bodies := sample(t, 3, 5000)
+	b = b[:len(b)-1]
+	whole := openBytes(t, b)
+	for _, zeros := range []int{1, 8, 9, 4096, 5<<20 + 1} {
+		cut := append(bytes.Clone(b[:whole.End]), make([]byte, zeros)...)
+		f := openBytes(t, cut)
+		if f.Finished || f.Trouble != nil || f.End != whole.End || len(f.Chunks) != 3 {
+			t.Errorf("%d zeros: %+v", zeros, f)
+		}
+		contents(t, f, bodies)
+		cut[len(cut)-1] = 1
+		if f = openBytes(t, cut); zeros > recordHead && (!errors.Is(f.Trouble, ErrDamaged) || f.End != whole.End) {
+			t.Errorf("%d bytes, of which the last is no zero: %+v", zeros, f)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/cudahost/cufile"
+)
+
+// sliced writes the frames from one to another of recordings to a recording of its own, and inspects that.
+func sliced(t *testing.T, files []string, from, to int) *Report {
+	t.Helper()
+	d, err := cufile.Open(cufile.Config{Settings: cufile.DefaultSettings(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "slice.mcap")
+	out, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := func(n int) (p Position) {
+		if err := p.UnmarshalText([]byte(fmt.Sprint(n))); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p, err := NewPlayer(files, place(from), place(to), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s *Slice
+	pixels := memory(t, p.Format.Size())
+	for {
+		f, err := p.Next()
+		if errors.Is(err, ErrEnd) {
+			break
+		}
+		if err == nil {
+			err = f.Pixels(pixels)
+		}
+		if err == nil && s == nil {
+			s, err = NewSlice(out, f)
+		}
+		if err == nil {
+			err = s.Add(f, pixels)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(s.End(), out.Close(), p.Close(), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Inspect(t.Context(), path, true, func(float64) {})
+	if err != nil || !r.Good() || !r.Finished {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	return r
+}
+
+// TestASliceHasItsSettingsAndTriggers: the settings that hold at its first frame, and what happened from there to its last, also
+// behind the last frame of a file, and at the beginning of the next.
+func TestASliceHasItsSettingsAndTriggers(t *testing.T) {
+	dir := t.TempDir()
+	var exposure atomic.Int64
+	c := Config{
+		Directory: dir, Duration: 300 * time.Millisecond, Window: &Window{Before: 100 * time.Millisecond, After: time.Hour},
+		Settings: func() (Settings, bool) { return Settings{time.Duration(exposure.Load()), 1}, true },
+	}
+	_, err := recordStepped(t, c, 75, func(*Sink) {}, func(s *Sink, n int) {
+		if n == 14 || n == 20 || n == 50 {
+			if err := s.Trigger(Trigger{Cause: fmt.Sprint(n), At: moment(n)}); err != nil {
+				t.Error(err)
+			}
+		}
+		if n == 19 {
+			exposure.Store(1)
+			time.Sleep(looks + looks/10) // so that they are looked at again at frame 20
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := Files(dir, "rec") // they begin at frames 4, 30 and 60
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, tt := range []struct {
+		from, to           int
+		settings, triggers string
+	}{
+		{4, 75, "0 1 1 1 ", "14 20 50 "},
+		{14, 18, "0 ", "14 "},
+		{15, 18, "0 ", ""},
+		{18, 20, "0 ", ""},
+		{25, 40, "1 1 ", ""},
+		{50, 51, "1 ", "50 "},
+	} {
+		r := sliced(t, files, tt.from, tt.to)
+		var settings, triggers string
+		for _, s := range r.Settings {
+			settings += fmt.Sprint(int(s.Exposure), " ")
+		}
+		for _, n := range r.Triggers {
+			triggers += n.Cause + " "
+		}
+		if settings != tt.settings || triggers != tt.triggers || r.Frames != tt.to-tt.from {
+			t.Errorf("frames %d to %d: %d frames, settings %s, triggers %s", tt.from, tt.to, r.Frames, settings, triggers)
+		}
+	}
+}
