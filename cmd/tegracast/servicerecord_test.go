@@ -34,7 +34,8 @@ func (a *installed) records(t *testing.T) {
 	}
 	// io_uring is one of the calls that the unit's filter lets through.
 	a.is(t, "ls -l /proc/$(systemctl show -P MainPID tegracast)/fd | grep -c io_uring", "1\n")
-	a.must(t, "cp /root/kept "+file+"; systemctl reload tegracast; for i in $(seq 100); do tegracast record info "+dir+"/kept-*.mcap | grep -q ': finished$' && exit 0; sleep .1; done; exit 1")
+	a.must(t, "cp /root/kept "+file+"; systemctl reload tegracast; "+
+		"for i in $(seq 100); do tegracast record info "+dir+"/kept-*.mcap | grep -q ': finished$' && exit 0; sleep .1; done; exit 1")
 	name, err := a.Shell(t.Context(), "cd "+dir+"; echo -n kept-*.mcap; stat -c ' %U:%G %a' kept-*.mcap")
 	name, owner, _ := strings.Cut(name, " ")
 	if err != nil || owner != "tegracast:tegracast 640\n" {
