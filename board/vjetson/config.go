@@ -57,6 +57,10 @@ type Config struct {
 	// it is the root and is made when it is not there; "" is a root that forgets.
 	Disk string
 
+	// DiskCache gives Disk a volatile write cache: a power cut loses a random part of what the guest has written and not
+	// flushed (Machine.CacheLost). Without it all is kept that has left the guest.
+	DiskCache bool
+
 	Modules []string          // modules of Debian's kernel that are loaded at boot, with what they need
 	Files   map[string]string // further files of the root: path inside → path on this host
 	Append  string            // more for the kernel's command line
@@ -102,6 +106,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("vjetson: %d MiB of memory, want 128 to %d", c.Memory, 16<<10)
 	case c.CPUs < 1 || c.CPUs > 8:
 		return fmt.Errorf("vjetson: %d CPUs, want 1 to 8", c.CPUs)
+	case c.DiskCache && c.Disk == "":
+		return errors.New("vjetson: DiskCache is for a disk that stays: name one in Disk")
 	case c.BootTimeout < 0:
 		return fmt.Errorf("vjetson: boot timeout of %v", c.BootTimeout)
 	case c.Edu && len(c.Functions) > 0:

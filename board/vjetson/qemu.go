@@ -191,9 +191,37 @@ func (m *Machine) disk(ctx context.Context, l *launcher) error {
 	if err != nil {
 		return fmt.Errorf("%w: disk: %w", ErrMissing, err)
 	}
-	l.own = append(l.own, disk)
-	l.add("-drive", "if=none,id=disk,format=raw,file="+l.path(disk)+options, "-device", "virtio-blk-pci,drive=disk,romfile=")
+	source := ""
+	if m.cfg.DiskCache {
+		if source, err = m.cacheDisk(disk, l); err != nil {
+			return errors.Join(err, disk.Close())
+		}
+	} else {
+		l.own = append(l.own, disk)
+		source = "file=" + l.path(disk) + options
+	}
+	l.add("-drive", "if=none,id=disk,format=raw,"+source, "-device", "virtio-blk-pci,drive=disk,romfile=")
 	return nil
+}
+
+// cacheDisk serves a disk with a write cache, and says what QEMU calls it. It closes the disk when QEMU has ended.
+func (m *Machine) cacheDisk(disk *os.File, l *launcher) (string, error) {
+	cache, err := newDiskCache(disk)
+	if err != nil {
+		return "", fmt.Errorf("vjetson: disk: %w", err)
+	}
+	ours, theirs, err := socketPair("disk")
+	if err != nil {
+		return "", err
+	}
+	l.own = append(l.own, theirs)
+	conn, err := unixConn(ours)
+	if err != nil {
+		return "", err
+	}
+	m.cache = cache
+	go cache.serve(conn)
+	return fmt.Sprintf("file.driver=nbd,file.server.type=fd,file.server.str=%d", l.inherit(theirs)), nil
 }
 
 // makeDisk copies the image when there is no such disk yet.

@@ -61,6 +61,7 @@ func TestService(t *testing.T) {
 	a := &installed{vjetson.StartTest(t, cfg), exe, filepath.Join(t.TempDir(), "raw.sdp")}
 	a.install(t)
 	a.shipshape(t)
+	a.records(t)
 	a.recovers(t)
 	a.lines(t)
 	a.opensGPU(t)

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/pipeline/record"
+)
+
+const cutConfig = `
+sources: [{name: camera, fpga: {device: /dev/tegra_p2p0, width: 320, height: 240, rate: 12}}]
+outputs: [{name: kept, from: camera, policy: block, record: {directory: /mnt, sync: 300ms}}]
+`
+
+// watchSyncs prints how many frames are on the disk for sure, again and again: so many were written before a sync began that has ended.
+// The recording has one sync at a time.
+const watchSyncs = `cd /sys/kernel/debug/tracing || exit 1
+for e in enter exit; do echo 1 > events/syscalls/sys_${e}_fdatasync/enable || exit 1; done
+tegracast serve --config /run/cut.yaml --sdp-dir /run >/run/serve.log 2>&1 &
+while kill -0 $!; do
+	n=$(wget -q -O - http://127.0.0.1:8080/metrics 2>/dev/null | sed -n 's/^tegracast_output_frames_total{output="kept"} //p')
+	begun=$(grep -c 'sys_fdatasync(' trace)
+	until [ $(grep -c 'sys_fdatasync -> 0x0' trace) -gt $begun ]; do kill -0 $! || break; usleep 20000; done
+	[ -z "$n" ] || echo synced $n
+done; cat /run/serve.log; exit 1`
+
+// TestPowerCuts cuts the power of the virtual Jetson while it records to a disk with a volatile write cache, of which a random part of
+// the sectors that were not flushed is lost. After the next boot each recording has every frame that was written before the last sync,
+// by two readers, as the camera has sent it, and verify says where it ends.
+func TestPowerCuts(t *testing.T) {
+	if !longRun {
+		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
+	}
+	disk := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(disk, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(disk, 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("/sbin/mkfs.ext4", "-q", disk).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	g := buildGuest(t, "arm64")
+	cfg := vjetson.Config{Functions: []string{newEndpoint(t, messages, false).Path()}, Disk: disk, DiskCache: true}
+	config, camera := programtest.Write(t, "cut.yaml", cutConfig), newSensor(t, 320, 240, false)
+	synced, lost := 0, 0
+	for i := range 11 {
+		t.Run(fmt.Sprint("boot ", i), func(t *testing.T) {
+			m := g.boot(t, cfg)
+			if err := m.CopyIn(t.Context(), config, "/run/cut.yaml"); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := m.Shell(t.Context(), "mkdir -p /mnt && mount -t ext4 /dev/vda /mnt"); err != nil {
+				t.Fatal(err, out)
+			}
+			if i > 0 {
+				afterCut(t, m, camera, synced)
+			}
+			if i == 10 {
+				return
+			}
+			synced = cutWhileRecording(t, m)
+			l, kept := m.CacheLost()
+			lost += l
+			t.Logf("cut: %d frames were synced; the disk lost %d sectors of the %d in its cache", synced, l, l+kept)
+		})
+	}
+	if lost == 0 {
+		t.Error("the power cuts have lost nothing: nothing was tested")
+	}
+}
+
+// cutWhileRecording returns how many frames were on the disk for sure when the power was cut.
+func cutWhileRecording(t *testing.T, m *vjetson.Machine) (synced int) {
+	t.Helper()
+	var said syncLog
+	ended := make(chan error, 1)
+	go func() {
+		_, err := m.RunTo(t.Context(), &said, io.Discard, "sh", "-c", watchSyncs)
+		ended <- err
+	}()
+	for began := time.Now(); said.synced() < 5; time.Sleep(50 * time.Millisecond) {
+		select {
+		case err := <-ended:
+			t.Fatalf("the recording has ended: %v\n%s", err, said.b.String())
+		default:
+		}
+		if time.Since(began) > 3*time.Minute {
+			log, _ := m.Shell(t.Context(), "cat /run/serve.log; tail -5 /sys/kernel/debug/tracing/trace; ls -l /mnt")
+			t.Fatalf("no 5 frames were synced\n%s", log)
+		}
+	}
+	time.Sleep(time.Duration(rand.IntN(4000)) * time.Millisecond)
+	if err := m.PowerCut(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	return said.synced()
+}
+
+// syncLog is what the machine says.
+type syncLog struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *syncLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// synced is the number in the last line.
+func (l *syncLog) synced() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	whole := l.b.String()
+	whole = whole[:strings.LastIndexByte(whole, '\n')+1]
+	if at := strings.LastIndex(whole, "synced "); at >= 0 {
+		_, _ = fmt.Sscanf(whole[at:], "synced %d", &n) // of the script
+	}
+	return n
+}
+
+// afterCut looks at the recording that the power cut has ended, of which so many frames were synced, and deletes it.
+func afterCut(t *testing.T, m *vjetson.Machine, camera *model.Sensor, synced int) {
+	t.Helper()
+	path := takeOut(t, m)
+	frames, err := asSent(t, path, camera)
+	if len(frames) < synced {
+		t.Errorf("the format's own reader has %d frames, %d were synced: %v", len(frames), synced, err)
+	}
+	r, err := record.Inspect(t.Context(), path, true, func(float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Finished || r.Checked < synced || r.Traced < r.Checked || r.Readable > r.Bytes {
+		t.Errorf("%d frames were synced: %+v", synced, r)
+	}
+	_, said, _ := runs(t, "record", "verify", path)
+	if !strings.Contains(said, fmt.Sprintf("not finished: %d of %d bytes are whole", r.Readable, r.Bytes)) && !strings.Contains(said, "DAMAGED: "+r.Trouble) {
+		t.Errorf("verify does not say where the recording ends:\n%s", said)
+	}
+	out := filepath.Join(t.TempDir(), "played.mcap")
+	runs(t, "record", "export", path, "-o", out)
+	played, err := asSent(t, out, camera)
+	if err != nil || len(played) != r.Checked {
+		t.Errorf("%d frames play, %d are whole: %v", len(played), r.Checked, err)
+	}
+	t.Logf("%d frames were synced, %d are there\n%s", synced, r.Checked, said)
+}
+
+// takeOut moves the recording from /mnt to this host.
+func takeOut(t *testing.T, m *vjetson.Machine) string {
+	t.Helper()
+	name, err := m.Shell(t.Context(), "echo -n /mnt/*.mcap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), filepath.Base(name))
+	if err := m.CopyOut(t.Context(), name, path); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := m.Shell(t.Context(), "rm "+name); err != nil {
+		t.Fatal(err, out)
+	}
+	return path
+}
