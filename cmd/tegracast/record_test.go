@@ -77,9 +77,10 @@ func TestServeRecords(t *testing.T) {
 	}
 }
 
-// TestRecordTellsOfDamage: a byte that is not as it was written, a file that was cut, and one that is none.
-func TestRecordTellsOfDamage(t *testing.T) {
-	dir := t.TempDir()
+// recordedPictures records pictures, and returns the folder and its first file of them.
+func recordedPictures(t *testing.T) (dir, path string) {
+	t.Helper()
+	dir = t.TempDir()
 	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "record.yaml", fmt.Sprintf(recordYAML, dir)))
 	awaitFiles(t, dir, "samples", 2) // so there are some pictures, too
 	serve.Stop(t)
@@ -87,7 +88,13 @@ func TestRecordTellsOfDamage(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	whole, err := os.ReadFile(files[0])
+	return dir, files[0]
+}
+
+// TestRecordTellsOfDamage: a byte that is not as it was written, a file that was cut, and one that is none.
+func TestRecordTellsOfDamage(t *testing.T) {
+	dir, path := recordedPictures(t)
+	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -189,13 +189,7 @@ func readNote(f *mcap.File, m mcap.MessageInfo, v any) error {
 func (r *Report) image(f *mcap.File, m mcap.MessageInfo, about map[string]string) error {
 	at := time.Unix(0, int64(m.Log))
 	if r.Frames++; r.Image == nil {
-		head := m
-		head.Size = min(m.Size, page)
-		b, err := f.Read(head)
-		if err != nil {
-			return err
-		}
-		image, err := ParseImage(b, int(m.Size))
+		image, err := readImage(f, m)
 		if err != nil {
 			return err
 		}

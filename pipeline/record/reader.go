@@ -4,7 +4,6 @@ package record
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -127,7 +126,7 @@ func (r *Reader) formatOfChunk(i int) error {
 	if err != nil {
 		return err
 	}
-	image, err := r.image(m)
+	image, err := readImage(r.File, m)
 	if err != nil {
 		return err
 	}
@@ -183,11 +182,11 @@ func (r *Reader) messages(i int) (image, note mcap.MessageInfo, err error) {
 	return image, note, nil
 }
 
-// image reads what an image says besides its pixels.
-func (r *Reader) image(m mcap.MessageInfo) (Image, error) {
+// readImage reads what an image says besides its pixels.
+func readImage(f *mcap.File, m mcap.MessageInfo) (Image, error) {
 	head := m
 	head.Size = min(m.Size, page)
-	b, err := r.Read(head)
+	b, err := f.Read(head)
 	if err != nil {
 		return Image{}, err
 	}
@@ -201,7 +200,7 @@ func (r *Reader) Frame(i int) (*Frame, error) {
 		return nil, err
 	}
 	f := &Frame{At: time.Unix(0, int64(m.Log)), reader: r, chunk: i, Note: Note{Frame: uint64(m.Sequence), ExposureStart: int64(m.Log)}}
-	if f.Image, err = r.image(m); err != nil {
+	if f.Image, err = readImage(r.File, m); err != nil {
 		return nil, err
 	}
 	if i := f.Image; i.Width != r.Format.Width || i.Height != r.Format.Height || i.Step != r.Format.Stride || i.Size != r.Format.Size() {
@@ -218,12 +217,8 @@ func (r *Reader) Frame(i int) (*Frame, error) {
 	if n.Size > maxNote {
 		return nil, fmt.Errorf("%w: chunk %d: the note of the frame has %d bytes", mcap.ErrDamaged, i, n.Size)
 	}
-	b, err := r.Read(n)
-	if err == nil {
-		f.Note = Note{}
-		err = json.Unmarshal(b, &f.Note)
-	}
-	if err != nil {
+	f.Note = Note{}
+	if err := readNote(r.File, n, &f.Note); err != nil {
 		return nil, fmt.Errorf("%w: chunk %d: the note of the frame: %w", mcap.ErrDamaged, i, err)
 	}
 	return f, nil
