@@ -52,36 +52,18 @@ func (s *sensor) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 func recordPacked(t *testing.T, f pipeline.Format, spoiled int) (path string, d *cufile.Driver, ended error) {
 	t.Helper()
 	log, dir := slog.New(slog.DiscardHandler), t.TempDir()
-	d, err := cufile.Open(cufile.Config{Settings: cufile.DefaultSettings(), Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	d = storage(t)
 	sink, err := New(Config{Directory: dir, Name: "rec", Source: "camera", Library: "test", Driver: d, Pack: true, Logger: log}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := &sensor{source{f, pipeline.NewPool("frames", f, []pipeline.Slot{{Bytes: memory(t, f.Size())}, {Bytes: memory(t, f.Size())}}, nil), 10, 0}, spoiled}
-	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: log})
-	if err := g.AddSource("camera", src); err != nil {
-		t.Fatal(err)
-	}
-	o, err := g.Attach(pipeline.OutputConfig{Name: "rec", From: "camera", Sink: sink, Depth: 4, Policy: pipeline.Block})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(g.Run(t.Context()), src.pool.Close()); err != nil {
-		t.Error(err)
-	}
+	src := &sensor{source{f, slots(t, f, 2), 10, 0}, spoiled}
+	_, ended = play(t, src, src.pool, sink)
 	files, err := Files(dir, "rec")
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
-	return files[0], d, o.Err()
+	return files[0], d, ended
 }
 
 // TestPackedRecordings have every sample, in a format that the isp reads, and the FPGA's CRC of the words, which verify compares.

@@ -17,7 +17,6 @@ import (
 	foxglove "github.com/foxglove/mcap/go/mcap"
 	"golang.org/x/sys/unix"
 
-	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 )
 
@@ -72,41 +71,14 @@ func memory(t testing.TB, size int) []byte {
 func record(t *testing.T, c Config, f pipeline.Format, frames int, pace time.Duration) (pipeline.OutputStats, error) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	set := cufile.DefaultSettings()
-	d, err := cufile.Open(cufile.Config{Settings: set, Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	d := storage(t)
 	c.Name, c.Source, c.Library, c.Driver, c.Logger = "rec", "camera", "test", d, log
 	sink, err := New(c, f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var slots []pipeline.Slot
-	for range 4 { // as many as the queue has room for: none is dropped
-		slots = append(slots, pipeline.Slot{Bytes: memory(t, f.Size())})
-	}
-	src := &source{f, pipeline.NewPool("frames", f, slots, nil), frames, pace}
-	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: log})
-	if err := g.AddSource("camera", src); err != nil {
-		t.Fatal(err)
-	}
-	o, err := g.Attach(pipeline.OutputConfig{Name: "rec", From: "camera", Sink: sink, Depth: 4, Policy: pipeline.Block})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Run(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := src.pool.Close(); err != nil {
-		t.Error(err)
-	}
-	return o.Stats(), o.Err()
+	src := &source{f, slots(t, f, 4), frames, pace}
+	return play(t, src, src.pool, sink)
 }
 
 func format(t testing.TB, p pipeline.PixelFormat, width, height int) pipeline.Format {
@@ -201,10 +173,7 @@ func checkFile(t *testing.T, path string, f pipeline.Format, n *uint64) (frames 
 
 // TestFilesOfOneMoment have different names.
 func TestFilesOfOneMoment(t *testing.T) {
-	d, err := cufile.Open(cufile.Config{Settings: cufile.DefaultSettings(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := storage(t)
 	c := Config{Directory: t.TempDir(), Name: "rec", Source: "camera", Driver: d, Logger: slog.New(slog.DiscardHandler)}
 	s, err := New(c, format(t, pipeline.Grey, 64, 4))
 	if err != nil {
@@ -223,7 +192,7 @@ func TestFilesOfOneMoment(t *testing.T) {
 	if files, err := Files(c.Directory, "rec"); err != nil || len(files) != 3 {
 		t.Errorf("%v, %v", files, err)
 	}
-	if err := errors.Join(s.Close(), d.Close()); err != nil {
+	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }

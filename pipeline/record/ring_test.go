@@ -19,7 +19,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
@@ -61,38 +60,15 @@ func recordSteps(
 ) (pipeline.OutputStats, error) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	d, err := cufile.Open(cufile.Config{Settings: cufile.DefaultSettings(), Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	d := storage(t)
 	c.Name, c.Source, c.Library, c.Driver, c.Logger = "rec", "camera", "test", d, log
 	sink, err := New(c, f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	prepare(sink)
-	var slots []pipeline.Slot
-	for range 4 {
-		slots = append(slots, pipeline.Slot{Bytes: memory(t, f.Size())})
-	}
-	src := &stepped{source{f, pipeline.NewPool("frames", f, slots, nil), frames, 0}, func(n int) { then(sink, n) }}
-	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: log})
-	if err := g.AddSource("camera", src); err != nil {
-		t.Fatal(err)
-	}
-	o, err := g.Attach(pipeline.OutputConfig{Name: "rec", From: "camera", Sink: sink, Depth: 4, Policy: pipeline.Block})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(g.Run(t.Context()), src.pool.Close()); err != nil {
-		t.Error(err)
-	}
-	return o.Stats(), o.Err()
+	src := &stepped{source{f, slots(t, f, 4), frames, 0}, func(n int) { then(sink, n) }}
+	return play(t, src, src.pool, sink)
 }
 
 // contents are the numbers of a file's frames, which are bit for bit as they were, and its triggers.

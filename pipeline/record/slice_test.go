@@ -5,23 +5,17 @@ package record
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/tegracast/tegracast/cudahost/cufile"
 )
 
 // sliced writes the frames from one to another of recordings to a recording of its own, and inspects that.
 func sliced(t *testing.T, files []string, from, to int) *Report {
 	t.Helper()
-	d, err := cufile.Open(cufile.Config{Settings: cufile.DefaultSettings(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := storage(t)
 	path := filepath.Join(t.TempDir(), "slice.mcap")
 	out, err := os.Create(path)
 	if err != nil {
@@ -57,7 +51,7 @@ func sliced(t *testing.T, files []string, from, to int) *Report {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(s.End(), out.Close(), p.Close(), d.Close()); err != nil {
+	if err := errors.Join(s.End(), out.Close(), p.Close()); err != nil {
 		t.Fatal(err)
 	}
 	r, err := Inspect(t.Context(), path, true, func(float64) {})
