@@ -14,9 +14,10 @@ import (
 )
 
 // A diskCache is a disk that has a volatile write cache, as every disk has: what is written stays in memory until the guest flushes the
-// disk, or writes with FUA. When the connection ends, as it does when the power is cut, a random part of the sectors that were not
-// flushed reaches the disk, and the others are lost, each for itself: neither their order nor the bounds of a write are kept. It
-// serves QEMU by NBD, one request after the other.
+// disk, or writes with FUA. When the connection ends, as it does when the power is cut, a random part of what was not flushed reaches
+// the disk, and the rest is lost, each physical sector for itself: neither their order nor the bounds of a write are kept. A physical
+// sector is never torn: ext4 has its superblock of 1 KiB in one, with a checksum, and cannot mount half of it. It serves QEMU by NBD, one
+// request after the other.
 type diskCache struct {
 	file    *os.File
 	size    int64
@@ -27,8 +28,9 @@ type diskCache struct {
 }
 
 const (
-	sectorSize = 512
-	maxRequest = 32 << 20 // bytes, as QEMU has it
+	sectorSize   = 512      // the unit of requests
+	physicalSize = 4 << 10  // bytes that reach the disk together
+	maxRequest   = 32 << 20 // bytes, as QEMU has it
 )
 
 // Numbers of NBD (https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md).
@@ -77,9 +79,13 @@ func (d *diskCache) serve(conn net.Conn) {
 			err = rw.Flush()
 		}
 	}
-	share := rand.Float64()
+	share, reaches := rand.Float64(), map[int64]bool{} // by physical sector
 	for at, sector := range d.sectors {
-		if rand.Float64() >= share {
+		physical := at / physicalSize
+		if _, drawn := reaches[physical]; !drawn {
+			reaches[physical] = rand.Float64() < share
+		}
+		if !reaches[physical] {
 			d.lost++
 		} else if _, err := d.file.WriteAt(sector, at); err == nil {
 			d.kept++
