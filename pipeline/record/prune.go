@@ -39,14 +39,15 @@ var ErrFull = errors.New("the disk is full")
 // reserve makes sure that size bytes more have their place in a file. Where the disk is full the oldest files are deleted, if the
 // configuration says so. An error wraps ErrFull.
 func (s *Sink) reserve(g *segment, size int64) error {
-	for {
-		err := g.reserve(size)
-		if !errors.Is(err, unix.ENOSPC) {
-			return err
-		}
-		err = fmt.Errorf("%w: %w", ErrFull, err)
+	err := g.reserve(size)
+	if errors.Is(err, unix.ENOSPC) {
+		s.ending.Wait() // the file before gives back what was allocated ahead
+		err = g.reserve(size)
+	}
+	for errors.Is(err, unix.ENOSPC) {
+		full := fmt.Errorf("%w: %w", ErrFull, err)
 		if !s.config.DeleteOldest {
-			return err
+			return full
 		}
 		list, other := s.finished()
 		if other == nil && len(list) == 0 {
@@ -56,9 +57,11 @@ func (s *Sink) reserve(g *segment, size int64) error {
 			other = s.delete(list[0])
 		}
 		if other != nil {
-			return fmt.Errorf("%w: %w", err, other)
+			return fmt.Errorf("%w: %w", full, other)
 		}
+		err = g.reserve(size)
 	}
+	return err
 }
 
 // prune deletes the oldest files of the recording, as long as they have more than Keep bytes.

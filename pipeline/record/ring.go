@@ -280,8 +280,8 @@ func (r *ring) leave(take bool) {
 		needed = min(needed, r.entries[0].begin)
 	}
 	r.trimming.Wait()
-	run.ending.Wait()
-	run.ending.Go(func() {
+	run.sink.ending.Wait()
+	run.sink.ending.Go(func() {
 		p.segment.pending.Wait()
 		err := run.failure()
 		if err == nil && needed < p.end {
@@ -337,7 +337,7 @@ func (r *ring) end() error {
 	r.run.segment = nil
 	g.pending.Wait()
 	r.trimming.Wait()
-	r.run.ending.Wait()
+	r.run.sink.ending.Wait()
 	err = errors.Join(err, r.run.failure())
 	if g.idle.Load() {
 		return errors.Join(err, g.remove())

@@ -22,8 +22,12 @@ import (
 // Extension is that of recordings.
 const Extension = ".mcap"
 
-// ahead is how many bytes of the disk are allocated at a time, so that the file system does not do so for each frame.
-const ahead = 256 << 20
+// ahead is how many bytes of the disk are allocated at a time, so that the file system does not do so for each frame; at most a
+// share of what is free, which others find full meanwhile.
+const (
+	ahead = 256 << 20
+	share = 4
+)
 
 // A segment is one file of a recording.
 type segment struct {
@@ -152,7 +156,11 @@ func (g *segment) reserve(size int64) error {
 	if end <= g.allocated {
 		return nil
 	}
-	next := max(end, g.allocated+ahead)
+	var disk unix.Statfs_t
+	if err := unix.Fstatfs(int(g.plain.Fd()), &disk); err != nil {
+		return os.NewSyscallError("fstatfs", err)
+	}
+	next := max(end, g.allocated+min(ahead, int64(disk.Bavail)*disk.Bsize/share))
 	err := g.allocate(next)
 	if errors.Is(err, unix.ENOSPC) {
 		next = end

@@ -55,6 +55,7 @@ type Sink struct {
 	frames, bytes, files atomic.Uint64
 
 	writing  writing
+	ending   sync.WaitGroup // the file before, whose end is being written
 	triggers chan Trigger
 	ended    atomic.Bool
 	longest  int64 // that of the constant; tests have another one
@@ -133,7 +134,7 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) (err error) {
 	close(r.writing)
 	finishing.Wait()
 	ended := r.end()
-	r.ending.Wait()
+	s.ending.Wait()
 	if ended == nil {
 		ended = r.failure()
 	}
@@ -155,7 +156,6 @@ type run struct {
 	set   Settings // these
 	asked time.Time
 
-	ending sync.WaitGroup // the file before, whose end is being written
 	mu     sync.Mutex
 	failed error // the first error of writing
 }
@@ -241,12 +241,12 @@ func (r *run) end() error {
 		return r.failure()
 	}
 	g.pending.Wait()
-	r.ending.Wait()
+	r.sink.ending.Wait()
 	r.segment = nil
 	if err := r.failure(); err != nil {
 		return errors.Join(err, g.cut())
 	}
-	r.ending.Go(func() {
+	r.sink.ending.Go(func() {
 		if err := g.end(); err != nil {
 			r.fail(fmt.Errorf("recording %s: %w", g.path(), err))
 		}
