@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -45,16 +43,7 @@ func TestPowerCuts(t *testing.T) {
 	if !longRun {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
 	}
-	disk := filepath.Join(t.TempDir(), "disk")
-	if err := os.WriteFile(disk, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(disk, 1<<30); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("/sbin/mkfs.ext4", "-q", disk).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	disk := newDisk(t, 1<<30)
 	g := buildGuest(t, "arm64")
 	cfg := vjetson.Config{Functions: []string{newEndpoint(t, messages, false).Path()}, Disk: disk, DiskCache: true}
 	config, camera := programtest.Write(t, "cut.yaml", cutConfig), newSensor(t, 320, 240, false)
@@ -140,7 +129,7 @@ func (l *syncLog) synced() (n int) {
 // afterCut looks at the recording that the power cut has ended, of which so many frames were synced, and deletes it.
 func afterCut(t *testing.T, m *vjetson.Machine, camera *model.Sensor, synced int) {
 	t.Helper()
-	path := takeOut(t, m)
+	path := takeOut(t, m, "/mnt")
 	frames, err := asSent(t, path, camera)
 	if len(frames) < synced {
 		t.Errorf("the format's own reader has %d frames, %d were synced: %v", len(frames), synced, err)
@@ -165,10 +154,10 @@ func afterCut(t *testing.T, m *vjetson.Machine, camera *model.Sensor, synced int
 	t.Logf("%d frames were synced, %d are there\n%s", synced, r.Checked, said)
 }
 
-// takeOut moves the recording from /mnt to this host.
-func takeOut(t *testing.T, m *vjetson.Machine) string {
+// takeOut moves the recording in a folder to this host.
+func takeOut(t *testing.T, m *vjetson.Machine, dir string) string {
 	t.Helper()
-	name, err := m.Shell(t.Context(), "echo -n /mnt/*.mcap")
+	name, err := m.Shell(t.Context(), "echo -n "+dir+"/*.mcap")
 	if err != nil {
 		t.Fatal(err)
 	}
