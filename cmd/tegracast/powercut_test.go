@@ -21,16 +21,25 @@ import (
 
 const cutConfig = `
 sources: [{name: camera, fpga: {device: /dev/tegra_p2p0, width: 320, height: 240, rate: 12}}]
-outputs: [{name: kept, from: camera, policy: block, record: {directory: /mnt, sync: 300ms}}]
+outputs: [{name: kept, from: camera, policy: block, record: {directory: /mnt, sync: 300ms%s}}]
 `
 
+const cutTrigger = ", trigger: {before: 1s, after: 1h}"
+
 // watchSyncs prints how many frames are on the disk for sure, again and again: so many were written before a sync began that has ended.
-// The recording has one sync at a time.
-const watchSyncs = `cd /sys/kernel/debug/tracing || exit 1
+// The recording has one sync at a time. With an argument it triggers a recording that has forgotten some frames, and says how many
+// there were at most before the trigger.
+const watchSyncs = `
+frames() { wget -q -O - http://127.0.0.1:8080/metrics 2>/dev/null | sed -n 's/^tegracast_output_frames_total{output="kept"} //p'; }
+cd /sys/kernel/debug/tracing || exit 1
 for e in enter exit; do echo 1 > events/syscalls/sys_${e}_fdatasync/enable || exit 1; done
 tegracast serve --config /run/cut.yaml --sdp-dir /run >/run/serve.log 2>&1 &
+if [ -n "$1" ]; then
+	until n=$(frames) && [ "${n:-0}" -ge 40 ]; do kill -0 $! || break; usleep 100000; done
+	wget -q -O /dev/null --post-data= http://127.0.0.1:8080/record/kept/trigger && echo triggered $(frames)
+fi
 while kill -0 $!; do
-	n=$(wget -q -O - http://127.0.0.1:8080/metrics 2>/dev/null | sed -n 's/^tegracast_output_frames_total{output="kept"} //p')
+	n=$(frames)
 	begun=$(grep -c 'sys_fdatasync(' trace)
 	until [ $(grep -c 'sys_fdatasync -> 0x0' trace) -gt $begun ]; do kill -0 $! || break; usleep 20000; done
 	[ -z "$n" ] || echo synced $n
@@ -38,7 +47,8 @@ done; cat /run/serve.log; exit 1`
 
 // TestPowerCuts cuts the power of the virtual Jetson while it records to a disk with a volatile write cache, of which a random part of
 // the sectors that were not flushed is lost. After the next boot each recording has every frame that was written before the last sync,
-// by two readers, as the camera has sent it, and verify says where it ends.
+// by two readers, as the camera has sent it, and verify says where it ends. Every other recording is one around a trigger, with what
+// was written since.
 func TestPowerCuts(t *testing.T) {
 	if !longRun {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
@@ -46,12 +56,15 @@ func TestPowerCuts(t *testing.T) {
 	disk := newDisk(t, 1<<30)
 	g := buildGuest(t, "arm64")
 	cfg := vjetson.Config{Functions: []string{newEndpoint(t, messages, false).Path()}, Disk: disk, DiskCache: true}
-	config, camera := programtest.Write(t, "cut.yaml", cutConfig), newSensor(t, 320, 240, false)
+	camera := newSensor(t, 320, 240, false)
 	synced, lost := 0, 0
 	for i := range 11 {
 		t.Run(fmt.Sprint("boot ", i), func(t *testing.T) {
-			m := g.boot(t, cfg)
-			if err := m.CopyIn(t.Context(), config, "/run/cut.yaml"); err != nil {
+			m, trigger := g.boot(t, cfg), ""
+			if i%2 == 1 {
+				trigger = cutTrigger
+			}
+			if err := m.CopyIn(t.Context(), programtest.Write(t, "cut.yaml", fmt.Sprintf(cutConfig, trigger)), "/run/cut.yaml"); err != nil {
 				t.Fatal(err)
 			}
 			if out, err := m.Shell(t.Context(), "mkdir -p /mnt && mount -t ext4 /dev/vda /mnt"); err != nil {
@@ -63,7 +76,7 @@ func TestPowerCuts(t *testing.T) {
 			if i == 10 {
 				return
 			}
-			synced = cutWhileRecording(t, m)
+			synced = cutWhileRecording(t, m, trigger)
 			l, kept := m.CacheLost()
 			lost += l
 			t.Logf("cut: %d frames were synced; the disk lost %d sectors of the %d in its cache", synced, l, l+kept)
@@ -74,16 +87,16 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// cutWhileRecording returns how many frames were on the disk for sure when the power was cut.
-func cutWhileRecording(t *testing.T, m *vjetson.Machine) (synced int) {
+// cutWhileRecording returns how many frames were on the disk for sure when the power was cut, or how many of those behind the trigger.
+func cutWhileRecording(t *testing.T, m *vjetson.Machine, trigger string) (synced int) {
 	t.Helper()
 	var said syncLog
 	ended := make(chan error, 1)
 	go func() {
-		_, err := m.RunTo(t.Context(), &said, io.Discard, "sh", "-c", watchSyncs)
+		_, err := m.RunTo(t.Context(), &said, io.Discard, "sh", "-c", watchSyncs, "sh", trigger)
 		ended <- err
 	}()
-	for began := time.Now(); said.synced() < 5; time.Sleep(50 * time.Millisecond) {
+	for began := time.Now(); said.synced(trigger) < 5; time.Sleep(50 * time.Millisecond) {
 		select {
 		case err := <-ended:
 			t.Fatalf("the recording has ended: %v\n%s", err, said.b.String())
@@ -99,7 +112,7 @@ func cutWhileRecording(t *testing.T, m *vjetson.Machine) (synced int) {
 		t.Fatal(err)
 	}
 	<-ended
-	return said.synced()
+	return said.synced(trigger)
 }
 
 // syncLog is what the machine says.
@@ -114,14 +127,23 @@ func (l *syncLog) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// synced is the number in the last line.
-func (l *syncLog) synced() (n int) {
+// synced is the number in the last line; with a trigger it counts from there.
+func (l *syncLog) synced(trigger string) int {
+	synced := l.last("synced ")
+	if trigger == "" || synced == 0 {
+		return synced
+	}
+	return synced - l.last("triggered ")
+}
+
+// last is the number behind a word, where that is last.
+func (l *syncLog) last(word string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	whole := l.b.String()
 	whole = whole[:strings.LastIndexByte(whole, '\n')+1]
-	if at := strings.LastIndex(whole, "synced "); at >= 0 {
-		_, _ = fmt.Sscanf(whole[at:], "synced %d", &n) // of the script
+	if at := strings.LastIndex(whole, word); at >= 0 {
+		_, _ = fmt.Sscan(whole[at+len(word):], &n) // of the script
 	}
 	return n
 }
@@ -154,10 +176,10 @@ func afterCut(t *testing.T, m *vjetson.Machine, camera *model.Sensor, synced int
 	t.Logf("%d frames were synced, %d are there\n%s", synced, r.Checked, said)
 }
 
-// takeOut moves the recording in a folder to this host.
+// takeOut moves the recording in a folder to this host. Its name of before a trigger comes behind that, and may be left.
 func takeOut(t *testing.T, m *vjetson.Machine, dir string) string {
 	t.Helper()
-	name, err := m.Shell(t.Context(), "echo -n "+dir+"/*.mcap")
+	name, err := m.Shell(t.Context(), "set -- "+dir+"/*.mcap; echo -n $1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +187,7 @@ func takeOut(t *testing.T, m *vjetson.Machine, dir string) string {
 	if err := m.CopyOut(t.Context(), name, path); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := m.Shell(t.Context(), "rm "+name); err != nil {
+	if out, err := m.Shell(t.Context(), "rm "+dir+"/*.mcap"); err != nil {
 		t.Fatal(err, out)
 	}
 	return path

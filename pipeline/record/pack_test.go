@@ -10,8 +10,10 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
@@ -48,22 +50,66 @@ func (s *sensor) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// recordPacked records ten frames packed, and returns the file and the recording's error.
-func recordPacked(t *testing.T, f pipeline.Format, spoiled int) (path string, d *cufile.Driver, ended error) {
+// recordPacked records frames packed, and returns the files and the recording's error. Triggers are at the moments of frames.
+func recordPacked(t *testing.T, c Config, f pipeline.Format, frames, spoiled int, triggers ...int) (files []string, d *cufile.Driver, ended error) {
 	t.Helper()
-	log, dir := slog.New(slog.DiscardHandler), t.TempDir()
 	d = storage(t)
-	sink, err := New(Config{Directory: dir, Name: "rec", Source: "camera", Library: "test", Driver: d, Pack: true, Logger: log}, f)
+	c.Directory, c.Name, c.Source, c.Library, c.Driver, c.Pack, c.Logger = t.TempDir(), "rec", "camera", "test", d, true, slog.New(slog.DiscardHandler)
+	sink, err := New(c, f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := &sensor{source{f, slots(t, f, 2), 10, 0}, spoiled}
+	for _, n := range triggers {
+		if err := sink.Trigger(Trigger{Cause: "test", At: moment(n)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	src := &sensor{source{f, slots(t, f, 2), frames, 0}, spoiled}
 	_, ended = play(t, src, src.pool, sink)
-	files, err := Files(dir, "rec")
-	if err != nil || len(files) != 1 {
+	if files, err = Files(c.Directory, "rec"); err != nil {
+		t.Fatal(err)
+	}
+	return files, d, ended
+}
+
+// playedPacked plays files, and compares the frames, which should have these numbers, with what the sensor has sent in words.
+func playedPacked(t *testing.T, files []string, d *cufile.Driver, words pipeline.Format, packed pipeline.PixelFormat, numbers []int) {
+	t.Helper()
+	p, err := NewPlayer(files, Position{}, Position{}, d)
+	if err != nil || p.Format.Pixel != packed {
 		t.Fatal(files, err)
 	}
-	return files[0], d, ended
+	samples, _ := packed.Samples()
+	b, got, want := memory(t, p.Format.Size()), make([]byte, words.Size()), make([]byte, words.Size())
+	for _, n := range numbers {
+		f, err := p.Next()
+		if err == nil {
+			err = f.Pixels(b)
+		}
+		if err != nil {
+			t.Fatal(n, err)
+		}
+		samples.Unpack(got, b)
+		samplesOf(want, uint64(n), samples.Bits)
+		var played pipeline.Frame
+		if f.Fill(&played); !bytes.Equal(got, want) || played.Sequence != uint64(n) || played.CRC != 0 { // of these bytes there is no CRC
+			t.Fatalf("frame %d is not as it was: number %d, CRC %#x", n, played.Sequence, played.CRC)
+		}
+	}
+	if _, err := p.Next(); !errors.Is(err, ErrEnd) {
+		t.Errorf("behind the last frame: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// numbers are those from from to, but not including, to.
+func numbers(from, to int) (list []int) {
+	for ; from < to; from++ {
+		list = append(list, from)
+	}
+	return list
 }
 
 // TestPackedRecordings have every sample, in a format that the isp reads, and the FPGA's CRC of the words, which verify compares.
@@ -76,41 +122,38 @@ func TestPackedRecordings(t *testing.T) {
 		{format(t, pipeline.RGGB10, 640, 48), pipeline.RGGB10P, 640 * 48 * 10 / 8},
 		{format(t, pipeline.Mono12, 322, 21), pipeline.Mono12P, 322 * 21 * 12 / 8},
 	} {
-		path, d, err := recordPacked(t, tt.format, -1)
-		if err != nil {
-			t.Fatal(err)
+		files, d, err := recordPacked(t, Config{}, tt.format, 10, -1)
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
 		}
-		r, err := Inspect(t.Context(), path, true, func(float64) {})
+		r, err := Inspect(t.Context(), files[0], true, func(float64) {})
 		if err != nil || !r.Good() || r.Frames != 10 || r.Checked != 10 || r.Traced != 10 || r.Image.Encoding != tt.packed.String() || r.Image.Size != tt.size ||
 			r.About["unpacked"] != tt.format.Pixel.String() {
 			t.Errorf("%+v, %+v, %v", r, r.Image, err)
 		}
-		p, err := NewPlayer([]string{path}, Position{}, Position{}, d)
-		if err != nil || p.Format.Pixel != tt.packed {
-			t.Fatal(p.Format, err)
-		}
-		samples, _ := tt.packed.Samples()
-		b, got, want := memory(t, p.Format.Size()), make([]byte, tt.format.Size()), make([]byte, tt.format.Size())
-		for n := range uint64(10) {
-			f, err := p.Next()
-			if err == nil {
-				err = f.Pixels(b)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			samples.Unpack(got, b)
-			samplesOf(want, n, samples.Bits)
-			var played pipeline.Frame
-			if f.Fill(&played); !bytes.Equal(got, want) || played.Sequence != n || played.CRC != 0 { // of these bytes there is no CRC
-				t.Errorf("frame %d is not as it was: CRC %#x", n, played.CRC)
-			}
-		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-		damagePacked(t, path)
+		playedPacked(t, files, d, tt.format, tt.packed, numbers(0, 10))
+		damagePacked(t, files[0])
 	}
+}
+
+// TestPackedRecordingsAroundTriggers have exactly the frames asked for, and give the camera's, bit for bit: of a first window, of two
+// that overlap, and of one soon behind these, whose first frames are copied from the file before.
+func TestPackedRecordingsAroundTriggers(t *testing.T) {
+	f := format(t, pipeline.RGGB10, 640, 48)
+	c := Config{Window: &Window{Before: 300 * time.Millisecond, After: 100 * time.Millisecond}}
+	files, d, err := recordPacked(t, c, f, 700, -1, 250, 500, 530, 575)
+	if err != nil || len(files) != 3 {
+		t.Fatal(files, err)
+	}
+	want := [][]int{numbers(220, 261), numbers(470, 541), numbers(545, 586)}
+	for i, path := range files {
+		r, err := Inspect(t.Context(), path, true, func(float64) {})
+		if n := len(want[i]); err != nil || !r.Good() || !r.Finished || r.Checked != n || r.Traced != n || r.Lost != 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		playedPacked(t, files[i:i+1], d, f, pipeline.RGGB10P, want[i])
+	}
+	playedPacked(t, files, d, f, pipeline.RGGB10P, slices.Concat(want...))
 }
 
 // damagePacked changes a bit of a frame and its chunk's CRC, so that only the FPGA's tells.
@@ -138,11 +181,11 @@ func damagePacked(t *testing.T, path string) {
 
 // TestASampleThatIsTooLargeEndsAPackedRecording, with a named error, and what was written before is readable.
 func TestASampleThatIsTooLargeEndsAPackedRecording(t *testing.T) {
-	path, _, err := recordPacked(t, format(t, pipeline.BGGR12, 64, 48), 6)
-	if !errors.Is(err, pipeline.ErrDepth) || !strings.Contains(err.Error(), "frame 6 cannot be packed") {
-		t.Errorf("%v", err)
+	files, _, err := recordPacked(t, Config{}, format(t, pipeline.BGGR12, 64, 48), 10, 6)
+	if len(files) != 1 || !errors.Is(err, pipeline.ErrDepth) || !strings.Contains(err.Error(), "frame 6 cannot be packed") {
+		t.Fatal(files, err)
 	}
-	r, err := Inspect(t.Context(), path, true, func(float64) {})
+	r, err := Inspect(t.Context(), files[0], true, func(float64) {})
 	if err != nil || !r.Good() || !r.Finished || r.Frames != 6 || r.Traced != 6 {
 		t.Errorf("%+v, %v", r, err)
 	}
