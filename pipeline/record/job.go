@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
@@ -24,9 +25,10 @@ const tailPages = 2 + (maxNote+1024)/page + 1
 type job struct {
 	memory     []byte // head, then tail, and where a frame is packed
 	head, tail []byte
-	packed     []byte // where a frame is packed; nil: none is
-	pixels     []byte // what is written: packed, or the frame's memory
-	whole      int    // bytes of pixels between head and tail
+	packed     []byte           // where a frame is packed; nil: none is
+	device     *cudahost.Buffer // which a device's memory is; nil: the CPU packs
+	pixels     []byte           // what is written: packed, or the frame's memory
+	whole      int              // bytes of pixels between head and tail
 	frame      *pipeline.Frame
 	segment    *segment
 	begin, end int64 // in the file
@@ -35,17 +37,29 @@ type job struct {
 
 func newJob(s *Sink) (*job, error) {
 	size, packed := (1+tailPages)*page, 0
-	if s.words != nil {
+	if s.words != nil && s.config.Packer == nil {
 		packed = s.format.Size()
 	}
 	m, err := unix.Mmap(-1, 0, size+packed, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)
 	}
-	return &job{memory: m, packed: m[size:]}, nil
+	j := &job{memory: m, packed: m[size:]}
+	if s.words != nil && s.config.Packer != nil {
+		if j.device, err = s.config.Packer.Memory(s.format.Size()); err != nil {
+			return nil, errors.Join(err, j.close())
+		}
+		j.packed = j.device.Bytes()
+	}
+	return j, nil
 }
 
-func (j *job) close() error { return os.NewSyscallError("munmap", unix.Munmap(j.memory)) }
+func (j *job) close() (err error) {
+	if j.device != nil {
+		err = j.device.Close()
+	}
+	return errors.Join(err, os.NewSyscallError("munmap", unix.Munmap(j.memory)))
+}
 
 // address is where b lies, outside of Go's heap.
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
@@ -53,18 +67,24 @@ func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(
 // errTail says that a frame's tail did not fit: newJob's pages are too few.
 var errTail = errors.New("record: a frame's head and tail are longer than their pages")
 
-// pack packs a frame, if its recording does. An error wraps pipeline.ErrDepth: it would not come back as it was.
+// pack packs a frame, if its recording does. An error wraps pipeline.ErrDepth: it would not come back as it was; or is the Packer's.
 func (j *job) pack(s *Sink, f *pipeline.Frame) error {
 	if s.words == nil {
 		j.pixels = f.Bytes[:s.format.Size()]
 		return nil
 	}
-	samples, _ := s.format.Pixel.Samples()
-	if err := samples.Pack(j.packed, f.Bytes[:s.words.Size()]); err != nil {
+	var err error
+	if j.device != nil {
+		err = s.config.Packer.Pack(j.device, f)
+	} else {
+		samples, _ := s.format.Pixel.Samples()
+		err = samples.Pack(j.packed, f.Bytes[:s.words.Size()])
+	}
+	if errors.Is(err, pipeline.ErrDepth) {
 		return fmt.Errorf("frame %d cannot be packed: %w: record without pack", f.Sequence, err)
 	}
 	j.pixels = j.packed
-	return nil
+	return err
 }
 
 // layOut makes the chunk of a frame.

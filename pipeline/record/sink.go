@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 )
@@ -40,8 +41,15 @@ type Config struct {
 	// Settings are the camera's, and whether they are known; nil: they are not recorded. It is called once a second.
 	Settings func() (Settings, bool)
 	Pack     bool         // samples of 10 and 12 bits are packed
+	Packer   Packer       // does that; nil: the CPU does
 	Window   *Window      // what triggers ask for; nil: all frames are kept
 	Logger   *slog.Logger // nil: slog.Default()
+}
+
+// A Packer packs frames on a device, as pipeline.Samples.Pack does on the CPU. It belongs to one recording, which closes its memory.
+type Packer interface {
+	Memory(size int) (*cudahost.Buffer, error)
+	Pack(dst *cudahost.Buffer, f *pipeline.Frame) error
 }
 
 // A Sink records the frames of one output. It implements pipeline.Sink.
