@@ -197,6 +197,23 @@ func TestTriggersGiveTheFramesAskedFor(t *testing.T) {
 	}
 }
 
+// TestALateTriggerConnects the windows of two that were told before: no frame between them is missing, or is there twice.
+func TestALateTriggerConnects(t *testing.T) {
+	dir := t.TempDir()
+	c := Config{Directory: dir, Window: &Window{Before: 100 * time.Millisecond, After: 100 * time.Millisecond}}
+	_, err := recordStepped(t, c, 400, func(*Sink) {}, func(s *Sink, n int) {
+		for _, of := range map[int][]int{100: {100}, 125: {125}, 126: {112}}[n] {
+			if err := s.Trigger(Trigger{Cause: fmt.Sprint(of), At: moment(of)}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkWindows(t, dir, []window{{90, 111}, {111, 136}}, []int{100, 112, 125})
+}
+
 func sharedMemory(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "ring")
 	if err != nil {

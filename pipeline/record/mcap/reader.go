@@ -3,7 +3,6 @@
 package mcap
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -30,11 +29,12 @@ type File struct {
 	// record, which ends at End.
 	Finished bool
 	End      int64
-	// Trouble is what was wrong behind End, or with the index; nil of a file that just ends.
+	// Trouble is what was wrong before or behind End, or with the index; nil of a file that just ends.
 	Trouble error
 
-	r    io.ReaderAt
-	size int64
+	r       io.ReaderAt
+	size    int64
+	skipped int // places that are damaged, of a file without an index
 }
 
 // A Chunk is where messages are.
@@ -218,54 +218,6 @@ func (f *File) head(at int64) (recordAt, error) {
 		return recordAt{}, fmt.Errorf("%w: there is no record at byte %d", ErrDamaged, at)
 	}
 	return recordAt{Opcode(b[0]), int64(n)}, nil
-}
-
-// scan reads records from the beginning, as far as they are whole.
-func (f *File) scan() error {
-	for f.End = int64(len(Magic)); f.End < f.size; {
-		h, err := f.head(f.End)
-		switch {
-		case errors.Is(err, io.ErrUnexpectedEOF): // the file just ends
-			return nil
-		case errors.Is(err, ErrDamaged):
-			if f.zeros(f.End) { // its place was taken, and it was not written
-				err = nil
-			}
-			f.Trouble = errors.Join(f.Trouble, err)
-			return nil
-		case err != nil:
-			return err
-		}
-		if h.op == OpDataEnd || h.op == OpFooter {
-			return nil
-		}
-		if err := f.take(h, f.End); errors.Is(err, ErrDamaged) {
-			f.Trouble = errors.Join(f.Trouble, fmt.Errorf("at byte %d: %w", f.End, err))
-			return nil
-		} else if err != nil {
-			return err
-		}
-		f.End += recordHead + h.length
-	}
-	return nil
-}
-
-// maxZeros is how many zeros at the end of a file are taken for one that was not written to its end.
-const maxZeros = 1 << 30
-
-// zeros says whether there is nothing else from byte at to the end.
-func (f *File) zeros(at int64) bool {
-	if f.size-at > maxZeros {
-		return false
-	}
-	for b, none := make([]byte, 64<<10), make([]byte, 64<<10); at < f.size; {
-		n, err := f.r.ReadAt(b[:min(int64(len(b)), f.size-at)], at)
-		if n == 0 && err != nil || !bytes.Equal(b[:n], none[:n]) {
-			return false
-		}
-		at += int64(n)
-	}
-	return true
 }
 
 // loose takes a message that lies outside of chunks, which some writers do: those in a row are a chunk without a head and a CRC.

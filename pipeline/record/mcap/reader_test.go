@@ -5,6 +5,7 @@ package mcap
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	foxglove "github.com/foxglove/mcap/go/mcap"
@@ -209,6 +210,39 @@ func TestZerosAreTheEnd(t *testing.T) {
 		cut[len(cut)-1] = 1
 		if f = openBytes(t, cut); zeros > recordHead && (!errors.Is(f.Trouble, ErrDamaged) || f.End != whole.End) {
 			t.Errorf("%d bytes, of which the last is no zero: %+v", zeros, f)
+		}
+	}
+}
+
+// TestAHoleIsSkipped: a frame whose head was not written, or that is damaged, costs no other one, and is named.
+func TestAHoleIsSkipped(t *testing.T) {
+	b, _ := sample(t, 12, 20_000)
+	b = b[:len(b)-1] // without an end
+	whole := openBytes(t, b)
+	for what, spoil := range map[string]func(head []byte){
+		"zeros":       func(head []byte) { clear(head) },
+		"a length":    func(head []byte) { head[3] ^= 1 },
+		"a large one": func(head []byte) { head[7] ^= 1 },
+		"an opcode":   func(head []byte) { head[0] = 0 },
+	} {
+		bad := bytes.Clone(b)
+		for _, n := range []int{3, 4, 8} {
+			spoil(bad[whole.Chunks[n].Offset:][:page])
+		}
+		f := openBytes(t, bad)
+		if f.Finished || !errors.Is(f.Trouble, ErrDamaged) || !strings.Contains(f.Trouble.Error(), "bytes are skipped") || f.End != whole.End {
+			t.Errorf("%s: %+v", what, f)
+		}
+		got := map[int64]bool{}
+		for i, c := range f.Chunks {
+			if _, err := f.VerifyChunk(i); err == nil {
+				got[c.Offset] = true
+			}
+		}
+		for n, c := range whole.Chunks {
+			if got[c.Offset] == (n == 3 || n == 4 || n == 8) {
+				t.Errorf("%s: chunk %d is there: %t", what, n, got[c.Offset])
+			}
 		}
 	}
 }
