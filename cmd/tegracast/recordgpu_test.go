@@ -40,7 +40,7 @@ outputs: [{name: samples, from: camera, policy: block, queue: 8, record: {direct
 `, dir)))
 	awaitFiles(t, dir, "samples", 3)
 	serve.Stop(t)
-	if log := serve.Err.String(); !strings.Contains(log, "a recording is packed on the GPU") {
+	if log := serve.Err.String(); !strings.Contains(log, "the recording is packed on the GPU") {
 		t.Errorf("the GPU does not pack:\n%s", log)
 	}
 	files, err := record.Files(dir, "samples")

@@ -5,7 +5,6 @@ package record
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 	"unsafe"
@@ -37,7 +36,7 @@ type job struct {
 
 func newJob(s *Sink) (*job, error) {
 	size, packed := (1+tailPages)*page, 0
-	if s.words != nil && s.config.Packer == nil {
+	if s.words != nil && s.packer == nil {
 		packed = s.format.Size()
 	}
 	m, err := unix.Mmap(-1, 0, size+packed, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
@@ -45,8 +44,8 @@ func newJob(s *Sink) (*job, error) {
 		return nil, os.NewSyscallError("mmap", err)
 	}
 	j := &job{memory: m, packed: m[size:]}
-	if s.words != nil && s.config.Packer != nil {
-		if j.device, err = s.config.Packer.Memory(s.format.Size()); err != nil {
+	if s.packer != nil {
+		if j.device, err = s.packer.Memory(s.format.Size()); err != nil {
 			return nil, errors.Join(err, j.close())
 		}
 		j.packed = j.device.Bytes()
@@ -66,26 +65,6 @@ func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(
 
 // errTail says that a frame's tail did not fit: newJob's pages are too few.
 var errTail = errors.New("record: a frame's head and tail are longer than their pages")
-
-// pack packs a frame, if its recording does. An error wraps pipeline.ErrDepth: it would not come back as it was; or is the Packer's.
-func (j *job) pack(s *Sink, f *pipeline.Frame) error {
-	if s.words == nil {
-		j.pixels = f.Bytes[:s.format.Size()]
-		return nil
-	}
-	var err error
-	if j.device != nil {
-		err = s.config.Packer.Pack(j.device, f)
-	} else {
-		samples, _ := s.format.Pixel.Samples()
-		err = samples.Pack(j.packed, f.Bytes[:s.words.Size()])
-	}
-	if errors.Is(err, pipeline.ErrDepth) {
-		return fmt.Errorf("frame %d cannot be packed: %w: record without pack", f.Sequence, err)
-	}
-	j.pixels = j.packed
-	return err
-}
 
 // layOut makes the chunk of a frame.
 func (j *job) layOut(s *Sink, g *segment, f *pipeline.Frame, at time.Time, lost uint64) (err error) {

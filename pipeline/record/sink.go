@@ -15,6 +15,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record/cuda"
 )
 
 // page is the unit of the layout: heads and pixels begin at its multiples, in memory and in the file.
@@ -40,16 +41,12 @@ type Config struct {
 	Configuration []byte
 	// Settings are the camera's, and whether they are known; nil: they are not recorded. It is called once a second.
 	Settings func() (Settings, bool)
-	Pack     bool         // samples of 10 and 12 bits are packed
-	Packer   Packer       // does that; nil: the CPU does
-	Window   *Window      // what triggers ask for; nil: all frames are kept
-	Logger   *slog.Logger // nil: slog.Default()
-}
-
-// A Packer packs frames on a device, as pipeline.Samples.Pack does on the CPU. It belongs to one recording, which closes its memory.
-type Packer interface {
-	Memory(size int) (*cudahost.Buffer, error)
-	Pack(dst *cudahost.Buffer, f *pipeline.Frame) error
+	Pack     bool // samples of 10 and 12 bits are packed
+	// Memory has the frames: where it is CUDA's, the GPU packs them, by a kernel that is kept in the folder Kernels; nil: the CPU does.
+	Memory  cudahost.Allocator
+	Kernels string
+	Window  *Window      // what triggers ask for; nil: all frames are kept
+	Logger  *slog.Logger // nil: slog.Default()
 }
 
 // A Sink records the frames of one output. It implements pipeline.Sink.
@@ -58,6 +55,7 @@ type Sink struct {
 	format pipeline.Format  // of what is written
 	words  *pipeline.Format // of the frames that are packed for that; nil: they are not
 	log    *slog.Logger
+	packer *cuda.Packer // nil: the CPU packs
 	memory []*job
 
 	frames, bytes, files atomic.Uint64
@@ -94,6 +92,9 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 		return nil, fmt.Errorf("recordings: %w", err)
 	}
 	s := &Sink{config: c, format: f, words: words, log: c.Logger, triggers: make(chan Trigger, waiting), longest: longest}
+	if err := s.openPacker(); err != nil {
+		return nil, fmt.Errorf("recordings: %w", err)
+	}
 	for range Holds {
 		j, err := newJob(s)
 		if err != nil {
@@ -113,7 +114,8 @@ func (s *Sink) Close() error {
 	for _, j := range s.memory {
 		errs = append(errs, j.close())
 	}
-	s.memory = nil
+	errs = append(errs, s.packer.Close())
+	s.memory, s.packer = nil, nil
 	return errors.Join(errs...)
 }
 

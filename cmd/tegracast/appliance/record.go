@@ -3,14 +3,11 @@
 package appliance
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
-	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/record"
-	"github.com/tegracast/tegracast/pipeline/record/cuda"
 )
 
 func init() { addSink((*Appliance).openRecord) }
@@ -21,44 +18,18 @@ func (a *Appliance) openRecord(f *flow, o *output, c *config.Output, k *config.R
 	if err != nil {
 		return nil, fmt.Errorf("output %s: %w", c.Name, err)
 	}
-	settings := record.Config{
+	sink, err := record.New(record.Config{
 		Directory: k.Directory, Name: c.Name, Source: c.Source, Library: "tegracast", Driver: driver,
 		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: int64(k.Keep.V), Sync: k.Sync.V,
-		DeleteOldest: k.WhenFull == "delete_oldest", Pack: k.Pack,
+		DeleteOldest: k.WhenFull == "delete_oldest", Pack: k.Pack, Memory: a.memory, Kernels: kernelCache(),
 		Configuration: a.text, Window: recordWindow(k.Trigger), Settings: cameraSettings(f.source), Logger: a.env.Log.With("output", c.Name),
-	}
-	packer, err := a.newPacker(c, k, own)
-	if packer != nil {
-		settings.Packer = packer
-	}
-	var sink *record.Sink
-	if err == nil {
-		sink, err = record.New(settings, own)
-	}
+	}, own)
 	if err != nil {
-		return nil, c.OpenAt.Errorf("%w", errors.Join(err, packer.Close()))
+		return nil, c.OpenAt.Errorf("%w", err)
 	}
 	a.recordings.Add(sink)
-	o.free = func() error { return errors.Join(a.recordings.Remove(sink), packer.Close()) }
+	o.free = func() error { return a.recordings.Remove(sink) }
 	return sink, nil
-}
-
-// newPacker opens what packs a recording's frames on the GPU, when they are in CUDA's memory; nil: the CPU packs them, or nobody does.
-func (a *Appliance) newPacker(c *config.Output, k *config.Record, f pipeline.Format) (*cuda.Packer, error) {
-	gpu, ok := a.memory.(*cudahost.CUDA)
-	samples, are := f.Pixel.Samples()
-	if !k.Pack || !ok || !are {
-		return nil, nil
-	}
-	p, err := cuda.NewPacker(gpu, samples, kernelCache())
-	if err == nil {
-		a.env.Log.Info("a recording is packed on the GPU", "output", c.Name, "device", gpu.Device.String())
-	}
-	if errors.Is(err, cudahost.ErrNoCUDA) {
-		a.env.Log.Warn("a recording is packed on the CPU", "output", c.Name, "reason", err)
-		return nil, nil
-	}
-	return p, err
 }
 
 // cameraSettings says how a camera is set; nil: the source is none.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cuda
+package cuda_test
 
 import (
 	"bytes"
@@ -22,6 +22,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/record"
+	"github.com/tegracast/tegracast/pipeline/record/cuda"
 )
 
 // TestPackingOnCPU runs the tests with a stand-in for CUDA that runs the kernel on the CPU.
@@ -40,20 +41,10 @@ func TestPackingOnCPU(t *testing.T) {
 	}
 }
 
-// TestPackingCompiles has NVIDIA's own compiler make the kernels for Orin.
-func TestPackingCompiles(t *testing.T) {
-	compiler := cudatest.Compiler(t, 87, "", slog.New(slog.DiscardHandler))
-	for _, bits := range []string{"10", "12"} {
-		if _, _, err := compiler.Compile("pack.cu", source, "-DBITS="+bits); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func newPacker(t testing.TB, memory *cudahost.CUDA, f pipeline.Format) *Packer {
+func newPacker(t testing.TB, memory *cudahost.CUDA, f pipeline.Format) *cuda.Packer {
 	t.Helper()
 	s, _ := f.Pixel.Samples()
-	p, err := NewPacker(memory, s, "")
+	p, err := cuda.NewPacker(memory, s, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +59,9 @@ func closed(t testing.TB, c interface{ Close() error }) {
 	}
 }
 
-func buffer(t testing.TB, p *Packer, size int) *cudahost.Buffer {
+func buffer(t testing.TB, memory *cudahost.CUDA, size int) *cudahost.Buffer {
 	t.Helper()
-	b, err := p.Memory(size)
+	b, err := memory.AllocHost(size, cudahost.Mapped)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +98,7 @@ func TestGPUPacking(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			in, out := buffer(t, p, f.Size()), buffer(t, p, packed.Size()+8)
+			in, out := buffer(t, memory, f.Size()), buffer(t, memory, packed.Size()+8)
 			fill(in.Bytes(), about.Bits, rnd)
 			for i := range out.Bytes() {
 				out.Bytes()[i] = 0xa5
@@ -155,19 +146,18 @@ func (c *camera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 func TestGPURecording(t *testing.T) {
 	log, memory, dir := slog.New(slog.DiscardHandler), cudatest.GPU(t), t.TempDir()
 	f := format(t, pipeline.Mono12, 642, 31)
-	p := newPacker(t, memory, f)
 	driver, err := cufile.Open(cufile.Config{Settings: cufile.DefaultSettings(), Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closed(t, driver)
-	sink, err := record.New(record.Config{Directory: dir, Name: "rec", Source: "camera", Driver: driver, Pack: true, Packer: p, Logger: log}, f)
+	sink, err := record.New(record.Config{Directory: dir, Name: "rec", Source: "camera", Driver: driver, Pack: true, Memory: memory, Logger: log}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var slots []pipeline.Slot
 	for range 3 {
-		b := buffer(t, p, f.Size())
+		b := buffer(t, memory, f.Size())
 		slots = append(slots, pipeline.Slot{Bytes: b.Bytes(), Device: b.DevicePointer()})
 	}
 	src := &camera{f, pipeline.NewPool("frames", f, slots, nil), rand.New(rand.NewPCG(5, 6))}

@@ -22,7 +22,7 @@ type packArgs struct {
 	groups              uint64
 }
 
-// A Packer packs frames in memory of CUDA. It implements record.Packer. One goroutine at a time may use it.
+// A Packer packs frames in memory of CUDA. One goroutine at a time may use it.
 type Packer struct {
 	memory  *cudahost.CUDA
 	samples pipeline.Samples
