@@ -62,8 +62,9 @@ const (
 
 // resume finds the next chunk with its index behind byte at; 0: there is none.
 func (f *File) resume(at int64) int64 {
-	b, end := make([]byte, 1<<20), min(f.size, at+maxGap)
-	for at = (at/chunkUnit + 1) * chunkUnit; at < end; at += int64(len(b)) {
+	end := min(f.size, at+maxGap)
+	at = (at/chunkUnit + 1) * chunkUnit
+	for b := make([]byte, max(0, min(1<<20, end-at))); at < end; at += int64(len(b)) {
 		n, _ := f.r.ReadAt(b[:min(int64(len(b)), end-at)], at) // what cannot be read is skipped, too
 		for i := 0; i < n; i += chunkUnit {
 			if Opcode(b[i]) == OpChunk && f.isChunk(at+int64(i)) {
