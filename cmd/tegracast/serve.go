@@ -71,7 +71,7 @@ const spare = 2
 
 // appliance is what an appliance works in.
 func (e env) appliance() appliance.Env {
-	return appliance.Env{Out: e.Out, Log: e.Log, Metrics: []prometheus.Collector{buildInfo()}}
+	return appliance.Env{Version: releaseVersion, Out: e.Out, Log: e.Log, Metrics: []prometheus.Collector{buildInfo()}}
 }
 
 // addFaults gives every model source the faults of --fault.

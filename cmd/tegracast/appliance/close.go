@@ -22,6 +22,7 @@ func (a *Appliance) Close() error {
 // dropFlow stops a flow, closes it and forgets it. When its GPU is lost it is left as it is.
 func (a *Appliance) dropFlow(f *flow) error {
 	f.stop()
+	a.endViews(f)
 	a.mu.Lock()
 	outputs, stages := f.outputs, f.stages
 	f.outputs, f.stages = nil, nil // when the GPU is lost this is not the last call
