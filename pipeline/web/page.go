@@ -101,6 +101,9 @@ func (c *Config) files(rest http.Handler) http.Handler {
 	})
 }
 
+const forThisMachine = "only this machine itself can look, at http://127.0.0.1 or http://localhost; " +
+	"from another one: ssh -L 8080:127.0.0.1:8080 HOST"
+
 // private admits clients of this machine only. They must name it as such: else a page of another site, whose name leads here, could
 // read the answers through a browser of this machine.
 func private(next http.Handler) http.Handler {
@@ -112,8 +115,7 @@ func private(next http.Handler) http.Handler {
 		}
 		asked, _ := netip.ParseAddr(strings.Trim(host, "[]")) // the zero Addr is no loopback address
 		if err != nil || !client.Addr().Unmap().IsLoopback() || host != "localhost" && !asked.IsLoopback() {
-			http.Error(w, "only this machine itself can look, at http://127.0.0.1 or http://localhost; from another one: ssh -L 8080:127.0.0.1:8080 HOST",
-				http.StatusForbidden)
+			http.Error(w, forThisMachine, http.StatusForbidden)
 			return
 		}
 		h := w.Header()
@@ -190,7 +192,8 @@ func (c *Config) show(w http.ResponseWriter, r *http.Request, name string, movin
 	h.Set("Content-Type", "multipart/x-mixed-replace; boundary="+boundary)
 	for err == nil {
 		limit(w)
-		_, err = fmt.Fprintf(w, "--%s\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\nX-Sequence: %d\r\n\r\n%s\r\n", boundary, len(p.JPEG), p.Sequence, p.JPEG)
+		_, err = fmt.Fprintf(w, "--%s\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\nX-Sequence: %d\r\n\r\n%s\r\n",
+			boundary, len(p.JPEG), p.Sequence, p.JPEG)
 		if err = errors.Join(err, http.NewResponseController(w).Flush()); err == nil {
 			p, err = view.Next(r.Context(), p)
 		}

@@ -57,7 +57,8 @@ type Appliance struct {
 
 	health func() (ready bool, stalled error) // nil: nobody watches
 
-	views views
+	changing sync.RWMutex // held while a reload closes and opens
+	views    views
 
 	books map[string]*pipeline.Books // of the outputs that a reload has closed, by name
 

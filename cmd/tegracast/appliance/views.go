@@ -42,9 +42,14 @@ type window struct {
 
 // watcher is somebody who looks.
 type watcher struct {
-	*preview.Sink
+	sink  *preview.Sink
 	once  sync.Once
 	close func()
+}
+
+// Next implements web.View.
+func (w *watcher) Next(ctx context.Context, old *preview.Picture) (*preview.Picture, error) {
+	return w.sink.Next(ctx, old)
 }
 
 // Close implements web.View.
@@ -52,6 +57,8 @@ func (w *watcher) Close() { w.once.Do(w.close) }
 
 // look opens the view of an output, or joins those who look already.
 func (a *Appliance) look(name string) (web.View, error) {
+	a.changing.RLock()
+	defer a.changing.RUnlock()
 	a.views.mu.Lock()
 	defer a.views.mu.Unlock()
 	v := a.views.open[name]
@@ -66,7 +73,7 @@ func (a *Appliance) look(name string) (web.View, error) {
 	if v.idle != nil {
 		v.idle.Stop()
 	}
-	return &watcher{Sink: v.sink, close: func() { a.leave(name, v) }}, nil
+	return &watcher{sink: v.sink, close: func() { a.leave(name, v) }}, nil
 }
 
 // leave ends the view some time after the last one has left.
@@ -95,12 +102,12 @@ func (a *Appliance) endView(name string, v *window) {
 	}
 }
 
-// endViews ends the views of a flow.
-func (a *Appliance) endViews(f *flow) {
+// endViews ends the views of a flow, or only that of one of its outputs.
+func (a *Appliance) endViews(f *flow, only string) {
 	a.views.mu.Lock()
 	defer a.views.mu.Unlock()
 	for name, v := range a.views.open {
-		if v.flow == f {
+		if v.flow == f && (only == "" || only == name) {
 			a.endView(name, v)
 		}
 	}

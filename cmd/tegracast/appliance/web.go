@@ -37,7 +37,8 @@ func (w *webRunner) open(ctx context.Context, c config.Web) error {
 		return err
 	}
 	if page := pageAddress(server.Addr()); page != "" {
-		fmt.Fprintf(w.out, "page: %s (from another machine: ssh -L 8080:%s HOST, then http://127.0.0.1:8080)\n", page, strings.TrimPrefix(page, "http://"))
+		fmt.Fprintf(w.out, "page: %s (from another machine: ssh -L 8080:%s HOST, then http://127.0.0.1:8080)\n",
+			page, strings.TrimPrefix(page, "http://"))
 	}
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.ended = make(chan struct{})
@@ -99,6 +100,7 @@ func newWeb(a *Appliance, h *health) *webRunner {
 		return a.recordings.Trigger(output, record.Trigger{Cause: cause})
 	}
 	return &webRunner{out: a.env.Out, cfg: web.Config{
-		Version: a.env.Version, Stats: a.stats, Health: h.state, Outputs: a.list, View: a.look, SDP: a.describe, Trigger: trigger, Metrics: append(own, a.env.Metrics...), Logger: a.env.Log,
+		Version: a.env.Version, Stats: a.stats, Health: h.state, Outputs: a.list, View: a.look, SDP: a.describe, Trigger: trigger,
+		Metrics: append(own, a.env.Metrics...), Logger: a.env.Log,
 	}}
 }
