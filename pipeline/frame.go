@@ -18,15 +18,16 @@ type Times struct {
 }
 
 // Arrived is when the frame came, for delays: the end of its DMA, or of its replay.
-func (t Times) Arrived() time.Time {
+func (t *Times) Arrived() time.Time {
 	if !t.Replayed.IsZero() {
 		return t.Replayed
 	}
 	return t.Captured
 }
 
-// Shown is the moment that the frame shows: the start of its exposure, else the end of its DMA, else now.
-func (t Times) Shown() time.Time {
+// Shown is the moment that the frame shows: the start of its exposure, else the end of its DMA, else now. Of a frame that fills it reads
+// only the first, which does not change.
+func (t *Times) Shown() time.Time {
 	switch {
 	case !t.ExposureStart.IsZero():
 		return t.ExposureStart

@@ -25,7 +25,8 @@ var may = map[string][]string{
 	"capture":          {"cudahost", "tegra", "fpga", "board", "pipeline", "pipeline/record"},
 	"cmd/tegracast":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/..."},
 	"board/vjetson":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
-	"pipeline/web":     {"pipeline"},
+	"pipeline/preview": {"pipeline"},
+	"pipeline/web":     {"pipeline", "pipeline/preview"},
 	"pipeline/results": {"pipeline"},
 	"pipeline/record":  {"pipeline", "cudahost"},
 

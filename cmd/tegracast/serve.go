@@ -25,11 +25,12 @@ the FPGA camera replays a real sensor's test chart at 1920x1080, 30 frames a
 second: raw RTP (UYVY) to 127.0.0.1:5004, JPEG RTP (half size, 10 frames a
 second) to 127.0.0.1:5006. For receivers, serve writes one SDP file per stream,
 NAME.sdp. SIGHUP reloads FILE and restarts only what changed; SIGUSR1 triggers
-the recordings that wait for a trigger (docs/recording.md). Metrics and health
-are at http://127.0.0.1:8080 (web: in the configuration). For a camera of a real
-FPGA, configure a source with "fpga: {device: /dev/tegra_p2p0, width: ...,
-height: ...}". "gpio: ..." configures the board's lines: trigger, strobe, the
-FPGA's reset, a status LED, trigger input, PPS (docs/operations.md).
+the recordings that wait for a trigger (docs/recording.md). A page with live
+pictures, metrics and health are at http://127.0.0.1:8080 (web: in the
+configuration). For a camera of a real FPGA, configure a source with "fpga:
+{device: /dev/tegra_p2p0, width: ..., height: ...}". "gpio: ..." configures the
+board's lines: trigger, strobe, the FPGA's reset, a status LED, trigger input,
+PPS (docs/operations.md).
 
 Status 0 after SIGINT or SIGTERM; 1 when an FPGA or a GPIO line cannot be opened,
 or a camera does not recover; 2 after a mistake in usage or configuration; 3 when
@@ -71,7 +72,7 @@ const spare = 2
 
 // appliance is what an appliance works in.
 func (e env) appliance() appliance.Env {
-	return appliance.Env{Out: e.Out, Log: e.Log, Metrics: []prometheus.Collector{buildInfo()}}
+	return appliance.Env{Version: releaseVersion, Out: e.Out, Log: e.Log, Metrics: []prometheus.Collector{buildInfo()}}
 }
 
 // addFaults gives every model source the faults of --fault.

@@ -40,6 +40,11 @@ func (r *Recordings) named(name string) []*Sink {
 	return slices.DeleteFunc(slices.Clone(r.list), func(s *Sink) bool { return name != "" && s.config.Name != name })
 }
 
+// Triggered says whether an output of that name is a recording that waits for a trigger.
+func (r *Recordings) Triggered(name string) bool {
+	return slices.ContainsFunc(r.named(name), func(s *Sink) bool { return s.config.Window != nil })
+}
+
 // Trigger triggers the recording of an output. It returns false when there is none of that name.
 func (r *Recordings) Trigger(name string, t Trigger) (found bool, err error) {
 	for _, s := range r.named(name) {

@@ -36,7 +36,7 @@ type jpegPacketizer struct {
 func newJPEGPacketizer(s Stream, f pipeline.Format) *jpegPacketizer {
 	p := &jpegPacketizer{headerWriter: newHeaderWriter(s), format: f, checksum: s.Checksum, encoder: s.Encoder, parser: newJPEGParser()}
 	if p.encoder == nil {
-		p.encoder = newGoEncoder(s.Quality)
+		p.encoder = NewJPEGEncoder(s.Quality)
 	}
 	p.headers = p.head + jpegHeader
 	p.size = s.MTU - ipUDPHeader - p.headers

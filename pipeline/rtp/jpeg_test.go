@@ -51,7 +51,7 @@ func rfc2435(t *testing.T, wire [][]byte, w, h int) (quant, scan []byte) {
 
 func encode(t testing.TB, f *pipeline.Frame, quality int) []byte {
 	t.Helper()
-	b, err := newGoEncoder(quality).Encode(make([]byte, 0, 4*f.Format.Size()+4096), f)
+	b, err := NewJPEGEncoder(quality).Encode(make([]byte, 0, 4*f.Format.Size()+4096), f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,11 +107,11 @@ func TestGoEncoderReadsTheSlot(t *testing.T) {
 	if db := rtptest.PSNR(got, want); db < 45 {
 		t.Fatalf("%.1f dB", db)
 	}
-	if _, err := newGoEncoder(90).Encode(make([]byte, 0, 100), frame); err == nil {
+	if _, err := NewJPEGEncoder(90).Encode(make([]byte, 0, 100), frame); err == nil {
 		t.Error("wrote beyond the capacity")
 	}
 	frame.Bytes = frame.Bytes[:len(frame.Bytes)-1]
-	if _, err := newGoEncoder(90).Encode(make([]byte, 0, 1<<20), frame); !errors.Is(err, ErrFormat) {
+	if _, err := NewJPEGEncoder(90).Encode(make([]byte, 0, 1<<20), frame); !errors.Is(err, ErrFormat) {
 		t.Errorf("short frame: %v", err)
 	}
 }

@@ -25,7 +25,10 @@ type goEncoder struct {
 	out     fixedWriter
 }
 
-func newGoEncoder(quality int) *goEncoder { return &goEncoder{options: jpeg.Options{Quality: quality}} }
+// NewJPEGEncoder makes an encoder that works on the CPU, by image/jpeg. quality is 1 to 100.
+func NewJPEGEncoder(quality int) JPEGEncoder {
+	return &goEncoder{options: jpeg.Options{Quality: quality}}
+}
 
 // Encode implements JPEGEncoder.
 func (e *goEncoder) Encode(dst []byte, f *pipeline.Frame) ([]byte, error) {

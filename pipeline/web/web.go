@@ -23,7 +23,12 @@ import (
 type Config struct {
 	Listen  string                // host:port
 	Profile bool                  // serve /debug/pprof/, too
+	Version string                // of the program
 	Stats   func() pipeline.Stats // the graph's books
+	Outputs func() []Output       // what can be done with each of them
+	// View and SDP are a look at an output, and the description of its stream. They return ErrNoOutput where there is none of that name.
+	View func(output string) (View, error)
+	SDP  func(output string) ([]byte, error)
 	// Health says whether every output is armed, and what of the pipeline stalls; nil when nothing does.
 	Health  func() (ready bool, stalled error)
 	Metrics []prometheus.Collector // further ones
@@ -33,8 +38,10 @@ type Config struct {
 }
 
 // A Server answers GET /metrics, /healthz (503 and the reason while the pipeline stalls) and /readyz (503 until every output
-// is armed), and POST /record/NAME/trigger (404: there is no such recording, 409: it cannot be triggered). At most 32 clients are
-// connected, and one answer is made at a time: clients cannot starve the stream.
+// is armed), and POST /record/NAME/trigger (404: there is no such recording, 409: it cannot be triggered). To this machine alone it
+// shows a page (/), the state of everything (/api/v1/status), and for each output its stream's description (/NAME.sdp), the picture of
+// now (/NAME.jpg) and moving pictures (/NAME.mjpeg; 409: the output cannot be shown). At most 32 clients are connected, 8 of them
+// watch moving pictures, and one other answer is made at a time: clients cannot starve the stream.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
@@ -52,7 +59,8 @@ func New(c Config) (*Server, error) {
 		}
 	}
 	quick, mux := http.NewServeMux(), http.NewServeMux()
-	mux.Handle("/", bounded(quick, maxAnswer))
+	rest := bounded(quick, maxAnswer)
+	mux.Handle("/", rest)
 	quick.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn)}))
 	quick.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, stalled := c.Health()
@@ -68,6 +76,8 @@ func New(c Config) (*Server, error) {
 	})
 	// A page of another site cannot trigger through a browser of this machine.
 	quick.Handle("POST /record/{name}/trigger", http.NewCrossOriginProtection().Handler(http.HandlerFunc(c.trigger)))
+	c.addPage(quick)
+	mux.Handle("GET /{file}", c.files(rest))
 	if c.Profile {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

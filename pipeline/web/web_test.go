@@ -48,7 +48,13 @@ func stats() pipeline.Stats {
 
 func serve(t *testing.T, s *state, profile bool) (base string) {
 	t.Helper()
-	server, err := New(Config{Listen: "127.0.0.1:0", Profile: profile, Stats: stats, Health: s.health, Logger: slog.New(slog.DiscardHandler)})
+	return run(t, Config{Listen: "127.0.0.1:0", Profile: profile, Stats: stats, Health: s.health})
+}
+
+func run(t *testing.T, c Config) (base string) {
+	t.Helper()
+	c.Logger = slog.New(slog.DiscardHandler)
+	server, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +142,7 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%+v: health %d %q, ready %d", tt.state, status, body, ready)
 		}
 	}
-	for _, path := range []string{"/", "/debug/pprof/", "/metrics/x"} {
+	for _, path := range []string{"/x", "/debug/pprof/", "/metrics/x"} {
 		if status, _ := get(t, base+path); status != http.StatusNotFound {
 			t.Errorf("%s: status %d", path, status)
 		}

@@ -29,6 +29,7 @@ import (
 
 // Env is what an appliance works in.
 type Env struct {
+	Version string    // of the program
 	Out     io.Writer // for people: how to watch, the status line, the books
 	Log     *slog.Logger
 	Board   lines.Board            // nil: the machine's own lines
@@ -56,6 +57,9 @@ type Appliance struct {
 
 	health func() (ready bool, stalled error) // nil: nobody watches
 
+	changing sync.RWMutex // held while a reload closes and opens
+	views    views
+
 	books map[string]*pipeline.Books // of the outputs that a reload has closed, by name
 
 	mu    sync.Mutex // guards cards, flows, and their sources and outputs, against those who read the books
@@ -72,7 +76,7 @@ func newAppliance(e Env) *Appliance {
 		env: e, recorder: pipeline.NewRecorder(flightEvents),
 		quarantine: kernel.NewQuarantine(quarantineFolder()), order: kernel.NewOrder(),
 		cards: map[string]*capture.Card{}, models: map[string]*modelCard{}, devices: map[string]func() error{},
-		books: map[string]*pipeline.Books{}, threads: send.NewThreads(e.Processors),
+		books: map[string]*pipeline.Books{}, views: views{open: map[string]*window{}}, threads: send.NewThreads(e.Processors),
 	}
 	a.lines = lines.New(lines.Config{Board: e.Board, Cameras: a.cameras, Health: a.state, Record: a.recordings.Edge, Logger: e.Log})
 	return a

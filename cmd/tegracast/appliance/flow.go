@@ -45,6 +45,8 @@ type stage interface {
 // output is one of a flow's.
 type output struct {
 	name     string
+	from     string          // the source or the stage that it reads from
+	view     pipeline.Format // in which it is shown to people; zero: it cannot be shown
 	attached *pipeline.Output
 	stream   *stream      // nil: no RTP
 	free     func() error // gives back what the sink has opened or pinned; nil: nothing

@@ -107,7 +107,7 @@ func (a *Appliance) addOutput(c *config.Output) error {
 	if err != nil {
 		return err
 	}
-	o := &output{name: c.Name}
+	o := &output{name: c.Name, from: c.From, view: c.View(f.source.Format())}
 	sink, err := a.openSink(f, o, c, own)
 	if err != nil {
 		return err

@@ -106,11 +106,7 @@ func (r *runner) reload(ctx context.Context) error {
 
 // apply closes what p names and opens it as c describes it.
 func (r *runner) apply(ctx context.Context, c *config.Appliance, p plan) error {
-	if err := r.giveUp(ctx, c, p); err != nil {
-		return err
-	}
-	r.cfg = c
-	if err := r.a.open(c, p); err != nil {
+	if err := r.exchange(ctx, c, p); err != nil {
 		return err
 	}
 	r.a.freeze(c, p.adjusted)
@@ -130,6 +126,17 @@ func (r *runner) apply(ctx context.Context, c *config.Appliance, p plan) error {
 		return r.web.open(ctx, c.Web)
 	}
 	return nil
+}
+
+// exchange closes what p names and opens it as c describes it. Nobody begins to look at an output meanwhile.
+func (r *runner) exchange(ctx context.Context, c *config.Appliance, p plan) error {
+	r.a.changing.Lock()
+	defer r.a.changing.Unlock()
+	if err := r.giveUp(ctx, c, p); err != nil {
+		return err
+	}
+	r.cfg = c
+	return r.a.open(c, p)
 }
 
 // giveUp stops and closes what p names: first the outputs, then flows, then the cards that nobody uses any more. What it meets

@@ -182,6 +182,18 @@ func (s *reloads) put(t *testing.T, text string) {
 	t.Fatal("nothing came of it")
 }
 
+// stream is the RTP stream of that name.
+func (s *reloads) stream(t *testing.T, name string) *stream {
+	t.Helper()
+	for _, x := range s.a.streams() {
+		if x.name == name {
+			return x
+		}
+	}
+	t.Fatalf("there is no stream %s", name)
+	return nil
+}
+
 // end stops the appliance, which must give everything back.
 func (s *reloads) end(t *testing.T) pipeline.Stats {
 	t.Helper()
@@ -253,7 +265,7 @@ func TestDestinationsOfARunningStream(t *testing.T) {
 		s.log.take()
 		s.put(t, text(x.to...))
 		var got []string
-		for _, d := range out.stream.sink.Stats().Destinations {
+		for _, d := range s.stream(t, "many").sink.Stats().Destinations {
 			got = append(got, d.Address)
 		}
 		slices.Sort(got)

@@ -102,7 +102,7 @@ func (s *reloads) changeAtRandom(t *testing.T, to []string, rounds int) (held ho
 			continue
 		}
 		s.put(t, text())
-		if got := len(s.a.flow("one").outputs[0].stream.sink.Stats().Destinations); got != len(s.cfg.Output("raw1").Kind.(*config.RTP).Destinations) {
+		if got := len(s.stream(t, "raw1").sink.Stats().Destinations); got != len(s.cfg.Output("raw1").Kind.(*config.RTP).Destinations) {
 			t.Errorf("raw1 has %d destinations", got)
 		}
 		if i >= rounds/2 && held.goroutines == 0 {

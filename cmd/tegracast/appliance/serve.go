@@ -55,14 +55,15 @@ func (r *runner) serve(ctx context.Context, starts backoff) error {
 	signal.Notify(usr1, syscall.SIGUSR1)
 	defer signal.Stop(usr1)
 	r.a.health = health.state
-	if err := r.announce(everything(r.cfg).outputs); err != nil {
-		return err
-	}
 	began, cpu := time.Now(), cpuTime()
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
 	r.web = newWeb(r.a, health)
 	if err := r.web.open(watch, r.cfg.Web); err != nil {
+		return err
+	}
+	defer r.web.close()
+	if err := r.announce(everything(r.cfg).outputs); err != nil {
 		return err
 	}
 	var watching sync.WaitGroup

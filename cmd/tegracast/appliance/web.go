@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +23,7 @@ import (
 
 // webRunner is the server of now.
 type webRunner struct {
+	out    io.Writer
 	cfg    web.Config         // but for where it listens
 	cancel context.CancelFunc // nil: there is none
 	ended  chan struct{}
@@ -33,6 +36,10 @@ func (w *webRunner) open(ctx context.Context, c config.Web) error {
 	if err != nil || server == nil {
 		return err
 	}
+	if page := pageAddress(server.Addr()); page != "" {
+		fmt.Fprintf(w.out, "page: %s (from another machine: ssh -L 8080:%s HOST, then http://127.0.0.1:8080)\n",
+			page, strings.TrimPrefix(page, "http://"))
+	}
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.ended = make(chan struct{})
 	go func(ended chan struct{}) {
@@ -42,6 +49,18 @@ func (w *webRunner) open(ctx context.Context, c config.Web) error {
 		}
 	}(w.ended)
 	return nil
+}
+
+// pageAddress is where a browser of this machine finds the page; empty: nowhere, since the address is not of this machine alone.
+func pageAddress(listening net.Addr) string {
+	a, ok := listening.(*net.TCPAddr)
+	switch {
+	case ok && a.IP.IsLoopback():
+		return "http://" + a.String()
+	case ok && a.IP.IsUnspecified():
+		return fmt.Sprintf("http://127.0.0.1:%d", a.Port)
+	}
+	return ""
 }
 
 func (w *webRunner) close() {
@@ -80,7 +99,8 @@ func newWeb(a *Appliance, h *health) *webRunner {
 	trigger := func(output, cause string) (bool, error) {
 		return a.recordings.Trigger(output, record.Trigger{Cause: cause})
 	}
-	return &webRunner{cfg: web.Config{
-		Stats: a.stats, Health: h.state, Trigger: trigger, Metrics: append(own, a.env.Metrics...), Logger: a.env.Log,
+	return &webRunner{out: a.env.Out, cfg: web.Config{
+		Version: a.env.Version, Stats: a.stats, Health: h.state, Outputs: a.list, View: a.look, SDP: a.describe, Trigger: trigger,
+		Metrics: append(own, a.env.Metrics...), Logger: a.env.Log,
 	}}
 }

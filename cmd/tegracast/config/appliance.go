@@ -191,6 +191,7 @@ type Output struct {
 	OpenAt yamlfile.Place // what is wrong when it cannot be opened
 
 	results  bool                 // it sends results, and no pixels
+	shown    bool                 // From is an isp, which can make a picture for people
 	recorded bool                 // it takes a source's frames, too
 	asIs     bool                 // of a source or a kernel, whose frames are not made for it
 	packed   bool                 // the isp may lay its pictures out as packets: nobody else reads them

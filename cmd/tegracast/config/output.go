@@ -138,6 +138,22 @@ func (o *Output) Formats(in pipeline.Format) (want, own pipeline.Format, err err
 	return want, own, nil
 }
 
+// viewWidth is the width in pixels up to which a picture for people is made smaller than the output's own.
+const viewWidth = 960
+
+// View is the format in which people are shown what the output sends, when its source delivers in; zero: it cannot be shown.
+func (o *Output) View(in pipeline.Format) pipeline.Format {
+	by := max(o.shrink, 1)
+	for by < 4 && in.Width/by > viewWidth && in.Width%(4*by) == 0 && in.Height%(4*by) == 0 {
+		by *= 2
+	}
+	f, err := pipeline.NewFormat(pipeline.I420, in.Width/by, in.Height/by, in.Rate)
+	if !o.shown || err != nil {
+		return pipeline.Format{}
+	}
+	return f
+}
+
 // smallest is the least that a stage can make of frames in, to carry results: a grey picture.
 func smallest(in pipeline.Format) (pipeline.Format, error) {
 	by := 1

@@ -135,6 +135,7 @@ func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error)
 	if err := kind.resolve(r, kindAt, &o); err != nil {
 		return o, err
 	}
+	o.shown = in.Any
 	o.asIs = o.results && !in.Any && !in.None || o.recorded && r.out.Stage(c.From) == nil
 	if o.recorded && in.Known && !in.Any {
 		o.pixels = in.Pixel // of a kernel

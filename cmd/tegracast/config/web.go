@@ -8,9 +8,9 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
-// Web is what the appliance tells over HTTP.
+// Web is what the appliance shows and tells over HTTP.
 type Web struct {
-	Listen  string `yaml:"listen,omitempty" jsonschema_description:"host:port of metrics and health (default 127.0.0.1:8080), or none."`
+	Listen  string `yaml:"listen,omitempty" jsonschema_description:"host:port of the page, metrics and health (default 127.0.0.1:8080), or none."`
 	Profile bool   `yaml:"profile,omitempty" jsonschema_description:"Serve Go's profiles under /debug/pprof/, too. Only on a loopback address."`
 }
 

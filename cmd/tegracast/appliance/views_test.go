@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline/preview"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/web"
+)
+
+// watched opens a view that shows a picture.
+func (s *reloads) watched(t *testing.T, name string) web.View {
+	t.Helper()
+	v, err := s.a.look(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := v.Next(t.Context(), nil); err != nil || len(p.JPEG) == 0 {
+		t.Fatalf("%+v %v", p, err)
+	}
+	return v
+}
+
+// looks is the number of outputs that somebody looks at.
+func (s *reloads) looks() int {
+	s.a.views.mu.Lock()
+	defer s.a.views.mu.Unlock()
+	return len(s.a.views.open)
+}
+
+// TestViewsAndReloads: who looks at an output that a reload opens again hears of its end, and can look again; the others see on. When
+// nobody looks, nothing is made.
+func TestViewsAndReloads(t *testing.T) {
+	var to []string
+	for _, p := range rtptest.EvenPorts(t, 3) {
+		to = append(to, fmt.Sprintf("127.0.0.1:%d", p))
+	}
+	s := startReloads(t, reloadConfig(t, to, 10, 1.5, 1500))
+	one, other, third := s.watched(t, "raw1"), s.watched(t, "raw1"), s.watched(t, "raw3")
+	if n := s.looks(); n != 2 {
+		t.Errorf("%d outputs are looked at, want 2", n)
+	}
+	if _, err := s.a.look("raw9"); !errors.Is(err, web.ErrNoOutput) {
+		t.Error(err)
+	}
+	s.put(t, reloadConfig(t, to, 10, 1.5, 1400)) // raw3 is opened again
+	last, err := one.Next(t.Context(), nil)
+	for range 2 {
+		if err != nil {
+			t.Fatal(err)
+		}
+		last, err = one.Next(t.Context(), last)
+	}
+	for err = nil; err == nil; {
+		_, err = third.Next(t.Context(), nil)
+	}
+	if !errors.Is(err, preview.ErrEnded) {
+		t.Error(err)
+	}
+	third.Close()
+	s.watched(t, "raw3").Close()
+	one.Close()
+	one.Close() // once is enough
+	if n := s.looks(); n == 0 {
+		t.Error("somebody looks still")
+	}
+	other.Close()
+	for began := time.Now(); s.looks() > 0; time.Sleep(50 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatal("nobody looks, and pictures are made")
+		}
+	}
+	s.watched(t, "raw2")
+	s.end(t)
+}

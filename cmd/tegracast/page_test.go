@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"image/jpeg"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+var screenshots = flag.String("screenshots", "", "folder in which TestPageInABrowser keeps pictures of the page")
+
+// shown is an appliance with everything that the page shows, and the page's address.
+func shown(t *testing.T, width, height int) (appliance *programtest.Process, base, recordings string) {
+	t.Helper()
+	p := rtptest.EvenPorts(t, 3)
+	recordings = t.TempDir()
+	text := fmt.Sprintf(`
+web: {listen: "127.0.0.1:%d"}
+sources: [{name: camera, model: {width: %d, height: %d, rate: 10}}]
+isp: [{name: isp, workers: 1}]
+outputs:
+  - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
+  - {name: jpeg, rate: 5, scale: half, rtp: {payload: jpeg, destinations: ["127.0.0.1:%d"]}}
+  - {name: kept, from: camera, policy: block, record: {directory: %s, trigger: {before: 500ms, after: 500ms}}}
+`, p[0], width, height, p[1], p[2], recordings)
+	appliance = programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "config.yaml", text), "--sdp-dir", t.TempDir())
+	base = fmt.Sprintf("http://127.0.0.1:%d", p[0])
+	if status, body := fetch(t, base+"/readyz"); status != http.StatusOK {
+		t.Fatalf("%d %s", status, body)
+	}
+	return appliance, base, recordings
+}
+
+// TestPictures: a picture is one of the output's, made only while somebody looks.
+func TestPictures(t *testing.T) {
+	appliance, base, _ := shown(t, 320, 240)
+	for name, width := range map[string]int{"raw": 320, "jpeg": 160} {
+		r, err := http.Get(base + "/" + name + ".jpg")
+		if err != nil {
+			t.Fatal(err)
+		}
+		picture, err := jpeg.Decode(r.Body)
+		r.Body.Close()
+		if err != nil || picture.Bounds().Dx() != width {
+			t.Fatalf("%s: %v %v", name, r.Status, err)
+		}
+	}
+	if status, text := fetch(t, base+"/raw.sdp"); status != http.StatusOK || !strings.HasPrefix(text, "v=0\r\n") {
+		t.Errorf("%d %s", status, text)
+	}
+	if status, text := fetch(t, base+"/kept.jpg"); status != http.StatusConflict {
+		t.Errorf("the samples of the camera are shown: %d %.100s", status, text)
+	}
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		_, text := fetch(t, base+"/api/v1/status")
+		if !strings.Contains(text, " view\"") {
+			break
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatalf("nobody looks, and pictures are made: %s", text)
+		}
+	}
+	appliance.Stop(t)
+}
+
+// TestPageInABrowser: the page shows moving pictures of the output that is chosen, counts frames, and its button triggers a recording.
+func TestPageInABrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SHORT: a browser takes its time")
+	}
+	appliance, base, recordings := shown(t, 1280, 720)
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 800))
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	defer cancel()
+	ctx, cancel = chromedp.NewContext(ctx)
+	defer cancel()
+	var mu sync.Mutex
+	var complaints []string
+	if err := chromedp.Listen(ctx, func(event any) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			complaints = append(complaints, e.ExceptionDetails.Text)
+		case *runtime.EventConsoleAPICalled:
+			complaints = append(complaints, fmt.Sprint(e.Type))
+		}
+	}); err != nil {
+		t.Fatalf("%v: make setup installs chromium", err)
+	}
+	until := func(what, condition string) {
+		t.Helper()
+		poll := chromedp.Poll[bool](condition, chromedp.WithPollingTimeout(time.Minute), chromedp.WithPollingInterval(100*time.Millisecond))
+		if _, err := chromedp.Run(ctx, poll); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	if _, err := chromedp.Run(ctx, chromedp.Navigate(base+"/")); err != nil {
+		t.Fatal(err)
+	}
+	until("the state", `document.getElementById("state").textContent === "streaming"`)
+	until("a picture", `document.getElementById("picture").naturalWidth === 640`)
+	until("a frame rate", `Number(document.querySelector("#parts tr td:nth-child(3)").textContent) > 1`)
+	// A canvas keeps what is shown: another moment differs.
+	until("moving pictures", `(() => {
+		const i = document.getElementById("picture"), c = document.createElement("canvas");
+		c.width = i.naturalWidth; c.height = i.naturalHeight;
+		c.getContext("2d").drawImage(i, 0, 0);
+		const now = c.toDataURL(), was = window.was;
+		window.was = was || now;
+		return was !== undefined && was !== now;
+	})()`)
+	keepPicture(ctx, t, "page")
+	if _, err := chromedp.Run(ctx, chromedp.Click(`//div[@id="choice"]/button[text()="jpeg"]`)); err != nil {
+		t.Fatal(err)
+	}
+	until("the other output", `document.getElementById("picture").alt.endsWith("jpeg") &&
+		document.querySelector("#choice [aria-pressed=true]").textContent === "jpeg"`)
+	if _, err := chromedp.Run(ctx, chromedp.Click(`//ul[@id="outputs"]//button[text()="Trigger"]`)); err != nil {
+		t.Fatal(err)
+	}
+	until("the trigger", `document.getElementById("outputs").textContent.includes("triggered at")`)
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		if list, _ := filepath.Glob(filepath.Join(recordings, "*.mcap")); len(list) == 1 {
+			break
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatal("no recording was made")
+		}
+	}
+	if _, err := chromedp.Run(ctx, chromedp.EmulateViewport(390, 844, chromedp.EmulateScale(2))); err != nil {
+		t.Fatal(err)
+	}
+	until("a page as wide as a phone", `document.documentElement.scrollWidth <= 390`)
+	keepPicture(ctx, t, "phone")
+	if mu.Lock(); len(complaints) > 0 {
+		t.Errorf("the browser complains: %q", complaints)
+	}
+	mu.Unlock()
+	appliance.Stop(t)
+	until("the end", `document.getElementById("state").textContent.startsWith("the appliance does not answer")`)
+}
+
+// keepPicture keeps a picture of the page, when that is asked for.
+func keepPicture(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	if *screenshots == "" {
+		return
+	}
+	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		err = os.WriteFile(filepath.Join(*screenshots, name+".png"), png, 0o644)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}

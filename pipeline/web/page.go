@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/netip"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/preview"
+)
+
+// ErrNoOutput means that there is no output of that name.
+var ErrNoOutput = errors.New("there is no output of that name")
+
+// An Output is what can be done with an output.
+type Output struct {
+	Name    string   `json:"name"`
+	Sends   string   `json:"sends"` // in words
+	To      []string `json:"to,omitempty"`
+	SDP     bool     `json:"sdp"`     // it is a stream, which a file describes
+	Picture bool     `json:"picture"` // it can be looked at
+	Trigger bool     `json:"trigger"` // it is a recording that waits for a trigger
+}
+
+// A View is a look at an output.
+type View interface {
+	// Next waits for a picture that is not old, which may be nil.
+	Next(ctx context.Context, old *preview.Picture) (*preview.Picture, error)
+	Close()
+}
+
+// Status is the answer of /api/v1/status.
+type Status struct {
+	Version string   `json:"version"`
+	Ready   bool     `json:"ready"`
+	Stalled string   `json:"stalled,omitempty"` // what makes no progress
+	Outputs []Output `json:"outputs"`
+	// Books are the graph's.
+	Books pipeline.Stats `json:"books"`
+}
+
+const (
+	maxWatchers = 8               // of moving pictures
+	firstWait   = 5 * time.Second // for a picture
+)
+
+//go:embed page
+var pageFiles embed.FS
+
+// addPage adds what this machine alone may see, but for files.
+func (c *Config) addPage(mux *http.ServeMux) {
+	files, err := fs.Sub(pageFiles, "page")
+	if err != nil {
+		panic(err) // the name is a constant
+	}
+	page := http.FileServerFS(files)
+	for _, path := range []string{"/{$}", "/page.css", "/page.js"} {
+		mux.Handle("GET "+path, private(page))
+	}
+	mux.Handle("GET /api/v1/status", private(http.HandlerFunc(c.status)))
+}
+
+// files answers what is asked of an output, by the end of the path, and leaves the others to rest.
+func (c *Config) files(rest http.Handler) http.Handler {
+	watchers := make(chan struct{}, maxWatchers)
+	show := private(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		file := r.PathValue("file")
+		kind := path.Ext(file)
+		name := strings.TrimSuffix(file, kind)
+		if kind == ".sdp" {
+			c.describe(w, name)
+			return
+		}
+		select {
+		case watchers <- struct{}{}:
+			defer func() { <-watchers }()
+			c.show(w, r, name, kind == ".mjpeg")
+		default:
+			http.Error(w, fmt.Sprintf("%d clients watch already: ask again later", maxWatchers), http.StatusServiceUnavailable)
+		}
+	}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path.Ext(r.PathValue("file")) {
+		case ".sdp", ".jpg", ".mjpeg":
+			show.ServeHTTP(w, r)
+		default:
+			rest.ServeHTTP(w, r)
+		}
+	})
+}
+
+const forThisMachine = "only this machine itself can look, at http://127.0.0.1 or http://localhost; " +
+	"from another one: ssh -L 8080:127.0.0.1:8080 HOST"
+
+// private admits clients of this machine only. They must name it as such: else a page of another site, whose name leads here, could
+// read the answers through a browser of this machine.
+func private(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		client, err := netip.ParseAddrPort(r.RemoteAddr)
+		host, _, splitErr := net.SplitHostPort(r.Host)
+		if splitErr != nil {
+			host = r.Host
+		}
+		asked, _ := netip.ParseAddr(strings.Trim(host, "[]")) // the zero Addr is no loopback address
+		if err != nil || !client.Addr().Unmap().IsLoopback() || host != "localhost" && !asked.IsLoopback() {
+			http.Error(w, forThisMachine, http.StatusForbidden)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (c *Config) status(w http.ResponseWriter, _ *http.Request) {
+	s := Status{Version: c.Version, Outputs: c.Outputs(), Books: c.Stats()}
+	ready, stalled := c.Health()
+	if s.Ready = ready; stalled != nil {
+		s.Stalled = stalled.Error()
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(s) // into memory
+}
+
+func (c *Config) describe(w http.ResponseWriter, name string) {
+	text, err := c.SDP(name)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/sdp")
+	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", name+".sdp"))
+	limit(w)
+	_, _ = w.Write(text)
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusConflict
+	if errors.Is(err, ErrNoOutput) {
+		status = http.StatusNotFound
+	}
+	http.Error(w, err.Error(), status)
+}
+
+// limit gives the client that long to take what is written next.
+func limit(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxAnswer)) // every connection of a server has one
+}
+
+// show sends the picture of now, or one after the other until the client goes: a multipart/x-mixed-replace body. A client that reads
+// slowly misses pictures.
+func (c *Config) show(w http.ResponseWriter, r *http.Request, name string, moving bool) {
+	view, err := c.View(name)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	defer view.Close()
+	ctx, cancel := context.WithTimeout(r.Context(), firstWait)
+	defer cancel()
+	p, err := view.Next(ctx, nil)
+	if err != nil {
+		limit(w)
+		http.Error(w, "no picture comes: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	const boundary = "frame"
+	h := w.Header()
+	if !moving {
+		h.Set("Content-Type", "image/jpeg")
+		h.Set("Content-Length", strconv.Itoa(len(p.JPEG)))
+		h.Set("X-Sequence", strconv.FormatUint(p.Sequence, 10))
+		limit(w)
+		_, _ = w.Write(p.JPEG)
+		return
+	}
+	h.Set("Content-Type", "multipart/x-mixed-replace; boundary="+boundary)
+	for err == nil {
+		limit(w)
+		_, err = fmt.Fprintf(w, "--%s\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\nX-Sequence: %d\r\n\r\n%s\r\n",
+			boundary, len(p.JPEG), p.Sequence, p.JPEG)
+		if err = errors.Join(err, http.NewResponseController(w).Flush()); err == nil {
+			p, err = view.Next(r.Context(), p)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+"use strict";
+
+const get = (id) => document.getElementById(id);
+let before = new Map(); // frames of each part, at the last look
+let at = 0;
+let shown = null; // the output whose pictures are shown
+let said = new Map(); // what an output answered to its trigger
+
+function element(tag, text, attributes) {
+  const e = document.createElement(tag);
+  if (text !== undefined) e.textContent = text;
+  for (const [k, v] of Object.entries(attributes || {})) e.setAttribute(k, v);
+  return e;
+}
+
+const ms = (ns) => (ns ? (ns / 1e6).toFixed(1) + " ms" : "");
+
+// sum adds the losses, but for those that the output asked for by its rate.
+function sum(dropped, own) {
+  let n = 0;
+  for (const [why, count] of Object.entries(dropped || {})) if (why !== own) n += count;
+  return n;
+}
+
+// parts is a list of all parts of the graph, in the order of the frames.
+function parts(books) {
+  const list = [];
+  for (const s of books.sources || []) list.push({ name: s.name, reads: "", frames: s.captured, lost: s.lost, latency: {} });
+  for (const s of books.stages || []) list.push({ name: s.name, reads: "", frames: s.delivered, lost: sum(s.dropped), latency: s.latency || {} });
+  for (const o of books.outputs || [])
+    list.push({ name: o.name, reads: o.from, frames: o.delivered, lost: sum(o.dropped, o.name + "/rate"), dropped: o.dropped, latency: o.latency || {}, error: o.error });
+  return list;
+}
+
+function showParts(list, seconds) {
+  const rows = [], losses = [];
+  const now = new Map();
+  for (const p of list) {
+    now.set(p.name, p.frames);
+    const rate = before.has(p.name) && seconds > 0 ? Math.max(0, (p.frames - before.get(p.name)) / seconds).toFixed(1) : "";
+    const row = element("tr");
+    row.append(element("th", p.name, { scope: "row" }), element("td", p.reads), element("td", p.error ? "ended" : rate),
+      element("td", String(p.lost), p.lost ? { class: "bad" } : {}), element("td", ms(p.latency.p50_ns)), element("td", ms(p.latency.p99_ns)));
+    rows.push(row);
+    if (p.error) losses.push(p.name + ": " + p.error);
+    for (const [why, n] of Object.entries(p.dropped || {})) if (n && why !== p.name + "/rate") losses.push(p.name + " lost " + n + " at " + why);
+  }
+  before = now;
+  get("parts").replaceChildren(...rows);
+  get("losses").textContent = losses.join("; ");
+}
+
+function show(name) {
+  shown = name;
+  const picture = get("picture");
+  picture.hidden = false;
+  picture.alt = "Live picture of output " + name;
+  picture.src = encodeURIComponent(name) + ".mjpeg?" + Date.now();
+  get("caption").textContent = name;
+  for (const b of get("choice").children) b.setAttribute("aria-pressed", String(b.textContent === name));
+}
+
+function showOutputs(outputs) {
+  const seen = outputs.filter((o) => o.picture).map((o) => o.name);
+  const choice = get("choice");
+  if ([...choice.children].map((b) => b.textContent).join("\n") !== seen.join("\n")) {
+    choice.replaceChildren(...seen.map((name) => {
+      const b = element("button", name, { type: "button", "aria-pressed": String(name === shown) });
+      b.addEventListener("click", () => show(name));
+      return b;
+    }));
+    if (seen.length && !seen.includes(shown)) show(seen[0]);
+  }
+  const list = get("outputs");
+  const key = JSON.stringify(outputs);
+  if (list.dataset.key === key) return;
+  list.dataset.key = key;
+  list.replaceChildren(...outputs.map(outputItem));
+}
+
+function outputItem(o) {
+  const item = element("li");
+  item.append(element("p", o.name + ": " + o.sends + (o.to ? " to " + o.to.join(", ") : "")));
+  const name = encodeURIComponent(o.name);
+  if (o.picture) item.append(element("a", "Snapshot", { class: "button", href: name + ".jpg", download: o.name + ".jpg" }));
+  if (o.sdp) item.append(element("a", "SDP file", { class: "button", href: name + ".sdp" }));
+  if (o.trigger) {
+    const b = element("button", "Trigger", { type: "button" }), answer = element("span", said.get(o.name) || "", { role: "status" });
+    b.addEventListener("click", async () => {
+      const r = await fetch("record/" + name + "/trigger", { method: "POST" }).catch((e) => e);
+      said.set(o.name, r.ok ? "triggered at " + new Date().toLocaleTimeString() : r.text ? await r.text() : String(r));
+      answer.textContent = said.get(o.name);
+    });
+    item.append(b, answer);
+  }
+  return item;
+}
+
+function tell(text, good) {
+  const state = get("state");
+  if (state.textContent !== text) state.textContent = text;
+  state.className = good ? "good" : "bad";
+}
+
+async function look() {
+  try {
+    const r = await fetch("api/v1/status");
+    if (!r.ok) throw new Error(await r.text());
+    const s = await r.json(), now = performance.now();
+    get("version").textContent = s.version;
+    tell(s.stalled || (s.ready ? "streaming" : "starting"), s.ready && !s.stalled);
+    showParts(parts(s.books), at ? (now - at) / 1000 : 0);
+    showOutputs(s.outputs || []);
+    at = now;
+  } catch (e) {
+    tell("the appliance does not answer: " + e.message, false);
+  }
+  setTimeout(look, 1000);
+}
+
+// A stream of pictures ends with its output: a reload may have opened it again.
+get("picture").addEventListener("error", () => setTimeout(() => shown && show(shown), 2000));
+look();

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline/preview"
+)
+
+// film is a view whose pictures come as fast as they are looked at.
+type film struct {
+	made, open atomic.Int64
+	size       int
+}
+
+// Next implements View.
+func (f *film) Next(ctx context.Context, _ *preview.Picture) (*preview.Picture, error) {
+	if f.size == 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	time.Sleep(time.Millisecond)
+	return &preview.Picture{Sequence: uint64(f.made.Add(1)), JPEG: make([]byte, f.size)}, ctx.Err()
+}
+
+// Close implements View.
+func (f *film) Close() { f.open.Add(-1) }
+
+// showing serves outputs of these names.
+func showing(t *testing.T, films map[string]*film) (base string) {
+	t.Helper()
+	s := &state{ready: true}
+	return run(t, Config{
+		Listen: "127.0.0.1:0", Version: "1.2.3", Stats: stats, Health: s.health,
+		Outputs: func() []Output { return []Output{{Name: "raw", Sends: "raw video", SDP: true, Picture: true}} },
+		View: func(name string) (View, error) {
+			if name == "sealed" {
+				return nil, errors.New("only outputs behind an isp can be looked at")
+			}
+			f := films[name]
+			if f == nil {
+				return nil, ErrNoOutput
+			}
+			f.open.Add(1)
+			return f, nil
+		},
+		SDP: func(name string) ([]byte, error) {
+			if name != "raw" {
+				return nil, ErrNoOutput
+			}
+			return []byte("v=0\r\n"), nil
+		},
+	})
+}
+
+// TestPage: the page has what its script looks for, and asks for nothing that is not here.
+func TestPage(t *testing.T) {
+	base := showing(t, nil)
+	_, page := get(t, base+"/")
+	_, script := get(t, base+"/page.js")
+	for _, m := range regexp.MustCompile(`get\("([a-z-]+)"\)`).FindAllStringSubmatch(script, -1) {
+		if !strings.Contains(page, `id="`+m[1]+`"`) {
+			t.Errorf("the page has no element %s", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?:href|src)="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		if m[1] == "data:," { // no icon
+			continue
+		}
+		if status, _ := get(t, base+"/"+m[1]); status != http.StatusOK {
+			t.Errorf("the page asks for %s: status %d", m[1], status)
+		}
+	}
+	status, text := get(t, base+"/api/v1/status")
+	var s Status
+	if err := json.Unmarshal([]byte(text), &s); err != nil || status != http.StatusOK {
+		t.Fatal(status, err)
+	}
+	if s.Version != "1.2.3" || !s.Ready || len(s.Outputs) != 1 || s.Outputs[0].Name != "raw" || len(s.Books.Sources) != 1 {
+		t.Errorf("the state is %+v", s)
+	}
+}
+
+// TestFilesOfOutputs: what can be had of outputs, and how the others are refused.
+func TestFilesOfOutputs(t *testing.T) {
+	t.Parallel()
+	films := map[string]*film{"raw": {size: 100}, "a.b": {size: 100}, "dark": {}}
+	base := showing(t, films)
+	for _, tt := range []struct {
+		path   string
+		status int
+		says   string
+	}{
+		{"/raw.sdp", 200, "v=0"},
+		{"/raw.jpg", 200, ""},
+		{"/a.b.jpg", 200, ""},
+		{"/other.sdp", 404, "there is no output of that name"},
+		{"/other.jpg", 404, "there is no output of that name"},
+		{"/other.mjpeg", 404, "there is no output of that name"},
+		{"/sealed.jpg", 409, "only outputs behind an isp"},
+		{"/dark.jpg", 503, "no picture comes"},
+		{"/raw.png", 404, ""},
+	} {
+		if status, body := get(t, base+tt.path); status != tt.status || !strings.Contains(body, tt.says) {
+			t.Errorf("%s: status %d: %s", tt.path, status, body)
+		}
+	}
+	for name, f := range films {
+		if n := f.open.Load(); n != 0 {
+			t.Errorf("%d still look at %s", n, name)
+		}
+	}
+}
+
+// TestOnlyThisMachineLooks: neither another machine, nor a page of another site in a browser of this one.
+func TestOnlyThisMachineLooks(t *testing.T) {
+	h := private(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, nil) }))
+	for _, tt := range []struct {
+		client, host string
+		status       int
+	}{
+		{"127.0.0.1:5000", "127.0.0.1:8080", 200},
+		{"[::1]:5000", "[::1]:8080", 200},
+		{"[::ffff:127.0.0.1]:5000", "localhost", 200},
+		{"127.0.0.1:5000", "localhost:9", 200},
+		{"127.0.0.1:5000", "evil.example:8080", 403},
+		{"127.0.0.1:5000", "localhost.evil.example", 403},
+		{"127.0.0.1:5000", "", 403},
+		{"192.0.2.1:5000", "127.0.0.1:8080", 403},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/raw.jpg", nil)
+		r.RemoteAddr, r.Host = tt.client, tt.host
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != tt.status {
+			t.Errorf("%+v: status %d: %s", tt, w.Code, w.Body)
+		}
+	}
+}
+
+// watch begins to watch moving pictures.
+func watch(t *testing.T, url string) *http.Response {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Body.Close() })
+	return r
+}
+
+// TestMovingPictures: they come one after the other, to so many clients and no more.
+func TestMovingPictures(t *testing.T) {
+	t.Parallel()
+	films := map[string]*film{"raw": {size: 1000}}
+	base := showing(t, films)
+	for range maxWatchers {
+		r := watch(t, base+"/raw.mjpeg")
+		_, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		if err != nil || r.StatusCode != http.StatusOK {
+			t.Fatalf("status %d, %v", r.StatusCode, err)
+		}
+		parts, before := multipart.NewReader(r.Body, params["boundary"]), ""
+		for range 3 {
+			p, err := parts.NextPart()
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := io.ReadAll(p)
+			if n := p.Header.Get("X-Sequence"); err != nil || len(b) != 1000 || n == before {
+				t.Fatalf("picture %s after %s has %d bytes: %v", n, before, len(b), err)
+			} else {
+				before = n
+			}
+		}
+	}
+	if r := watch(t, base+"/raw.mjpeg"); r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("one too many: status %d", r.StatusCode)
+	}
+	if status, _ := get(t, base+"/healthz"); status != http.StatusOK {
+		t.Errorf("while all watch: health %d", status)
+	}
+}
+
+// TestWhoDoesNotReadIsLeft: a client that takes no picture holds up its own connection only, and loses it.
+func TestWhoDoesNotReadIsLeft(t *testing.T) {
+	t.Parallel()
+	f := &film{size: 1 << 20}
+	base := showing(t, map[string]*film{"raw": f})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /raw.mjpeg HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); f.made.Load() == 0 || f.open.Load() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("after %d pictures it is still connected", f.made.Load())
+		}
+	}
+}
