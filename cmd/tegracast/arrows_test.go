@@ -40,8 +40,9 @@ var may = map[string][]string{
 	"cmd/tegracast/programtest":     {"pipeline/..."},
 	"cmd/tegracast/appliance": {
 		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture",
-		"cmd/tegracast/config/...", "cmd/tegracast/lines", "cmd/tegracast/device", "cmd/tegracast/programtest",
+		"cmd/tegracast/config/...", "cmd/tegracast/lines", "cmd/tegracast/device", "cmd/tegracast/starts", "cmd/tegracast/programtest",
 	},
+	"cmd/tegracast/starts": {},
 	"cmd/tegracast/doctor": {
 		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/config", "cmd/tegracast/appliance",
 		"cmd/tegracast/command", "cmd/tegracast/device", "cmd/tegracast/loopback", "cmd/tegracast/verdict", "cmd/tegracast/programtest",

@@ -23,6 +23,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
+	"github.com/tegracast/tegracast/pipeline/preview"
 	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
@@ -58,7 +59,7 @@ type Appliance struct {
 	health func() (ready bool, stalled error) // nil: nobody watches
 
 	changing sync.RWMutex // held while a reload closes and opens
-	views    views
+	views    preview.Views
 
 	books map[string]*pipeline.Books // of the outputs that a reload has closed, by name
 
@@ -76,7 +77,7 @@ func newAppliance(e Env) *Appliance {
 		env: e, recorder: pipeline.NewRecorder(flightEvents),
 		quarantine: kernel.NewQuarantine(quarantineFolder()), order: kernel.NewOrder(),
 		cards: map[string]*capture.Card{}, models: map[string]*modelCard{}, devices: map[string]func() error{},
-		books: map[string]*pipeline.Books{}, views: views{open: map[string]*window{}}, threads: send.NewThreads(e.Processors),
+		books: map[string]*pipeline.Books{}, threads: send.NewThreads(e.Processors),
 	}
 	a.lines = lines.New(lines.Config{Board: e.Board, Cameras: a.cameras, Health: a.state, Record: a.recordings.Edge, Logger: e.Log})
 	return a

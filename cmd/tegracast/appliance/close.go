@@ -22,7 +22,7 @@ func (a *Appliance) Close() error {
 // dropFlow stops a flow, closes it and forgets it. When its GPU is lost it is left as it is.
 func (a *Appliance) dropFlow(f *flow) error {
 	f.stop()
-	a.endViews(f, "")
+	a.views.End(f, "")
 	a.mu.Lock()
 	outputs, stages := f.outputs, f.stages
 	f.outputs, f.stages = nil, nil // when the GPU is lost this is not the last call
@@ -50,7 +50,7 @@ func (a *Appliance) dropFlow(f *flow) error {
 
 // dropOutput takes an output off its flow while that runs.
 func (a *Appliance) dropOutput(ctx context.Context, f *flow, o *output) error {
-	a.endViews(f, o.name)
+	a.views.End(f, o.name)
 	o.attached.Detach(ctx)
 	a.books[o.name] = o.attached.Books()
 	a.mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/starts"
 	"github.com/tegracast/tegracast/pipeline"
 )
 
@@ -77,7 +78,7 @@ func (h *health) run(ctx context.Context) {
 		case now := <-tick.C:
 			if h.look(progress.Check(h.stats(), now, patience)) {
 				good = now
-			} else if h.settle != nil && now.Sub(good) >= settled {
+			} else if h.settle != nil && now.Sub(good) >= starts.Settled {
 				h.settle()
 				h.settle = nil
 			}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/starts"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
 )
@@ -27,8 +28,8 @@ type Options struct {
 // Serve opens the appliance and runs it until ctx ends, all sources have ended, or one has failed. It answers SIGHUP, and tells
 // the service manager how it goes (sd_notify(3)). After starts that failed it waits first.
 func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
-	starts := newBackoff()
-	if !starts.begin(ctx, e.Log) {
+	failed := starts.In(stateDir())
+	if !failed.Begin(ctx, e.Log) {
 		return nil
 	}
 	a, err := Open(e, c)
@@ -36,15 +37,15 @@ func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
 		return err
 	}
 	r := &runner{a: a, cfg: c, path: o.Reload, dir: o.Dir}
-	err = r.serve(ctx, starts)
+	err = r.serve(ctx, failed)
 	if err = a.finish(err); err == nil {
-		starts.forget()
+		failed.Forget()
 	}
 	return err
 }
 
-func (r *runner) serve(ctx context.Context, starts backoff) error {
-	health, err := newHealth(r.a, starts.forget)
+func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
+	health, err := newHealth(r.a, failed.Forget)
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/preview"
@@ -18,127 +16,53 @@ import (
 )
 
 const (
-	viewRate    = 15              // pictures a second
-	viewQuality = 80              // of the JPEG files
-	viewIdle    = 5 * time.Second // that pictures are still made when nobody looks any more
+	viewRate    = 15 // pictures a second
+	viewQuality = 80 // of the JPEG files
 )
 
-// views makes pictures of the outputs that somebody looks at now. For each, the stage that the output reads from makes one
-// more small picture of each frame.
-type views struct {
-	mu   sync.Mutex
-	open map[string]*window // by output
-}
-
-// window is an output that somebody looks at, or has just looked at.
-type window struct {
-	flow     *flow
-	sink     *preview.Sink
-	attached *pipeline.Output
-	encoder  *gpuJPEG // nil: the CPU encodes
-	watchers int
-	idle     *time.Timer
-}
-
-// watcher is somebody who looks.
-type watcher struct {
-	sink  *preview.Sink
-	once  sync.Once
-	close func()
-}
-
-// Next implements web.View.
-func (w *watcher) Next(ctx context.Context, old *preview.Picture) (*preview.Picture, error) {
-	return w.sink.Next(ctx, old)
-}
-
-// Close implements web.View.
-func (w *watcher) Close() { w.once.Do(w.close) }
-
-// look opens the view of an output, or joins those who look already.
+// look opens a view of an output: while somebody looks, the stage that the output reads from makes one more small picture of each frame.
 func (a *Appliance) look(name string) (web.View, error) {
 	a.changing.RLock()
 	defer a.changing.RUnlock()
-	a.views.mu.Lock()
-	defer a.views.mu.Unlock()
-	v := a.views.open[name]
-	if v == nil {
-		var err error
-		if v, err = a.newView(name); err != nil {
-			return nil, err
-		}
-		a.views.open[name] = v
-	}
-	v.watchers++
-	if v.idle != nil {
-		v.idle.Stop()
-	}
-	return &watcher{sink: v.sink, close: func() { a.leave(name, v) }}, nil
-}
-
-// leave ends the view some time after the last one has left.
-func (a *Appliance) leave(name string, v *window) {
-	a.views.mu.Lock()
-	defer a.views.mu.Unlock()
-	if v.watchers--; v.watchers > 0 || a.views.open[name] != v {
-		return
-	}
-	v.idle = time.AfterFunc(viewIdle, func() {
-		a.views.mu.Lock()
-		defer a.views.mu.Unlock()
-		if v.watchers == 0 && a.views.open[name] == v {
-			a.endView(name, v)
-		}
-	})
-}
-
-func (a *Appliance) endView(name string, v *window) {
-	delete(a.views.open, name)
-	ctx, cancel := context.WithTimeout(context.Background(), detachTime)
-	defer cancel()
-	v.attached.Detach(ctx)
-	if err := v.encoder.Close(); err != nil {
-		a.env.Log.Warn("a view was closed with errors", "output", name, "error", err)
-	}
-}
-
-// endViews ends the views of a flow, or only that of one of its outputs.
-func (a *Appliance) endViews(f *flow, only string) {
-	a.views.mu.Lock()
-	defer a.views.mu.Unlock()
-	for name, v := range a.views.open {
-		if v.flow == f && (only == "" || only == name) {
-			a.endView(name, v)
-		}
-	}
-}
-
-// newView attaches one more output beside the one of that name.
-func (a *Appliance) newView(name string) (*window, error) {
-	f, o := a.output(name)
-	switch {
-	case o == nil:
-		return nil, web.ErrNoOutput
-	case o.view.Pixel == 0:
-		return nil, errors.New("only outputs behind an isp can be looked at")
-	}
-	encoder, err := a.newJPEG(name, viewQuality)
+	w, err := a.views.Look(name, func() (preview.Source, error) { return a.newView(name) })
 	if err != nil {
 		return nil, err
 	}
-	v := &window{flow: f, encoder: encoder}
-	if encoder != nil {
-		v.sink = preview.New(o.view, encoder)
-	} else {
-		v.sink = preview.New(o.view, rtp.NewJPEGEncoder(viewQuality))
+	return w, nil
+}
+
+// newView attaches one more output beside the one of that name.
+func (a *Appliance) newView(name string) (preview.Source, error) {
+	f, o := a.output(name)
+	switch {
+	case o == nil:
+		return preview.Source{}, web.ErrNoOutput
+	case o.view.Pixel == 0:
+		return preview.Source{}, errors.New("only outputs behind an isp can be looked at")
 	}
-	v.attached, err = f.graph.Attach(pipeline.OutputConfig{
-		Name: name + " view", Sink: v.sink, From: o.from, Format: o.view, Rate: pipeline.Rate{Num: viewRate, Den: 1}, Depth: 1,
+	gpu, err := a.newJPEG(name, viewQuality)
+	if err != nil {
+		return preview.Source{}, err
+	}
+	encoder := rtp.NewJPEGEncoder(viewQuality)
+	if gpu != nil {
+		encoder = gpu
+	}
+	sink := preview.New(o.view, encoder)
+	attached, err := f.graph.Attach(pipeline.OutputConfig{
+		Name: name + " view", Sink: sink, From: o.from, Format: o.view, Rate: pipeline.Rate{Num: viewRate, Den: 1}, Depth: 1,
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%w", oneLine{err}), encoder.Close())
+		return preview.Source{}, errors.Join(fmt.Errorf("%w", oneLine{err}), gpu.Close())
 	}
-	return v, nil
+	return preview.Source{Sink: sink, Of: f, Stop: func() {
+		ctx, cancel := context.WithTimeout(context.Background(), detachTime)
+		defer cancel()
+		attached.Detach(ctx)
+		if err := gpu.Close(); err != nil {
+			a.env.Log.Warn("a view was closed with errors", "output", name, "error", err)
+		}
+	}}, nil
 }
 
 // output returns an output by its name, and its flow; nil when there is none.

@@ -5,6 +5,7 @@ package appliance
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,11 +27,14 @@ func (s *reloads) watched(t *testing.T, name string) web.View {
 	return v
 }
 
-// looks is the number of outputs that somebody looks at.
-func (s *reloads) looks() int {
-	s.a.views.mu.Lock()
-	defer s.a.views.mu.Unlock()
-	return len(s.a.views.open)
+// looks is the number of outputs of which pictures are made.
+func (s *reloads) looks() (n int) {
+	for _, o := range s.a.stats().Outputs {
+		if strings.HasSuffix(o.Name, " view") {
+			n++
+		}
+	}
+	return n
 }
 
 // TestViewsAndReloads: who looks at an output that a reload opens again hears of its end, and can look again; the others see on. When

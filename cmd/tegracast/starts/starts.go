@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package appliance
+// Package starts counts starts of the service that came to nothing.
+package starts
 
 import (
 	"context"
@@ -12,28 +13,27 @@ import (
 	"time"
 )
 
-// backoff counts starts that came to nothing, in a file that outlives the process, and has the next one wait: not every
+// A Backoff counts starts that came to nothing, in a file that outlives the process, and has the next one wait: not every
 // release of systemd can (RestartSteps= came with 254). The zero value waits for nothing.
-type backoff struct{ file string }
+type Backoff struct{ file string }
 
 // Bounds of waiting.
 const (
 	firstWait = time.Second // after the second failure in a row; it doubles
 	lastWait  = 30 * time.Second
-	settled   = time.Minute // who has run so long has not failed
+	Settled   = time.Minute // who has run so long has not failed
 )
 
-// newBackoff keeps its file in the state directory.
-func newBackoff() backoff {
-	dir := stateDir()
+// In keeps the file in a folder; an empty name: there is none.
+func In(dir string) Backoff {
 	if dir == "" {
-		return backoff{}
+		return Backoff{}
 	}
-	return backoff{filepath.Join(dir, "failures")}
+	return Backoff{filepath.Join(dir, "failures")}
 }
 
 // failures is how many starts in a row have come to nothing; a file that cannot be read is none.
-func (b backoff) failures() int {
+func (b Backoff) failures() int {
 	text, err := os.ReadFile(b.file)
 	if err != nil {
 		return 0
@@ -53,8 +53,8 @@ func pause(n int) time.Duration {
 	return min(firstWait<<min(n-2, 16), lastWait)
 }
 
-// begin counts this start as a failure until forget says otherwise, and waits. It returns false when ctx ends first.
-func (b backoff) begin(ctx context.Context, log *slog.Logger) bool {
+// Begin counts this start as a failure until Forget says otherwise, and waits. It returns false when ctx ends first.
+func (b Backoff) Begin(ctx context.Context, log *slog.Logger) bool {
 	if b.file == "" {
 		return true
 	}
@@ -74,7 +74,7 @@ func (b backoff) begin(ctx context.Context, log *slog.Logger) bool {
 }
 
 // write replaces the file as a whole.
-func (b backoff) write(log *slog.Logger, n int) {
+func (b Backoff) write(log *slog.Logger, n int) {
 	next := b.file + ".new"
 	err := os.WriteFile(next, []byte(strconv.Itoa(n)+"\n"), 0o644)
 	if err == nil {
@@ -85,8 +85,8 @@ func (b backoff) write(log *slog.Logger, n int) {
 	}
 }
 
-// forget says that this start has been good.
-func (b backoff) forget() {
+// Forget says that this start has been good.
+func (b Backoff) Forget() {
 	if b.file != "" {
 		_ = os.Remove(b.file) // it is read as a failure more, at worst
 	}

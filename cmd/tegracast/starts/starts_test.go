@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package appliance
+package starts
 
 import (
 	"context"
@@ -14,15 +14,15 @@ import (
 // TestBackoff: starts that fail wait longer and longer, a good one forgets them, and a file that a power cut has spoilt is
 // no failure.
 func TestBackoff(t *testing.T) {
-	t.Setenv("STATE_DIRECTORY", t.TempDir())
+	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
-		b := newBackoff()
+		b := In(dir)
 		waits := func(want ...time.Duration) {
 			t.Helper()
 			for i, w := range want {
 				begin := time.Now()
-				if !b.begin(t.Context(), log) || time.Since(begin) != w {
+				if !b.Begin(t.Context(), log) || time.Since(begin) != w {
 					t.Errorf("start %d waited %v, want %v", i, time.Since(begin), w)
 				}
 			}
@@ -30,10 +30,10 @@ func TestBackoff(t *testing.T) {
 		waits(0, 0, time.Second, 2*time.Second, 4*time.Second, 8*time.Second, 16*time.Second, 30*time.Second, 30*time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if b.begin(ctx, log) {
+		if b.Begin(ctx, log) {
 			t.Error("it starts although it was stopped while it waited")
 		}
-		b.forget()
+		b.Forget()
 		waits(0, 0, time.Second)
 		for _, spoilt := range []string{"", "\x00\x00", "-3", "99999999999999999999"} {
 			if err := os.WriteFile(b.file, []byte(spoilt), 0o600); err != nil {
