@@ -30,6 +30,17 @@ var allowed = map[string]string{
 	"cudahost/cufile.File.Write":                 "part 5: a call of the document",
 	"cudahost/cufile/async.go":                   "part 5: calls of the document, for programs with CUDA",
 
+	"pipeline/ucx/callback.go": "part 6: the command comes with the protocol",
+	"pipeline/ucx/context.go":  "part 6: the command comes with the protocol",
+	"pipeline/ucx/endpoint.go": "part 6: the command comes with the protocol",
+	"pipeline/ucx/library.go":  "part 6: the command comes with the protocol",
+	"pipeline/ucx/listener.go": "part 6: the command comes with the protocol",
+	"pipeline/ucx/message.go":  "part 6: the command comes with the protocol",
+	"pipeline/ucx/progress.go": "part 6: the command comes with the protocol",
+	"pipeline/ucx/request.go":  "part 6: the command comes with the protocol",
+	"pipeline/ucx/status.go":   "part 6: the command comes with the protocol",
+	"pipeline/ucx/worker.go":   "part 6: the command comes with the protocol",
+
 	"capture.FPGACamera.Trigger": "part 7: the control API takes a frame",
 	"fpga/model.FaultID.Name":    "part 7: the status page names faults",
 

@@ -27,6 +27,7 @@ var may = map[string][]string{
 	"board/vjetson":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
 	"pipeline/web":     {"pipeline"},
 	"pipeline/results": {"pipeline"},
+	"pipeline/ucx":     {"pipeline"},
 	"pipeline/record":  {"pipeline", "cudahost"},
 
 	"cmd/tegracast/config":          {"tegra", "fpga", "board", "capture", "pipeline/...", "cmd/tegracast/config/yamlfile", "cmd/tegracast/programtest"},
