@@ -30,17 +30,6 @@ var allowed = map[string]string{
 	"cudahost/cufile.File.Write":                 "part 5: a call of the document",
 	"cudahost/cufile/async.go":                   "part 5: calls of the document, for programs with CUDA",
 
-	"pipeline/ucx/callback.go": "part 6: the command comes with the protocol",
-	"pipeline/ucx/context.go":  "part 6: the command comes with the protocol",
-	"pipeline/ucx/endpoint.go": "part 6: the command comes with the protocol",
-	"pipeline/ucx/library.go":  "part 6: the command comes with the protocol",
-	"pipeline/ucx/listener.go": "part 6: the command comes with the protocol",
-	"pipeline/ucx/message.go":  "part 6: the command comes with the protocol",
-	"pipeline/ucx/progress.go": "part 6: the command comes with the protocol",
-	"pipeline/ucx/request.go":  "part 6: the command comes with the protocol",
-	"pipeline/ucx/status.go":   "part 6: the command comes with the protocol",
-	"pipeline/ucx/worker.go":   "part 6: the command comes with the protocol",
-
 	"capture.FPGACamera.Trigger": "part 7: the control API takes a frame",
 	"fpga/model.FaultID.Name":    "part 7: the status page names faults",
 
@@ -67,9 +56,16 @@ var allowed = map[string]string{
 	"fpga/xdma.SendRing.Counters": "tests: the engine's performance counters",
 	"fpga/xdma.SendRing.Stats":    "tests: what an H2C stream sent",
 
-	"capture.Replay.Emitted":      "tests: the books of a source",
-	"capture.Replay.Frames":       "tests: the books of a source",
-	"capture.Replay.Skipped":      "tests: the books of a source",
+	"capture.Replay.Emitted":       "tests: the books of a source",
+	"capture.Replay.Frames":        "tests: the books of a source",
+	"capture.Replay.Skipped":       "tests: the books of a source",
+	"pipeline/ucx.Message.Keep":    "part 6: a message may be kept behind its handler",
+	"pipeline/ucx.Message.Release": "part 6: a message may be kept behind its handler",
+	"pipeline/ucx.Worker.Address":  "part 6: the other way to connect",
+	"pipeline/ucx.Worker.Connect":  "part 6: the other way to connect",
+
+	"pipeline/ucx/frames.Server.Addr": "tests: the port that the kernel chose",
+
 	"pipeline/results.Sink.Addr":  "tests: the port that the kernel chose",
 	"pipeline/results.Sink.Stats": "tests: what was sent",
 }

@@ -34,13 +34,16 @@ var may = map[string][]string{
 	"cmd/tegracast/config/yamlfile": {},
 	"cmd/tegracast/lines":           {"board", "capture", "pipeline", "cmd/tegracast/config", "cmd/tegracast/programtest"},
 	"cmd/tegracast/command":         {},
+	"cmd/tegracast/boardwatch":      {"board"},
+	"cmd/tegracast/fanout":          {"pipeline/..."},
 	"cmd/tegracast/device":          {"cudahost", "tegra", "fpga", "capture", "cmd/tegracast/command"},
 	"cmd/tegracast/loopback":        {"cudahost", "tegra", "fpga", "capture", "pipeline", "cmd/tegracast/command", "cmd/tegracast/device"},
 	"cmd/tegracast/verdict":         {"pipeline/..."},
 	"cmd/tegracast/programtest":     {"pipeline/..."},
 	"cmd/tegracast/appliance": {
 		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture",
-		"cmd/tegracast/config/...", "cmd/tegracast/lines", "cmd/tegracast/device", "cmd/tegracast/programtest",
+		"cmd/tegracast/config/...", "cmd/tegracast/lines", "cmd/tegracast/device", "cmd/tegracast/boardwatch", "cmd/tegracast/fanout",
+		"cmd/tegracast/programtest",
 	},
 	"cmd/tegracast/doctor": {
 		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/config", "cmd/tegracast/appliance",
