@@ -38,7 +38,7 @@ type Endpoint struct {
 
 // Dial connects to a listener.
 func (w *Worker) Dial(addr netip.AddrPort, o EndpointOptions) (*Endpoint, error) {
-	s, n, err := toSockaddr(addr)
+	s, n, err := w.toSockaddr(addr)
 	if err != nil {
 		return nil, err
 	}

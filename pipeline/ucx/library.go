@@ -88,6 +88,7 @@ var environment = [][2]string{
 	{"UCX_HANDLE_ERRORS", "none"},
 	{"UCX_MEM_EVENTS", "n"},
 	{"UCX_LOG_FILE", "stderr"},
+	{"UCX_MM_ERROR_HANDLING", "y"},
 }
 
 // A library is libucp.
