@@ -133,7 +133,7 @@ func workerDestroy(t *testing.T) {
 	send(t, client.Endpoint, &Outgoing{ID: 1})
 	next(t, got, "message")
 	wantError(t, b.Close(), ErrOpen)
-	wantError(t, next(t, client.failed, "failure"), ErrConnectionReset)
+	wantError(t, next(t, client.failed, "failure"), ErrConnectionReset, ErrEndpointTimeout)
 	wantError(t, server.Err(), ErrClosed)
 }
 
@@ -272,11 +272,24 @@ func byWorkerAddress(t *testing.T) {
 	}
 	t.Cleanup(e.Abort)
 	send(t, e, &Outgoing{ID: 1, Data: [][]byte{pattern(10)}})
-	p := next(t, there, "message")
-	t.Cleanup(p.from.Abort)
-	send(t, p.from, &Outgoing{ID: 2, Data: [][]byte{pattern(20)}})
+	if p := next(t, there, "message"); p.from != nil {
+		t.Errorf("a message from %v, to which nobody has connected", p.from)
+	}
+	if address, err = a.Address(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := b.Connect(address, EndpointOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Abort)
+	send(t, f, &Outgoing{ID: 2, Data: [][]byte{pattern(20)}})
 	if p := next(t, back, "answer"); !bytes.Equal(p.data, pattern(20)) || p.from != e {
 		t.Errorf("%d bytes from %v", len(p.data), p.from)
+	}
+	send(t, e, &Outgoing{ID: 1})
+	if p := next(t, there, "message"); p.from != f {
+		t.Errorf("from %v", p.from)
 	}
 	for _, bad := range [][]byte{nil, {}} {
 		_, err := a.Connect(bad, EndpointOptions{})
@@ -309,7 +322,7 @@ func closeFlushes(t *testing.T) {
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- client.Close(within(t, patience)) }()
-	wantError(t, next(t, server.failed, "end of the connection"), ErrConnectionReset)
+	wantError(t, next(t, server.failed, "end of the connection"), ErrConnectionReset, ErrEndpointTimeout)
 	server.Abort()
 	tidy(t, next(t, closed, "end of the close"))
 	for i := range messages {
@@ -331,7 +344,7 @@ func closeForces(t *testing.T) {
 	m := next(t, kept, "message")
 	client.Abort()
 	wantError(t, next(t, sent, "end of the send"), ErrCanceled)
-	wantError(t, next(t, server.failed, "failure"), ErrConnectionReset)
+	wantError(t, next(t, server.failed, "failure"), ErrConnectionReset, ErrEndpointTimeout)
 	m.Release()
 	wantError(t, client.Err(), ErrClosed)
 }

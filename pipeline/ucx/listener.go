@@ -123,7 +123,7 @@ func (r *ConnRequest) AcceptOn(w *Worker, o EndpointOptions) (*Endpoint, error) 
 	}
 	delete(r.listener.pending, r)
 	home.wake()
-	return w.newEndpoint(&endpointParams{mask: endpointRequest, request: r.handle}, "from "+r.from.String(), o)
+	return w.newEndpoint(&endpointParams{mask: endpointRequest, request: r.handle, errorMode: errorsOfPeer}, "from "+r.from.String(), o)
 }
 
 // Reject refuses the connection. The peer's endpoint fails with ErrRejected.

@@ -22,8 +22,6 @@ func TestObjects(t *testing.T) {
 		"transport tcp":                    func(t *testing.T) { between(t, "tcp", true) },
 		"transport sysv":                   func(t *testing.T) { between(t, "sysv,cma", false) },
 		"transport posix":                  func(t *testing.T) { between(t, "posix,cma", false) },
-		"transport sysv after tcp":         func(t *testing.T) { between(t, "tcp,sysv,cma", true) },
-		"transport posix after tcp":        func(t *testing.T) { between(t, "tcp,posix,cma", true) },
 		"all transports":                   func(t *testing.T) { between(t, "all", true) },
 		"N receivers times M workers":      receiversTimesWorkers,
 		"a slow consumer holds up nobody":  slowConsumer,
@@ -51,6 +49,11 @@ func between(t *testing.T, transports string, byListener bool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(byAddress.Abort)
+	address, err := w.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, byAddress, &Outgoing{ID: idMeet, Data: [][]byte{address}})
 	endpoints := []*Endpoint{byAddress}
 	if byListener {
 		endpoints = append(endpoints, dial(t, w, p.addr).Endpoint)

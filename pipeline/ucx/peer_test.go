@@ -21,6 +21,7 @@ const (
 	idEcho  = 1 // the peer sends header and data back
 	idSum   = 2 // the peer answers with the CRC of the data
 	idStall = 3 // the peer keeps the message and never fetches its data
+	idMeet  = 4 // the peer connects to the worker of that address
 )
 
 // peer is the other process: it listens, prints where, and answers until its input ends.
@@ -35,7 +36,12 @@ func peer() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	for id, f := range map[uint16]func(*Message){idEcho: echo, idSum: sum, idStall: (*Message).Keep} {
+	meet := func(m *Message) {
+		if _, err := w.Connect(m.Data, EndpointOptions{}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	for id, f := range map[uint16]func(*Message){idEcho: echo, idSum: sum, idStall: (*Message).Keep, idMeet: meet} {
 		if err := w.Handle(id, f); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
