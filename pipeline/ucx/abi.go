@@ -125,7 +125,8 @@ const (
 	endpointFlags     = 1 << 5
 	endpointRequest   = 1 << 6
 	clientServer      = 1 << 0
-	errorsOfPeer      = 1 // UCP_ERR_HANDLING_MODE_PEER
+	errorsNone        = 0 // UCP_ERR_HANDLING_MODE_NONE
+	errorsOfPeer      = 1
 )
 
 type requestParam struct {

@@ -73,7 +73,7 @@ func onMessage(key uintptr, header unsafe.Pointer, headerLength uintptr, data un
 	m.ID, m.Length, m.Rendezvous = uint16(id), int(length), p.attributes&receiveRendezvous != 0
 	m.Header = append(m.Header[:0], unsafe.Slice((*byte)(header), headerLength)...)
 	if p.attributes&receiveReplyTo != 0 {
-		m.Endpoint = w.replyTo(p.replyTo)
+		m.replyTo = p.replyTo
 	}
 	result := inProgress
 	switch {

@@ -5,7 +5,9 @@ package ucx
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"unsafe"
 )
@@ -19,6 +21,7 @@ type Config struct {
 type Context struct {
 	library *library
 	handle  uintptr
+	ipv6    bool // the library's TCP uses IPv6, and else IPv4
 
 	mu      sync.Mutex
 	closed  bool
@@ -41,7 +44,7 @@ func Open(cfg Config) (*Context, error) {
 		return nil, err
 	}
 	defer l.call(symConfigRelease, settings)
-	c := &Context{library: l}
+	c := &Context{library: l, ipv6: strings.HasPrefix(os.Getenv("UCX_TCP_AF_PRIO"), "inet6")}
 	p := &contextParams{mask: paramFeatures | paramMTShared, features: featureAM | featureWakeup, mtShared: 1}
 	if err := l.try(symInit, "", versionMajor, versionMinor, uintptr(unsafe.Pointer(p)), settings, uintptr(unsafe.Pointer(&c.handle))); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@
 package ucx
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ type Endpoint struct {
 	number uint32
 	handle uintptr
 	peer   string
+	own    bool // to the worker itself
 	failed func(error)
 
 	state endpointState // these two under the worker's lock
@@ -38,26 +40,35 @@ type Endpoint struct {
 
 // Dial connects to a listener.
 func (w *Worker) Dial(addr netip.AddrPort, o EndpointOptions) (*Endpoint, error) {
-	s, n, err := toSockaddr(addr)
+	s, n, err := w.toSockaddr(addr)
 	if err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.newEndpoint(&endpointParams{
-		mask: endpointAddress | endpointFlags, flags: clientServer,
+		mask: endpointAddress | endpointFlags, flags: clientServer, errorMode: errorsOfPeer,
 		address: sockaddr{address: uintptr(unsafe.Pointer(s)), length: n},
 	}, "to "+addr.String(), o)
 }
 
-// Connect connects to the worker with that address (Worker.Address).
+// Connect connects to the worker with that address (Worker.Address), which may be this worker. The peer has an endpoint to this worker
+// when it has connected, too. The address is trusted: the library reads it without checks.
 func (w *Worker) Connect(address []byte, o EndpointOptions) (*Endpoint, error) {
 	if len(address) == 0 {
 		return nil, &Error{Call: symbolNames[symEpCreate], What: "to a worker", Status: ErrInvalidAddr}
 	}
+	own, err := w.Address()
+	if err != nil {
+		return nil, err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.newEndpoint(&endpointParams{mask: endpointRemote, remote: uintptr(unsafe.Pointer(&address[0]))}, "to a worker", o)
+	p := &endpointParams{mask: endpointRemote, remote: uintptr(unsafe.Pointer(&address[0])), errorMode: errorsOfPeer}
+	if bytes.Equal(address, own) {
+		p.errorMode = errorsNone // which transport self needs
+	}
+	return w.newEndpoint(p, "to a worker", o)
 }
 
 func (w *Worker) newEndpoint(p *endpointParams, peer string, o EndpointOptions) (*Endpoint, error) {
@@ -65,10 +76,10 @@ func (w *Worker) newEndpoint(p *endpointParams, peer string, o EndpointOptions) 
 		return nil, ErrClosed
 	}
 	w.last++
-	e := &Endpoint{worker: w, number: w.last, peer: peer, failed: o.Failed}
+	e := &Endpoint{worker: w, number: w.last, peer: peer, failed: o.Failed, own: p.errorMode == errorsNone}
 	w.endpoints[e.number] = e
 	p.mask |= endpointErrorMode | endpointHandler
-	p.errorMode, p.handler, p.argument = errorsOfPeer, callbacks().failed, w.key(e.number)
+	p.handler, p.argument = callbacks().failed, w.key(e.number)
 	if err := w.library.try(symEpCreate, peer, w.handle, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(&e.handle))); err != nil {
 		delete(w.endpoints, e.number)
 		return nil, err
@@ -76,17 +87,6 @@ func (w *Worker) newEndpoint(p *endpointParams, peer string, o EndpointOptions) 
 	w.byHandle[e.handle] = e
 	w.wake()
 	return e, nil
-}
-
-// replyTo returns the endpoint of a handle: one of ours, or one that the library has made for a worker that connected by our address.
-func (w *Worker) replyTo(handle uintptr) *Endpoint {
-	if e := w.byHandle[handle]; e != nil {
-		return e
-	}
-	w.last++
-	e := &Endpoint{worker: w, number: w.last, handle: handle, peer: "from a worker"}
-	w.endpoints[e.number], w.byHandle[handle] = e, e
-	return e
 }
 
 func (e *Endpoint) fail(s Status) {
@@ -191,5 +191,8 @@ func (e *Endpoint) force() {
 	delete(w.endpoints, e.number)
 	r := w.newRequest(symEpClose, e)
 	w.param = requestParam{mask: opCallback | opUser | opFlags, flags: closeForce, callback: callbacks().sent, user: w.key(r.number)}
+	if e.own { // without errors there is no force
+		w.param.flags = 0
+	}
 	r.begun(statusPointer(w.call(symEpClose, e.handle, uintptr(unsafe.Pointer(&w.param)))))
 }

@@ -80,14 +80,17 @@ var symbolNames = [symbolCount]string{
 	symRequestFree:            "ucp_request_free",
 }
 
-// environment are settings of the library for this process, unless the user has made them. Its handlers of signals would turn a fault
-// that Go recovers from into the end of the process; its hooks of memory calls do not see Go's; and what it logs must not get
-// into the standard output. The library reads them when it is loaded, so programs that are started later do not get them.
+// environment are settings of the library for this process, unless the user has made them. The library reads them when it is loaded,
+// and programs that are started later do not get them.
 var environment = [][2]string{
-	{"UCX_ERROR_SIGNALS", ""},
-	{"UCX_HANDLE_ERRORS", "none"},
-	{"UCX_MEM_EVENTS", "n"},
-	{"UCX_LOG_FILE", "stderr"},
+	{"UCX_ERROR_SIGNALS", ""},      // its handlers would turn a fault that Go recovers from into the end of the process
+	{"UCX_HANDLE_ERRORS", "none"},  // the same
+	{"UCX_MEM_EVENTS", "n"},        // its hooks of memory calls do not see Go's
+	{"UCX_LOG_FILE", "stderr"},     // not the standard output, which is the program's
+	{"UCX_MM_ERROR_HANDLING", "y"}, // or shared memory is not used
+	// A connection to a listener stays on the device of its address. Else it begins there and changes to others, of which some may
+	// not reach the peer, and 1.13 loses messages that were sent before it changed to shared memory.
+	{"UCX_CM_USE_ALL_DEVICES", "n"},
 }
 
 // A library is libucp.

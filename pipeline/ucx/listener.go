@@ -31,7 +31,7 @@ func (w *Worker) Listen(addr netip.AddrPort, accept func(*ConnRequest)) (*Listen
 	if w.closed {
 		return nil, ErrClosed
 	}
-	s, n, err := toSockaddr(addr)
+	s, n, err := w.toSockaddr(addr)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (r *ConnRequest) AcceptOn(w *Worker, o EndpointOptions) (*Endpoint, error) 
 	}
 	delete(r.listener.pending, r)
 	home.wake()
-	return w.newEndpoint(&endpointParams{mask: endpointRequest, request: r.handle}, "from "+r.from.String(), o)
+	return w.newEndpoint(&endpointParams{mask: endpointRequest, request: r.handle, errorMode: errorsOfPeer}, "from "+r.from.String(), o)
 }
 
 // Reject refuses the connection. The peer's endpoint fails with ErrRejected.
@@ -144,10 +144,14 @@ func (r *ConnRequest) reject() error {
 	return check(symListenerReject, "of "+r.from.String(), Status(int8(l.worker.call(symListenerReject, l.handle, r.handle))))
 }
 
-// toSockaddr makes a struct sockaddr_in or sockaddr_in6 of an address.
-func toSockaddr(a netip.AddrPort) (*storage, uint32, error) {
+// toSockaddr makes a struct sockaddr_in or sockaddr_in6 of an address. An address of the family that the library's TCP does not use is
+// refused: 1.13 writes beyond its memory when such a connection is made, on both sides.
+func (w *Worker) toSockaddr(a netip.AddrPort) (*storage, uint32, error) {
 	s := &storage{}
 	ip := a.Addr().Unmap()
+	if ip.IsValid() && ip.Is6() != w.context.ipv6 {
+		return nil, 0, fmt.Errorf("%w: %v", ErrFamily, a)
+	}
 	if ip.Is4() {
 		binary.NativeEndian.PutUint16(s[0:], unix.AF_INET)
 		binary.BigEndian.PutUint16(s[2:], a.Port())

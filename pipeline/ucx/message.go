@@ -75,11 +75,12 @@ type Message struct {
 	Data       []byte    // nil if it is a rendezvous
 	Length     int       // of the data
 	Rendezvous bool      // the data is fetched by Receive
-	Endpoint   *Endpoint // to the sender
+	Endpoint   *Endpoint // to the sender; nil if it is connected by this worker's address, and this worker not by its
 
-	worker *Worker
-	desc   uintptr
-	kept   bool
+	worker  *Worker
+	replyTo uintptr // the library's endpoint to the sender
+	desc    uintptr
+	kept    bool
 }
 
 func (w *Worker) newMessage() *Message {
@@ -102,6 +103,7 @@ func (w *Worker) recycle(m *Message) {
 func (w *Worker) deliver(m *Message) {
 	w.mu.Lock()
 	f := w.handlers[m.ID]
+	m.Endpoint = w.byHandle[m.replyTo] // one that the library has made for itself may go at any time, and is not used
 	w.mu.Unlock()
 	if f != nil {
 		f(m)

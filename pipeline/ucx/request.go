@@ -52,12 +52,14 @@ func (r *request) put() {
 
 // begun reports whether the operation is under way. If not, it is finished, and the request is free.
 func (r *request) begun(p statusPointer) bool {
-	if p.status() == inProgress {
+	under := p.status() == inProgress
+	if under || len(r.worker.events) > 0 { // a message to the worker itself may have arrived
 		r.worker.wake()
-		return true
 	}
-	r.put()
-	return false
+	if !under {
+		r.put()
+	}
+	return under
 }
 
 // data writes what the parts are into the worker's param, and returns the library's buffer and count.

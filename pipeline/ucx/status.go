@@ -116,6 +116,8 @@ var (
 	ErrOpen = errors.New("ucx: closed while in use")
 	// ErrThreadMode says that the library cannot be used by several threads.
 	ErrThreadMode = errors.New("ucx: libucp grants only one thread: it was built without support of threads")
+	// ErrFamily says that an address is IPv6 where the library uses IPv4, or the other way round.
+	ErrFamily = errors.New("ucx: for IPv6 set UCX_TCP_AF_PRIO=inet6, which excludes IPv4")
 	// ErrHeader says that a message's header is longer than Worker.MaxHeader.
 	ErrHeader = errors.New("ucx: the header is longer than the library sends")
 	// ErrNotRendezvous says that a message's data is there already, or was fetched before.
