@@ -28,8 +28,8 @@ import (
 const ucxYAML = `
 memory: host
 web: {listen: none}
-sources: [{name: camera, model: {width: 320, height: 240, rate: 50}}]
-isp: [{name: isp}]
+sources: [{name: camera, model: {width: 320, height: 240, rate: 20}}]
+isp: [{name: isp, white_balance: {red: 1.5, green: 1.0, blue: 1.1}}]
 outputs:
   - {name: samples, from: camera, ucx: {listen: %[1]q}}
   - {name: pictures, from: isp, ucx: {listen: %[1]q}}
@@ -88,11 +88,11 @@ func ends(t *testing.T, p *programtest.Process, status int) received {
 func TestReceive(t *testing.T) {
 	needUCX(t)
 	for name, transports := range map[string]string{"tcp": "tcp", "shared memory": "posix,sysv,cma,tcp"} {
-		t.Run(name, func(t *testing.T) { programtest.Quiet(t, func(t *testing.T) error { return receiveOver(t, transports) }) })
+		t.Run(name, func(t *testing.T) { receiveOver(t, transports) })
 	}
 }
 
-func receiveOver(t *testing.T, transports string) error {
+func receiveOver(t *testing.T, transports string) {
 	dir, at := t.TempDir(), freePort(t)
 	serve := over(t, transports, "serve", "--config", programtest.Write(t, "ucx.yaml", fmt.Sprintf(ucxYAML, at)))
 	raw, whole, part := filepath.Join(dir, "raw.mcap"), filepath.Join(dir, "whole.y4m"), filepath.Join(dir, "part.y4m")
@@ -102,7 +102,7 @@ func receiveOver(t *testing.T, transports string) error {
 		over(t, transports, "receive", "--json", "--duration", "3s", "--ucx", at, "--stream", "pictures", "--save", part,
 			"--every", "3", "--region", "64x32+100+50"),
 	}
-	var lost []string
+	complete := true // no frame was lost
 	for _, p := range list {
 		status := p.End(t, time.Minute)
 		var r received
@@ -115,8 +115,12 @@ func receiveOver(t *testing.T, transports string) error {
 		if r.Clean != (status == exitOK) {
 			t.Errorf("status %d of %+v", status, r)
 		}
-		if !r.Clean {
-			lost = append(lost, fmt.Sprintf("%s: %s, lost %d", r.Stream, r.Verdict, r.Lost))
+		if !r.Clean || r.Missing > 0 {
+			t.Logf("this machine is busy: %s: %s, lost %d, and %d at the camera", r.Stream, r.Verdict, r.Lost, r.Missing)
+			complete = false
+		}
+		if !r.Clean && r.Lost == 0 {
+			t.Errorf("not clean, and nothing is lost: %+v", r)
 		}
 	}
 	serve.Stop(t)
@@ -128,19 +132,15 @@ func receiveOver(t *testing.T, transports string) error {
 			t.Errorf("%v %+v", err, r)
 		}
 	}
-	if len(lost) > 0 { // then the pictures have gaps
-		return fmt.Errorf("%s", strings.Join(lost, "; "))
-	}
-	compareY4M(t, whole, 320, 240, 0, 0, 1)
-	compareY4M(t, part, 64, 32, 100, 50, 3)
+	compareY4M(t, whole, 320, 240, 0, 0, 1, complete)
+	compareY4M(t, part, 64, 32, 100, 50, 3, complete)
 	if s := serve.Out.String(); !strings.Contains(s, "samples by UCX: 0 receivers now, 1 before;") || !strings.Contains(s, "pictures by UCX: 0 receivers now, 2 before;") {
 		t.Error(s)
 	}
-	return nil
 }
 
-// compareY4M finds each picture of a file, cut out of what the isp makes of the test chart, step pictures behind the one before.
-func compareY4M(t *testing.T, path string, width, height, x, y, step int) {
+// compareY4M finds each picture of a file, cut out of what the isp makes of the test chart, behind the one before, and step pictures behind it when none was lost.
+func compareY4M(t *testing.T, path string, width, height, x, y, step int, complete bool) {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
@@ -149,7 +149,7 @@ func compareY4M(t *testing.T, path string, width, height, x, y, step int) {
 	defer file.Close()
 	in := bufio.NewReader(file)
 	head, err := in.ReadString('\n')
-	if err != nil || !strings.HasPrefix(head, fmt.Sprintf("YUV4MPEG2 W%d H%d F50:1 ", width, height)) {
+	if err != nil || !strings.HasPrefix(head, fmt.Sprintf("YUV4MPEG2 W%d H%d F20:1 ", width, height)) {
 		t.Fatal(err, head)
 	}
 	numbers := chart(t, width, height, x, y)
@@ -164,7 +164,7 @@ func compareY4M(t *testing.T, path string, width, height, x, y, step int) {
 			t.Fatal(err, e, line)
 		}
 		number, known := numbers[crc32.ChecksumIEEE(picture)]
-		if !known || before >= 0 && number != before+step {
+		if !known || before >= 0 && (number < before+step || complete && number > before+step) {
 			t.Fatalf("%s: picture %d is that of frame %d (%t), the one before that of frame %d", path, n, number, known, before)
 		}
 		before = number
@@ -228,7 +228,7 @@ func TestReceiversFail(t *testing.T) {
 		t.Logf("the good one: status %d: the machine is busy\n%s", status, good.Out.String())
 	}
 	var r received
-	if err := json.Unmarshal(good.Out.Bytes(), &r); err != nil || r.Mismatched > 0 || r.Broken > 0 || r.Connections != 1 || r.Frames < 300 {
+	if err := json.Unmarshal(good.Out.Bytes(), &r); err != nil || r.Mismatched > 0 || r.Broken > 0 || r.Connections != 1 || r.Frames < 100 {
 		t.Errorf("the good one: %v %+v", err, r)
 	}
 	serve.Stop(t)

@@ -88,6 +88,7 @@ var environment = [][2]string{
 	{"UCX_MEM_EVENTS", "n"},        // its hooks of memory calls do not see Go's
 	{"UCX_LOG_FILE", "stderr"},     // not the standard output, which is the program's
 	{"UCX_MM_ERROR_HANDLING", "y"}, // or shared memory is not used
+	{"UCX_CM_REUSEADDR", "y"},      // a listener comes back to the port of one that was killed, while TCP remembers its connections
 	// A connection to a listener stays on the device of its address. Else it begins there and changes to others, of which some may
 	// not reach the peer, and 1.13 loses messages that were sent before it changed to shared memory.
 	{"UCX_CM_USE_ALL_DEVICES", "n"},

@@ -22,7 +22,7 @@ func JudgeFrames(f pipeline.Format, every int, st frames.ReceivedStats) (clean b
 	case st.Frames == 0 || st.Mismatched+st.Broken > 0:
 		return false, "NOT clean"
 	case st.Lost > 0:
-		return false, "NOT clean: this machine was too slow for the frames"
+		return false, "NOT clean: this machine, or the network to it, was too slow for the frames"
 	case st.Connections > 1:
 		return false, "NOT clean: the connection was lost, and made again"
 	case !st.Connected && !st.Ended:
