@@ -73,17 +73,7 @@ func benchPeer(b *testing.B, shared bool) (*Endpoint, *Worker) {
 	if !shared {
 		return dial(b, w, p.addr).Endpoint, w
 	}
-	e, err := w.Connect(p.address, EndpointOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(e.Abort)
-	address, err := w.Address()
-	if err != nil {
-		b.Fatal(err)
-	}
-	send(b, e, &Outgoing{ID: idMeet, Data: [][]byte{address}})
-	return e, w
+	return meet(b, w, p).Endpoint, w
 }
 
 // bandwidth sends n messages and returns MB/s (2^20 bytes, as ucx_perftest has it).

@@ -15,20 +15,50 @@ import (
 	"time"
 )
 
-// TestPeerKilled kills the other process while messages are under way.
+// TestPeerKilled kills the other process while a message is under way.
 func TestPeerKilled(t *testing.T) {
-	w := worker(t, open(t))
+	t.Run("by listener", func(t *testing.T) {
+		w := worker(t, open(t))
+		killed(t, w, func(p *process) end { return dial(t, w, p.addr) })
+	})
+	t.Run("by shared memory", func(t *testing.T) {
+		t.Setenv("UCX_TLS", "posix,cma")
+		t.Setenv("UCX_KEEPALIVE_INTERVAL", "1s")
+		w := worker(t, open(t))
+		killed(t, w, func(p *process) end { return meet(t, w, p) })
+	})
+}
+
+// meet connects to a peer by its worker's address, and lets it connect back.
+func meet(t testing.TB, w *Worker, p *process) end {
+	t.Helper()
+	o, failed := options()
+	e, err := w.Connect(p.address, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Abort)
+	address, err := w.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, e, &Outgoing{ID: idMeet, Data: [][]byte{address}})
+	return end{e, failed}
+}
+
+func killed(t *testing.T, w *Worker, connect func(*process) end) {
+	t.Helper()
 	echoes := collect(t, w, idEcho)
 	p := start(t)
-	e := dial(t, w, p.addr)
+	e := connect(p)
 	send(t, e.Endpoint, &Outgoing{ID: idEcho, Data: [][]byte{pattern(10)}})
 	next(t, echoes, "echo")
 	stalled := send(t, e.Endpoint, &Outgoing{ID: idStall, Data: [][]byte{pattern(1 << 20)}, Protocol: Rendezvous})
 	if err := p.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	err := next(t, e.failed, "failure")
-	wantError(t, err, ErrConnectionReset, ErrEndpointTimeout)
+	p.Wait() // a process that nobody has waited for still is one
+	wantError(t, next(t, e.failed, "failure"), ErrConnectionReset, ErrEndpointTimeout)
 	if next(t, stalled, "end of the send") == nil {
 		t.Error("a message that nobody fetched was sent")
 	}
@@ -36,8 +66,7 @@ func TestPeerKilled(t *testing.T) {
 	if err := e.Close(within(t, patience)); err == nil {
 		t.Error("an endpoint that has failed is closed without an error")
 	}
-	again := start(t)
-	f := dial(t, w, again.addr)
+	f := connect(start(t))
 	send(t, f.Endpoint, &Outgoing{ID: idEcho, Data: [][]byte{pattern(10)}})
 	next(t, echoes, "echo of the next peer")
 }

@@ -37,7 +37,7 @@ func peer() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	meet := func(m *Message) {
+	join := func(m *Message) {
 		if _, err := w.Connect(m.Data, EndpointOptions{}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
@@ -50,7 +50,7 @@ func peer() int {
 			}
 		}
 	}
-	for id, f := range map[uint16]func(*Message){idEcho: echo, idSum: sum, idStall: (*Message).Keep, idMeet: meet, idSink: sink} {
+	for id, f := range map[uint16]func(*Message){idEcho: echo, idSum: sum, idStall: (*Message).Keep, idMeet: join, idSink: sink} {
 		if err := w.Handle(id, f); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
