@@ -24,8 +24,8 @@ FUZZTIME ?= 30s
 # MCAP's reader for JavaScript, which recordings are tested with.
 MCAP_CORE := pipeline/record/testdata/core
 # The tests that make test-long runs, in LONG_IN: they count in thousands, repeat, or last a minute.
-LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestPowerCuts
-LONG_IN := ./cudahost/cufile ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast ./pipeline/record
+LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestPowerCuts|TestConnects
+LONG_IN := ./cudahost/cufile ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast ./pipeline/record ./pipeline/ucx
 SOAK ?= 1h
 SOAK_GUEST ?= 20m
 HAS_GPU = [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/nvgpu ]
@@ -71,7 +71,7 @@ lint: ## gofumpt, vet, staticcheck, errors, spelling, code that nothing reaches,
 	go mod tidy -diff
 	go -C tools mod tidy -diff
 
-test-long: setup ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 10 power cuts, 1,000 frames, a minute of slices to peers
+test-long: setup ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 10 power cuts, 1,000 frames, 1,000 connections, a minute of slices to peers
 	TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 180m -v -run '^($(LONG))$$' $(LONG_IN)
 
 test-sanitized: setup ## the kernel module's tests, and an hour of its fuzzer, on an instrumented kernel, which is built once

@@ -118,7 +118,7 @@ func (e *Endpoint) String() string { return "endpoint " + e.peer }
 // Close waits until everything that was sent has left, and closes the connection together with the peer. If ctx ends before that, or
 // the connection has failed, it is closed by force.
 func (e *Endpoint) Close(ctx context.Context) error {
-	flushed, err := e.begin(symEpFlush, opened)
+	flushed, err := e.begin(symEpFlush)
 	if err == nil {
 		err = await(ctx, flushed)
 	}
@@ -126,7 +126,7 @@ func (e *Endpoint) Close(ctx context.Context) error {
 		e.Abort()
 		return err
 	}
-	closed, err := e.begin(symEpClose, opened)
+	closed, err := e.begin(symEpClose)
 	if err == nil {
 		err = await(ctx, closed)
 	}
@@ -137,11 +137,11 @@ func (e *Endpoint) Close(ctx context.Context) error {
 }
 
 // begin begins a flush or an orderly close, and returns what will have its result.
-func (e *Endpoint) begin(call symbol, state endpointState) (<-chan error, error) {
+func (e *Endpoint) begin(call symbol) (<-chan error, error) {
 	w := e.worker
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e.state != state || w.closed {
+	if e.state != opened || w.closed {
 		return nil, ErrClosed
 	}
 	result := make(chan error, 1)
@@ -155,6 +155,10 @@ func (e *Endpoint) begin(call symbol, state endpointState) (<-chan error, error)
 	}
 	if r.begun(p) {
 		return result, nil
+	}
+	if call == symEpClose {
+		e.state = gone
+		delete(w.endpoints, e.number)
 	}
 	result <- check(call, e.peer, p.status())
 	return result, nil

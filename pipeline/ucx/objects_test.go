@@ -44,17 +44,7 @@ func between(t *testing.T, transports string, byListener bool) {
 	w := worker(t, c)
 	echoes, sums := collect(t, w, idEcho), collect(t, w, idSum)
 	p := start(t)
-	byAddress, err := w.Connect(p.address, EndpointOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(byAddress.Abort)
-	address, err := w.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
-	send(t, byAddress, &Outgoing{ID: idMeet, Data: [][]byte{address}})
-	endpoints := []*Endpoint{byAddress}
+	endpoints := []*Endpoint{meet(t, w, p).Endpoint}
 	if byListener {
 		endpoints = append(endpoints, dial(t, w, p.addr).Endpoint)
 	}

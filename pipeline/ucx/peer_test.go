@@ -22,6 +22,7 @@ const (
 	idSum   = 2 // the peer answers with the CRC of the data
 	idStall = 3 // the peer keeps the message and never fetches its data
 	idMeet  = 4 // the peer connects to the worker of that address
+	idSink  = 5 // the peer fetches the data, always to the same place
 )
 
 // peer is the other process: it listens, prints where, and answers until its input ends.
@@ -36,12 +37,20 @@ func peer() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	meet := func(m *Message) {
+	join := func(m *Message) {
 		if _, err := w.Connect(m.Data, EndpointOptions{}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
-	for id, f := range map[uint16]func(*Message){idEcho: echo, idSum: sum, idStall: (*Message).Keep, idMeet: meet} {
+	place := [][]byte{make([]byte, 8<<20)}
+	sink := func(m *Message) {
+		if m.Rendezvous {
+			if err := m.Receive(place, nil, nil); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}
+	}
+	for id, f := range map[uint16]func(*Message){idEcho: echo, idSum: sum, idStall: (*Message).Keep, idMeet: join, idSink: sink} {
 		if err := w.Handle(id, f); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1

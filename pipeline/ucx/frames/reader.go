@@ -79,7 +79,7 @@ func printable(b []byte) string {
 			return c
 		}
 		return '?'
-	}, string(b))
+	}, strings.ToValidUTF8(string(b), "?"))
 }
 
 // end says whether all was there, and nothing else.

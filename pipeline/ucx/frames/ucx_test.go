@@ -70,3 +70,58 @@ func TestUCX(t *testing.T) {
 		}
 	}
 }
+
+// TestListenAgain: a server whose address somebody else has gets it when that one ends.
+func TestListenAgain(t *testing.T) {
+	first, err := Listen(ServerConfig{Listen: "127.0.0.1:0", Logger: quiet()})
+	if errors.Is(err, ucx.ErrNoLibrary) {
+		t.Skipf("SKIPPED: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	address := first.Addr()
+	second, err := Listen(ServerConfig{Listen: address.String(), Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second.Addr().IsValid() {
+		t.Error("two listen at the same address")
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	await(t, "the address", func() bool { return second.Addr() == address })
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := Listen(ServerConfig{Listen: "localhost"}); err == nil {
+		t.Error("a server listens at a name without port")
+	}
+}
+
+// TestStreams: two streams of one server have names of their own, and end one by one.
+func TestStreams(t *testing.T) {
+	server, f := serve(t), format(t, pipeline.Grey, 64, 48)
+	front, err := server.Stream(StreamConfig{Name: "front"}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Stream(StreamConfig{Name: "front"}, f); !errors.Is(err, ErrName) {
+		t.Error(err)
+	}
+	packets := f
+	packets.PacketPitch, packets.HeaderGap = 96, 32
+	if _, err := server.Stream(StreamConfig{Name: "packets"}, packets); !errors.Is(err, ErrFormat) {
+		t.Error(err)
+	}
+	if err := front.Close(); err != nil {
+		t.Error(err)
+	}
+	rear, err := server.Stream(StreamConfig{Name: "front"}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rear.Close(); err != nil {
+		t.Error(err)
+	}
+}
