@@ -10,10 +10,10 @@ import (
 
 // What a connection waits for.
 const (
-	patience = 5 * time.Second        // with a side that says nothing, or does not take what it has asked for
-	alive    = time.Second            // each side says something at least so often
-	tick     = 250 * time.Millisecond // how often that is looked after
-	linger   = time.Second            // for the last message
+	patience = 5 * time.Second // with a side that says nothing, or does not take what it has asked for
+	alive    = 2 * time.Second // each side says something at least so often
+	tick     = time.Second     // how often that is looked after
+	linger   = time.Second     // for the last message
 )
 
 // A link is the way to the other side: what the protocol needs of a ucx.Endpoint.

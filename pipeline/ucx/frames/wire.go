@@ -27,7 +27,7 @@ const (
 	idCredit    = 6 // of the receiver: it takes so many more frames; 0: it is alive
 	idFrame     = 7 // of the sender
 	idResults   = 8 // of the sender: results of the frame that follows
-	idState     = 9 // of the sender, once a second: its books
+	idState     = 9 // of the sender, every two seconds: its books
 	lastID      = idState
 )
 
