@@ -169,7 +169,6 @@ type line struct {
 	peer    *line
 	deliver func(incoming)
 	failed  func(error)
-	holds   bool // what it sends by rendezvous is never fetched: the peer does not ask for it
 
 	mu      sync.Mutex
 	queue   []func()
