@@ -4,6 +4,7 @@ package ucx
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -64,8 +65,10 @@ func benchPeer(b *testing.B, shared bool) (*Endpoint, *Worker) {
 		b.Skip("NEEDS ucx_perftest (Debian's ucx-utils)")
 	}
 	b.Setenv("UCX_TLS", "posix,cma")
+	b.Setenv("UCX_MM_ERROR_HANDLING", "y") // for ucx_perftest
 	if !shared {
 		b.Setenv("UCX_TLS", "tcp")
+		os.Unsetenv("UCX_MM_ERROR_HANDLING")
 		b.Setenv("UCX_NET_DEVICES", "lo")
 	}
 	w := worker(b, open(b))
@@ -121,11 +124,11 @@ func latency(b *testing.B, w *Worker, e *Endpoint, n int) float64 {
 	return float64(times[n/2].Nanoseconds()) / 1e3
 }
 
-// perftest runs ucx_perftest with itself and returns a column of its last line: 1 is the median of the latency, 5 the whole bandwidth.
+// perftest runs ucx_perftest with itself, with error handling as we have it (-e), and returns a column of its last line: 1 is the median of the latency, 5 the whole bandwidth.
 func perftest(b *testing.B, column int, args ...string) float64 {
 	b.Helper()
 	const port = "18913"
-	server := exec.Command("ucx_perftest", "-p", port)
+	server := exec.Command("ucx_perftest", "-p", port, "-e")
 	if err := server.Start(); err != nil {
 		b.Fatal(err)
 	}
@@ -133,7 +136,7 @@ func perftest(b *testing.B, column int, args ...string) float64 {
 	defer server.Process.Kill()
 	for range 100 { // until it listens
 		time.Sleep(50 * time.Millisecond)
-		out, err := exec.Command("ucx_perftest", append([]string{"127.0.0.1", "-p", port, "-f", "-v"}, args...)...).Output()
+		out, err := exec.Command("ucx_perftest", append([]string{"127.0.0.1", "-p", port, "-f", "-v", "-e"}, args...)...).Output()
 		if err != nil {
 			continue
 		}
