@@ -61,7 +61,6 @@ var allowed = map[string]string{
 	"capture.Replay.Skipped":       "tests: the books of a source",
 	"pipeline/ucx.Message.Keep":    "part 6: a message may be kept behind its handler",
 	"pipeline/ucx.Message.Release": "part 6: a message may be kept behind its handler",
-	"pipeline/ucx.Worker.Address":  "part 6: the other way to connect",
 	"pipeline/ucx.Worker.Connect":  "part 6: the other way to connect",
 
 	"pipeline/ucx/frames.Server.Addr": "tests: the port that the kernel chose",

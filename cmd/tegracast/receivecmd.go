@@ -44,7 +44,8 @@ func receiveCommand(ctx context.Context, e env, args []string) error {
 	f.StringVar(&c.Address, "ucx", "", "the sender's `ADDRESS`: host:port")
 	f.StringVar(&c.Stream, "stream", "", "the `NAME` of the sender's output (default: the only one)")
 	f.IntVar(&c.Every, "every", 1, "take every `N`th frame")
-	f.Func("region", "take the rectangle `WxH+X+Y` of each frame, such as 640x480+0+120", func(s string) error { return c.Region.UnmarshalText([]byte(s)) })
+	region := func(text string) error { return c.Region.UnmarshalText([]byte(text)) }
+	f.Func("region", "take the rectangle `WxH+X+Y` of each frame, such as 640x480+0+120", region)
 	save := f.String("save", "", "write the frames to `FILE`, which must not be there (.mcap or .y4m)")
 	duration := f.Duration("duration", 10*time.Second, "receive for the duration `D`, such as 30s")
 	asJSON := f.Bool("json", false, "print the result as JSON")
