@@ -91,7 +91,8 @@ func (o *Outputs) Status() string {
 func (o *Outputs) Print(w io.Writer) {
 	for _, x := range o.open() {
 		st := x.sink.Stats()
-		fmt.Fprintf(w, "%s by UCX: %d receivers now, %d before; %d frames, %d bytes, lost %d\n", x.name, len(st.Receivers), st.Gone, st.Frames, st.Bytes, st.Lost)
+		fmt.Fprintf(w, "%s by UCX: %d receivers now, %d before; %d frames, %d bytes, lost %d\n",
+			x.name, len(st.Receivers), st.Gone, st.Frames, st.Bytes, st.Lost)
 		for _, r := range st.Receivers {
 			fmt.Fprintf(w, "%s to %v\n", x.name, r)
 		}
