@@ -9,7 +9,8 @@ UNITS = $(shell go list ./... | grep -v /cmd/)
 COMMIT := $(shell git describe --always --dirty 2>/dev/null)
 # Peers of the tests, what the race detector links with, and the virtual Jetson.
 PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
-	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium fonts-dejavu-core make iproute2 e2fsprogs kmod ethtool groff-base curl xz-utils xfsprogs
+	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium fonts-dejavu-core make iproute2 e2fsprogs \
+	kmod ethtool groff-base curl xz-utils xfsprogs libucx0 ucx-utils libucx-dev
 # What of $(1) is missing is installed.
 install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
@@ -23,8 +24,8 @@ FUZZTIME ?= 30s
 # MCAP's reader for JavaScript, which recordings are tested with.
 MCAP_CORE := pipeline/record/testdata/core
 # The tests that make test-long runs, in LONG_IN: they count in thousands, repeat, or last a minute.
-LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestPowerCuts|TestDiskFaults
-LONG_IN := ./cudahost/cufile ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast ./pipeline/record
+LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestPowerCuts|TestDiskFaults|TestConnects
+LONG_IN := ./cudahost/cufile ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast ./pipeline/record ./pipeline/ucx
 SOAK ?= 1h
 SOAK_GUEST ?= 20m
 HAS_GPU = [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/nvgpu ]
@@ -55,7 +56,7 @@ check: setup build lint ## the quick round: build, lint, tests without race dete
 
 test: setup lint ## everything: lint, tests with the race detector, the long runs in virtual time without it
 	go test -race -p 1 -timeout 25m $(UNITS)
-	go test -count=1 -p 1 -timeout 25m ./cmd/...
+	go test -count=1 -p 1 -timeout 45m ./cmd/...
 	go test -timeout 15m -run 'TestFaults' ./capture
 
 lint: ## gofumpt, vet, staticcheck, errors, spelling, code that nothing reaches, tidy modules
@@ -70,7 +71,7 @@ lint: ## gofumpt, vet, staticcheck, errors, spelling, code that nothing reaches,
 	go mod tidy -diff
 	go -C tools mod tidy -diff
 
-test-long: setup ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 10 power cuts, disks that fail, 1,000 frames, a minute of slices to peers
+test-long: setup ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 10 power cuts, disks that fail, 1,000 frames, 1,000 connections, a minute of slices to peers
 	TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 180m -v -run '^($(LONG))$$' $(LONG_IN)
 
 test-sanitized: setup ## the kernel module's tests, and an hour of its fuzzer, on an instrumented kernel, which is built once

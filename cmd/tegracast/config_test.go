@@ -179,6 +179,17 @@ var combinations = [][3]string{
 	{streams, "{name: a, results: {udp: [\"h:1\", \"h:1\"]}}", "h:1 is the destination of outputs[0].results.udp[0] already"},
 	{streams, "{name: a, results: {tcp: \":1\"}}", `outputs[0].results.tcp: ":1": must be host:port`},
 	{streams, "{name: a, results: {tcp: \"h:1\"}}, {name: b, results: {tcp: \"h:1\"}}", "outputs[0].results.tcp listens at h:1 already"},
+	{streams, "{name: a, ucx: {}}", "outputs[0].ucx: the key listen is missing"},
+	{streams, "{name: a, ucx: {listen: here}}", `outputs[0].ucx.listen: "here": write an IP address and a port`},
+	{streams, "{name: a, ucx: {listen: \"0.0.0.0:1\", receivers: 17}}", "outputs[0].ucx.receivers: 17: must be a whole number from 1 to 16"},
+	{
+		streams, "{name: a, scale: half, from: camera, ucx: {listen: \"0.0.0.0:1\"}}",
+		`outputs[0].scale: source "camera" is taken as it is: leave scale out`,
+	},
+	{
+		streams, "{name: a, results: {tcp: \"127.0.0.1:1\"}}, {name: b, ucx: {listen: \"127.0.0.1:1\"}}",
+		"outputs[0].results.tcp listens at 127.0.0.1:1 already",
+	},
 	{"[\"127.0.0.1:5004\"]", "[]", "rtp.destinations: there must be at least one"},
 	{"127.0.0.1:5004", "127.0.0.1", "c.yaml:3:58: outputs[0].rtp.destinations[0]: "},
 	{"127.0.0.1:5004", "127.0.0.1:5005", "port must be even"},

@@ -37,6 +37,7 @@ Usage: tegracast COMMAND [OPTIONS]
               the FPGA camera that replays a real sensor's test chart
   loopback    copy memory through the FPGA and compare every byte
   probe       receive a stream and check it: losses, jitter, pixels, latency
+  receive     take frames from a sender by UCX, check them and save them
   record      look at recordings, check and export them
   doctor      list what this machine lacks for a real FPGA, and how to fix it
   bind        bind a PCI Express function to the kernel module
@@ -109,6 +110,7 @@ func commands() []word {
 		{"serve", serve},
 		{"loopback", loopbackCommand},
 		{"probe", probe},
+		{"receive", receiveCommand},
 		{"record", recordCommand},
 		{"doctor", doctorCommand},
 		{"bind", bindCommand},

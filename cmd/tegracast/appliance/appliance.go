@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cmd/tegracast/fanout"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/cudahost/cufile"
@@ -51,6 +52,7 @@ type Appliance struct {
 	threads    *send.Threads  // of the RTP streams
 	storage    *cufile.Driver // nil: nothing is recorded
 	recordings record.Recordings
+	fanout     fanout.Outputs
 	text       []byte // of the configuration
 
 	quarantine *kernel.Quarantine

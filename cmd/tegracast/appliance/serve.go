@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/boardwatch"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/starts"
 	"github.com/tegracast/tegracast/pipeline"
@@ -71,7 +72,7 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	watching.Go(func() { newStatus(r.a).run(watch) })
 	watching.Go(func() { health.run(watch) })
 	watching.Go(func() { r.a.recordings.Answer(watch, usr1, r.a.env.Log) })
-	watching.Go(func() { watchBoard(watch, r.a.env.Log, os.DirFS("/")) })
+	watching.Go(func() { boardwatch.Watch(watch, r.a.env.Log, os.DirFS("/")) })
 	err = r.run(ctx, hangup)
 	stop()
 	watching.Wait()
@@ -84,6 +85,7 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 		fmt.Fprintf(r.a.env.Out, "%v\n", c)
 	}
 	destinations(r.a.env.Out, r.a.streams())
+	r.a.fanout.Print(r.a.env.Out)
 	r.a.received()
 	fmt.Fprintf(r.a.env.Out, "cpu: %.1f s in %.1f s\n", (cpuTime() - cpu).Seconds(), time.Since(began).Seconds())
 	return err

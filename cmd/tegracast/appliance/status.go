@@ -35,11 +35,12 @@ type view struct {
 	stats      pipeline.Stats
 	loops      []*controller
 	quarantine []string // kernels in quarantine
+	fanout     string
 	lines      string
 }
 
 func (a *Appliance) view() view {
-	return view{a.stats(), a.controllers(), a.leftOut(), lines.Status(a.lines.Books())}
+	return view{a.stats(), a.controllers(), a.leftOut(), a.fanout.Status(), lines.Status(a.lines.Books())}
 }
 
 func newStatus(a *Appliance) *status {
@@ -108,6 +109,7 @@ func (s *status) line() string {
 	for _, name := range v.quarantine {
 		fmt.Fprintf(&b, "  | %s in quarantine", name)
 	}
+	b.WriteString(v.fanout)
 	b.WriteString(v.lines)
 	fmt.Fprintf(&b, "  | cpu %.0f %%", 100*(cpu-s.cpu).Seconds()/seconds)
 	s.before, s.at, s.cpu = v.stats, now, cpu

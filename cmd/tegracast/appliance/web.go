@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/boardwatch"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/pipeline/record"
@@ -95,7 +96,9 @@ func (w *webRunner) listen(c config.Web) (*web.Server, error) {
 
 // newWeb is a server that tells of the appliance.
 func newWeb(a *Appliance, h *health) *webRunner {
-	own := []prometheus.Collector{&streamMetrics{a}, &boardMetrics{os.DirFS("/")}, &lines.Metrics{Lines: a.lines}, &hardwareMetrics{a}}
+	own := []prometheus.Collector{
+		&streamMetrics{a}, &boardwatch.Metrics{Root: os.DirFS("/")}, &lines.Metrics{Lines: a.lines}, &hardwareMetrics{a}, &a.fanout,
+	}
 	trigger := func(output, cause string) (bool, error) {
 		return a.recordings.Trigger(output, record.Trigger{Cause: cause})
 	}

@@ -39,7 +39,7 @@ func (o *Output) fits(at yamlfile.Section, a *Appliance, in Pictures) error {
 	switch {
 	case o.results:
 	case o.asIs && o.shrink > 1:
-		return at.Key("scale").Errorf("%s is recorded as it is: leave scale out", what)
+		return at.Key("scale").Errorf("%s is taken as it is: leave scale out", what)
 	case o.asIs:
 	case in.None:
 		return at.Key("from").Errorf("%s outputs results, not pictures: read from %q", what, stage.From)

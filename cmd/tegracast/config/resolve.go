@@ -193,8 +193,8 @@ func (r *resolver) line(used map[gpio.Line]string, at yamlfile.Section, l Line) 
 }
 
 // writeCombined refuses whatever reads write-combined frames with the CPU, for which such memory is uncached
-// (cudaHostAllocWriteCombined; GPUDirect RDMA 12.9 §13.4.3). Of the outputs only a recording reads pixels of a source's own
-// frames.
+// (cudaHostAllocWriteCombined; GPUDirect RDMA 12.9 §13.4.3). Of the outputs only a recording and UCX read pixels of a source's
+// own frames.
 func (r *resolver) writeCombined(root yamlfile.Section) error {
 	for i := range r.out.Sources {
 		s, at := &r.out.Sources[i], root.Key("sources").Element(i).Key("write_combined")
@@ -208,7 +208,7 @@ func (r *resolver) writeCombined(root yamlfile.Section) error {
 		}
 		for j := range r.out.Outputs {
 			if o := &r.out.Outputs[j]; o.From == s.Name && o.recorded {
-				return at.Errorf("output %q reads the frames to record them: leave write_combined out", o.Name)
+				return at.Errorf("output %q reads the frames by the CPU: leave write_combined out", o.Name)
 			}
 		}
 		for j := range r.out.Stages {

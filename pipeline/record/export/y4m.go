@@ -14,8 +14,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// y4m writes YUV4MPEG2 (yuv4mpeg(5)): pictures of UYVY as planes of 4:2:2, of I420 as they are, grey ones as luma alone.
-type y4m struct {
+// Y4M writes YUV4MPEG2 (yuv4mpeg(5)): pictures of UYVY as planes of 4:2:2, of I420 as they are, grey ones as luma alone.
+type Y4M struct {
 	file   *os.File
 	out    *bufio.Writer
 	format pipeline.Format
@@ -23,6 +23,15 @@ type y4m struct {
 }
 
 func newY4M(_ context.Context, f pipeline.Format, path string) (writer, error) {
+	w, err := NewY4M(f, path)
+	if err != nil {
+		return nil, err
+	}
+	return y4m{w}, nil
+}
+
+// NewY4M begins a file, which must not be there. An error wraps ErrPixels when Y4M does not have the pixels.
+func NewY4M(f pipeline.Format, path string) (*Y4M, error) {
 	chroma := map[pipeline.PixelFormat]string{pipeline.UYVY: "422", pipeline.I420: "420jpeg", pipeline.Grey: "mono"}[f.Pixel]
 	if chroma == "" {
 		return nil, cannot(f, "Y4M", "pictures of 8 bits: UYVY, YU12 (4:2:0) or GREY", sensorInstead)
@@ -31,7 +40,7 @@ func newY4M(_ context.Context, f pipeline.Format, path string) (writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &y4m{file: file, out: bufio.NewWriterSize(file, 1<<20), format: f, plane: make([]byte, f.Width*f.Height)}
+	w := &Y4M{file: file, out: bufio.NewWriterSize(file, 1<<20), format: f, plane: make([]byte, f.Width*f.Height)}
 	colours := "LIMITED"
 	if f.Color == pipeline.BT601Full || f.Color == pipeline.BT709Full || f.Color == pipeline.ColorNone {
 		colours = "FULL"
@@ -44,7 +53,8 @@ func newY4M(_ context.Context, f pipeline.Format, path string) (writer, error) {
 // rateOf is the rate of frames; of one that is not fixed 30, since formats of films want one.
 func rateOf(f pipeline.Format) pipeline.Rate { return cmp.Or(f.Rate, pipeline.Rate{Num: 30, Den: 1}) }
 
-func (w *y4m) add(_ *record.Frame, pixels []byte) error {
+// Add writes a picture.
+func (w *Y4M) Add(pixels []byte) error {
 	f := w.format
 	_, err := w.out.WriteString("FRAME\n")
 	if f.Pixel == pipeline.UYVY {
@@ -75,4 +85,12 @@ func (w *y4m) add(_ *record.Frame, pixels []byte) error {
 	return err
 }
 
-func (w *y4m) end() error { return errors.Join(w.out.Flush(), w.file.Close()) }
+// End writes what is left, and closes the file.
+func (w *Y4M) End() error { return errors.Join(w.out.Flush(), w.file.Close()) }
+
+// y4m is Y4M as a format of exports.
+type y4m struct{ *Y4M }
+
+func (w y4m) add(_ *record.Frame, pixels []byte) error { return w.Add(pixels) }
+
+func (w y4m) end() error { return w.End() }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package appliance
+package boardwatch
 
 import (
+	"bytes"
 	"context"
 	"io/fs"
 	"log/slog"
@@ -62,7 +63,7 @@ tegracast_board_temperature_celsius{zone="cpu-thermal"} 49.5
 tegracast_board_throttle_state{name="cpufreq-cpu0"} 2
 `
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&boardMetrics{sensors("2", "0")})
+	registry.MustRegister(&Metrics{sensors("2", "0")})
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
@@ -79,14 +80,14 @@ func (c *changing) Open(name string) (fs.File, error) { return c.Load().Open(nam
 // TestWatchBoard: the log hears of a change, once.
 func TestWatchBoard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &logLines{}
+		log := &bytes.Buffer{}
 		var root changing
 		root.Store(new(sensors("0", "0")))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			watchBoard(ctx, slog.New(slog.NewTextHandler(log, nil)), &root)
+			Watch(ctx, slog.New(slog.NewTextHandler(log, nil)), &root)
 		}()
 		steps := []struct{ state, alarm, says string }{
 			{"0", "0", ""},
@@ -98,9 +99,11 @@ func TestWatchBoard(t *testing.T) {
 		synctest.Wait()
 		for _, s := range steps {
 			root.Store(new(sensors(s.state, s.alarm)))
-			time.Sleep(boardEvery)
+			time.Sleep(every)
 			synctest.Wait()
-			if said := log.take(); strings.Count(said, "\n") > 1 || !strings.Contains(said, s.says) || s.says == "" && said != "" {
+			said := log.String()
+			log.Reset()
+			if strings.Count(said, "\n") > 1 || !strings.Contains(said, s.says) || s.says == "" && said != "" {
 				t.Errorf("state %s, alarm %s: %q, want %q", s.state, s.alarm, said, s.says)
 			}
 		}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package appliance
+// Package boardwatch tells of the board: its sensors as metrics, and the log when it is throttled.
+package boardwatch
 
 import (
 	"context"
@@ -15,22 +16,22 @@ import (
 	"github.com/tegracast/tegracast/board"
 )
 
-// boardMetrics are the board's sensors, read when they are asked for.
-type boardMetrics struct{ root fs.FS }
+// Metrics are the board's sensors, read when they are asked for.
+type Metrics struct{ Root fs.FS } // /
 
 // Describe implements prometheus.Collector: what there is depends on the board.
-func (m *boardMetrics) Describe(chan<- *prometheus.Desc) {}
+func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (m *boardMetrics) Collect(ch chan<- prometheus.Metric) {
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(name, help string, v float64, labels []string, values ...string) {
 		d := prometheus.NewDesc("tegracast_board_"+name, help, labels, nil)
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, values...)
 	}
-	id := board.Identify(m.root)
+	id := board.Identify(m.Root)
 	gauge("info", "Always 1; the labels identify the board.", 1, []string{"model", "module", "l4t", "power_mode"},
-		id.Model, id.Module, id.L4T, board.PowerMode(m.root))
-	for _, c := range board.Clocks(m.root) {
+		id.Model, id.Module, id.L4T, board.PowerMode(m.Root))
+	for _, c := range board.Clocks(m.Root) {
 		gauge("clock_hertz", "Clock frequency of a CPU, or of another device such as the GPU.", c.Hertz, []string{"clock"}, c.Name)
 	}
 	seen := map[string]bool{}
@@ -39,18 +40,18 @@ func (m *boardMetrics) Collect(ch chan<- prometheus.Metric) {
 		seen[kind+name] = true
 		return !known
 	}
-	for _, z := range board.Zones(m.root) {
+	for _, z := range board.Zones(m.Root) {
 		if fresh("zone", z.Name) {
 			gauge("temperature_celsius", "Temperature of a thermal zone.", z.Celsius, []string{"zone"}, z.Name)
 		}
 	}
-	for _, r := range board.Rails(m.root) {
+	for _, r := range board.Rails(m.Root) {
 		if fresh("rail", r.Name) {
 			gauge("rail_volts", "Voltage of a power rail.", r.Volts, []string{"rail"}, r.Name)
 			gauge("rail_amperes", "Current of a power rail.", r.Amps, []string{"rail"}, r.Name)
 		}
 	}
-	for _, x := range board.Throttles(m.root) {
+	for _, x := range board.Throttles(m.Root) {
 		if fresh("throttle", x.Name) {
 			gauge("throttle_state", "Throttling of the board: the state of a cooling device, or the number of over-current events.",
 				float64(x.State), []string{"name"}, x.Name)
@@ -58,12 +59,12 @@ func (m *boardMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// boardEvery is how often the board is looked at for the log.
-const boardEvery = 10 * time.Second
+// every is how often the board is looked at for the log.
+const every = 10 * time.Second
 
-// watchBoard tells the log when the board begins to be throttled, or ceases to, until ctx ends.
-func watchBoard(ctx context.Context, log *slog.Logger, root fs.FS) {
-	tick := time.NewTicker(boardEvery)
+// Watch tells the log when the board begins to be throttled, or ceases to, until ctx ends.
+func Watch(ctx context.Context, log *slog.Logger, root fs.FS) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	before := heldBack(root)
 	for {

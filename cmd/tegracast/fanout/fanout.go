@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fanout has the outputs that servers take by UCX: which of them share an address, and their books for people and for a
+// metrics server.
+package fanout
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/ucx/frames"
+)
+
+// Outputs are those that are open. The zero Outputs has none.
+type Outputs struct {
+	mu   sync.Mutex
+	list []output
+}
+
+type output struct {
+	name   string
+	listen string
+	server *frames.Server // that of all outputs with the same listen
+	sink   *frames.Sink
+}
+
+// Open opens an output. Errors are those of frames.Listen and of frames.Server.Stream.
+func (o *Outputs) Open(listen string, c frames.StreamConfig, f pipeline.Format, log *slog.Logger) (*frames.Sink, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var server *frames.Server
+	i := slices.IndexFunc(o.list, func(x output) bool { return x.listen == listen })
+	if i >= 0 {
+		server = o.list[i].server
+	} else {
+		var err error
+		if server, err = frames.Listen(frames.ServerConfig{Listen: listen, Logger: log}); err != nil {
+			return nil, err
+		}
+	}
+	sink, err := server.Stream(c, f)
+	if err != nil {
+		if i < 0 {
+			err = errors.Join(err, server.Close())
+		}
+		return nil, err
+	}
+	o.list = append(o.list, output{c.Name, listen, server, sink})
+	return sink, nil
+}
+
+// Close closes an output, which does not run any more. The last one of an address ends its server.
+func (o *Outputs) Close(name string) error {
+	o.mu.Lock()
+	i := slices.IndexFunc(o.list, func(x output) bool { return x.name == name })
+	gone := o.list[i]
+	o.list = slices.Delete(o.list, i, i+1)
+	last := !slices.ContainsFunc(o.list, func(x output) bool { return x.server == gone.server })
+	o.mu.Unlock()
+	err := gone.sink.Close()
+	if last {
+		err = errors.Join(err, gone.server.Close())
+	}
+	return err
+}
+
+// open are the outputs of now.
+func (o *Outputs) open() []output {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.list)
+}
+
+// Status is for a status line; empty: there is no output.
+func (o *Outputs) Status() string {
+	var b strings.Builder
+	for _, x := range o.open() {
+		st := x.sink.Stats()
+		fmt.Fprintf(&b, "  | %s to %d receivers lost %d", x.name, len(st.Receivers), st.Lost)
+	}
+	return b.String()
+}
+
+// Print prints what receivers have got of each output.
+func (o *Outputs) Print(w io.Writer) {
+	for _, x := range o.open() {
+		st := x.sink.Stats()
+		fmt.Fprintf(w, "%s by UCX: %d receivers now, %d before; %d frames, %d bytes, lost %d\n",
+			x.name, len(st.Receivers), st.Gone, st.Frames, st.Bytes, st.Lost)
+		for _, r := range st.Receivers {
+			fmt.Fprintf(w, "%s to %v\n", x.name, r)
+		}
+	}
+}

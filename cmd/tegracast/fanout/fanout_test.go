@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fanout
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/ucx"
+	"github.com/tegracast/tegracast/pipeline/ucx/frames"
+)
+
+// TestOutputs: two outputs share an address, are listed for people and for metrics, and the last one gives the address back.
+func TestOutputs(t *testing.T) {
+	f, err := pipeline.NewFormat(pipeline.Grey, 64, 48, pipeline.Rate{Num: 30, Den: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o Outputs
+	log := slog.New(slog.DiscardHandler)
+	for _, name := range []string{"front", "rear"} {
+		_, err := o.Open("127.0.0.1:0", frames.StreamConfig{Name: name}, f, log)
+		if errors.Is(err, ucx.ErrNoLibrary) {
+			t.Skipf("SKIPPED: %v", err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := o.Open("127.0.0.1:0", frames.StreamConfig{Name: "rear"}, f, log); !errors.Is(err, frames.ErrName) {
+		t.Error(err)
+	}
+	if list := o.open(); len(list) != 2 || list[0].server != list[1].server {
+		t.Errorf("%+v", list)
+	}
+	var text bytes.Buffer
+	o.Print(&text)
+	if s := o.Status(); !strings.Contains(s, "front to 0 receivers lost 0") || !strings.Contains(text.String(), "rear by UCX: 0 receivers now") {
+		t.Error(s, text.String())
+	}
+	r := prometheus.NewRegistry()
+	r.MustRegister(&o)
+	if all, err := r.Gather(); err != nil || len(all) != 4 || len(all[0].GetMetric()) != 2 {
+		t.Errorf("%v %v", err, all)
+	}
+	for _, name := range []string{"front", "rear"} {
+		if err := o.Close(name); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(o.open()) != 0 || o.Status() != "" {
+		t.Error("there are outputs left")
+	}
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record"
+	"github.com/tegracast/tegracast/pipeline/ucx"
+	"github.com/tegracast/tegracast/pipeline/ucx/frames"
+)
+
+const ucxYAML = `
+memory: host
+web: {listen: none}
+sources: [{name: camera, model: {width: 320, height: 240, rate: 20}}]
+isp: [{name: isp, white_balance: {red: 1.5, green: 1.0, blue: 1.1}}]
+outputs:
+  - {name: samples, from: camera, ucx: {listen: %[1]q}}
+  - {name: pictures, from: isp, ucx: {listen: %[1]q}}
+`
+
+// needUCX skips a test where there is no UCX.
+func needUCX(t *testing.T) {
+	t.Helper()
+	c, err := ucx.Open(ucx.Config{})
+	if err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// freePort is an address that nobody listens at.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// over starts the program with UCX on some transports.
+func over(t *testing.T, transports string, args ...string) *programtest.Process {
+	t.Helper()
+	c := exec.Command(programtest.Program(t), args...)
+	c.Env = append(os.Environ(), "UCX_TLS="+transports)
+	if transports != "tcp" { // UCX finds a way of its own, and not that of the address
+		c.Env = append(c.Env, "UCX_CM_USE_ALL_DEVICES=y")
+	}
+	return programtest.StartCommand(t, c)
+}
+
+// received is what receive --json prints.
+type received struct {
+	Clean   bool
+	Verdict string
+	frames.ReceivedStats
+}
+
+// ends waits for a receiver, and reads its result.
+func ends(t *testing.T, p *programtest.Process, status int) received {
+	t.Helper()
+	got := p.End(t, time.Minute)
+	var r received
+	if err := json.Unmarshal(p.Out.Bytes(), &r); err != nil || got != status {
+		t.Errorf("status %d instead of %d, %v\n%s%s", got, status, err, p.Out.String(), p.Err.String())
+	}
+	return r
+}
+
+// TestReceive: raw frames with the FPGA's CRC into a recording, pictures and a part of them, over TCP and over shared memory.
+func TestReceive(t *testing.T) {
+	needUCX(t)
+	for name, transports := range map[string]string{"tcp": "tcp", "shared memory": "posix,sysv,cma,tcp"} {
+		t.Run(name, func(t *testing.T) { receiveOver(t, transports) })
+	}
+}
+
+func receiveOver(t *testing.T, transports string) {
+	dir, at := t.TempDir(), freePort(t)
+	serve := over(t, transports, "serve", "--config", programtest.Write(t, "ucx.yaml", fmt.Sprintf(ucxYAML, at)))
+	raw, whole, part := filepath.Join(dir, "raw.mcap"), filepath.Join(dir, "whole.y4m"), filepath.Join(dir, "part.y4m")
+	list := []*programtest.Process{
+		over(t, transports, "receive", "--json", "--duration", "3s", "--ucx", at, "--stream", "samples", "--save", raw),
+		over(t, transports, "receive", "--json", "--duration", "3s", "--ucx", at, "--stream", "pictures", "--save", whole),
+		over(t, transports, "receive", "--json", "--duration", "3s", "--ucx", at, "--stream", "pictures", "--save", part,
+			"--every", "3", "--region", "64x32+100+50"),
+	}
+	complete := true // no frame was lost
+	for _, p := range list {
+		status := p.End(t, time.Minute)
+		var r received
+		if err := json.Unmarshal(p.Out.Bytes(), &r); err != nil {
+			t.Fatalf("%v\n%s%s", err, p.Out.String(), p.Err.String())
+		}
+		traced := r.Traced == r.Matched
+		if r.Frames == 0 || r.Matched != r.Frames || r.Mismatched+r.Unverified > 0 || traced != (r.Stream == "samples") {
+			t.Errorf("%+v", r)
+		}
+		if r.Clean != (status == exitOK) {
+			t.Errorf("status %d of %+v", status, r)
+		}
+		if !r.Clean || r.Missing > 0 {
+			t.Logf("this machine is busy: %s: %s, lost %d, and %d at the camera", r.Stream, r.Verdict, r.Lost, r.Missing)
+			complete = false
+		}
+		if !r.Clean && r.Lost == 0 {
+			t.Errorf("not clean, and nothing is lost: %+v", r)
+		}
+	}
+	serve.Stop(t)
+	if status, out, errw := runs(t, "record", "verify", "--json", raw); status != exitOK {
+		t.Errorf("status %d\n%s%s", status, out, errw)
+	} else {
+		var r record.Report
+		if err := json.Unmarshal([]byte(out), &r); err != nil || r.Frames == 0 || r.Traced != r.Frames || r.Image.Width != 320 {
+			t.Errorf("%v %+v", err, r)
+		}
+	}
+	compareY4M(t, whole, 320, 240, 0, 0, 1, complete)
+	compareY4M(t, part, 64, 32, 100, 50, 3, complete)
+	for _, says := range []string{"samples by UCX: 0 receivers now, 1 before;", "pictures by UCX: 0 receivers now, 2 before;"} {
+		if s := serve.Out.String(); !strings.Contains(s, says) {
+			t.Error(s)
+		}
+	}
+}
+
+// compareY4M finds each picture of a file, cut out of what the isp makes of the test chart, behind the one before, and step
+// pictures behind it when none was lost.
+func compareY4M(t *testing.T, path string, width, height, x, y, step int, complete bool) {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	in := bufio.NewReader(file)
+	head, err := in.ReadString('\n')
+	if err != nil || !strings.HasPrefix(head, fmt.Sprintf("YUV4MPEG2 W%d H%d F20:1 ", width, height)) {
+		t.Fatal(err, head)
+	}
+	numbers := chart(t, width, height, x, y)
+	before, n := -1, 0
+	picture := make([]byte, 2*width*height)
+	for {
+		line, err := in.ReadString('\n')
+		if err == io.EOF && line == "" {
+			break
+		}
+		if _, e := io.ReadFull(in, picture); err != nil || e != nil || line != "FRAME\n" {
+			t.Fatal(err, e, line)
+		}
+		number, known := numbers[crc32.ChecksumIEEE(picture)]
+		if !known || before >= 0 && (number < before+step || complete && number > before+step) {
+			t.Fatalf("%s: picture %d is that of frame %d (%t), the one before that of frame %d", path, n, number, known, before)
+		}
+		before = number
+		n++
+	}
+	if n == 0 {
+		t.Errorf("%s has no picture", path)
+	}
+}
+
+// chart has the numbers of the first frames by the CRC of a part of their pictures, as planes.
+func chart(t *testing.T, width, height, x, y int) map[uint32]int {
+	t.Helper()
+	numbers, n := map[uint32]int{}, 0
+	eachPicture(t, 320, 240, 600, []picture{{pipeline.UYVY, 1}}, func(outs []*pipeline.Frame) {
+		var luma, blue, red []byte
+		for line := range height {
+			for i, b := range outs[0].Bytes[(y+line)*640+2*x:][:2*width] {
+				switch i % 4 {
+				case 0:
+					blue = append(blue, b)
+				case 2:
+					red = append(red, b)
+				default:
+					luma = append(luma, b)
+				}
+			}
+		}
+		numbers[crc32.ChecksumIEEE(bytes.Join([][]byte{luma, blue, red}, nil))] = n
+		n++
+	})
+	return numbers
+}
+
+// TestReceiversFail: one is killed and one is stopped; the camera, the output and a third one lose nothing by that, and the stopped one
+// takes frames again when it goes on.
+func TestReceiversFail(t *testing.T) {
+	needUCX(t)
+	at := freePort(t)
+	serve := over(t, "tcp", "serve", "--config", programtest.Write(t, "ucx.yaml", fmt.Sprintf(ucxYAML, at)))
+	start := func(duration string) *programtest.Process {
+		return over(t, "tcp", "receive", "--json", "--duration", duration, "--ucx", at, "--stream", "pictures")
+	}
+	killed, stopped, good := start("60s"), start("14s"), start("13s")
+	time.Sleep(2 * time.Second)
+	if err := killed.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	killed.End(t, time.Minute)
+	if err := stopped.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(8 * time.Second)
+	if err := stopped.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if r := ends(t, stopped, exitFailure); r.Connections < 2 || r.Mismatched > 0 || !r.Connected {
+		t.Errorf("the stopped one: %+v", r)
+	}
+	if status := good.End(t, time.Minute); status != exitOK {
+		t.Logf("the good one: status %d: the machine is busy\n%s", status, good.Out.String())
+	}
+	var r received
+	if err := json.Unmarshal(good.Out.Bytes(), &r); err != nil || r.Mismatched > 0 || r.Broken > 0 || r.Connections != 1 || r.Frames < 100 {
+		t.Errorf("the good one: %v %+v", err, r)
+	}
+	serve.Stop(t)
+	b := books(t, serve.Out.String()) // whose sums it checks
+	if strings.Contains(serve.Out.String(), "lost 0; events") && b["pictures"][2]+b["samples"][2] > 0 {
+		t.Errorf("this machine is fast enough for the camera, and an output has lost frames\n%s", serve.Out.String())
+	}
+	if s := serve.Err.String(); !strings.Contains(s, "it has") {
+		t.Errorf("the log does not say that a receiver was cut off\n%s", s)
+	}
+}
+
+// TestReceiverConnectsAgain: the sender is killed and started again.
+func TestReceiverConnectsAgain(t *testing.T) {
+	needUCX(t)
+	at := freePort(t)
+	config := programtest.Write(t, "ucx.yaml", fmt.Sprintf(ucxYAML, at))
+	receive := over(t, "tcp", "receive", "--json", "--duration", "12s", "--ucx", at, "--stream", "samples") // before the sender
+	time.Sleep(time.Second)
+	for range 2 {
+		serve := over(t, "tcp", "serve", "--config", config)
+		time.Sleep(4 * time.Second)
+		if err := serve.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		serve.End(t, time.Minute)
+	}
+	if r := ends(t, receive, exitFailure); r.Connections != 2 || r.Frames == 0 || r.Matched != r.Frames || r.Trouble == "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestReceiveRefused: what the command line cannot mean, and what the sender does not have.
+func TestReceiveRefused(t *testing.T) {
+	needUCX(t)
+	at := freePort(t)
+	serve := over(t, "tcp", "serve", "--config", programtest.Write(t, "ucx.yaml", fmt.Sprintf(ucxYAML, at)))
+	there := programtest.Write(t, "there.mcap", "x")
+	for _, c := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{nil, exitUsage, "name the sender"},
+		{[]string{"--ucx", "nowhere"}, exitUsage, "host:port"},
+		{[]string{"--ucx", at, "--every", "0"}, exitUsage, "--every 0"},
+		{[]string{"--ucx", at, "--duration", "0s"}, exitUsage, "--duration"},
+		{[]string{"--ucx", at, "--region", "640"}, exitUsage, "WIDTHxHEIGHT"},
+		{[]string{"--ucx", at, "--save", "x.avi"}, exitUsage, ".mcap or .y4m"},
+		{[]string{"--ucx", at, "--save", there}, exitUsage, "there already"},
+		{[]string{"--ucx", at, "--stream", "samples", "--region", "640x480+0+0"}, exitUsage, "not inside"},
+		{[]string{"--ucx", at, "--stream", "side", "--duration", "2s"}, exitFailure, "samples, pictures"},
+		{[]string{"--ucx", at, "--duration", "2s"}, exitFailure, "samples, pictures"},
+		{[]string{"--ucx", freePort(t), "--duration", "1s"}, exitFailure, "cannot be reached"},
+	} {
+		p := over(t, "tcp", append([]string{"receive"}, c.args...)...)
+		if status := p.End(t, time.Minute); status != c.status || !strings.Contains(p.Err.String(), c.says) {
+			t.Errorf("%v: status %d instead of %d\n%s", c.args, status, c.status, p.Err.String())
+		}
+	}
+	serve.Stop(t)
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ucx
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// window is how many messages are under way, as in ucx_perftest.
+const window = 32
+
+// BenchmarkBandwidth sends to another process and compares that with ucx_perftest, in turn: one of each an iteration (-benchtime 7x).
+func BenchmarkBandwidth(b *testing.B) {
+	for _, shared := range []bool{false, true} {
+		for _, size := range []int{4 << 20, 64 << 10} {
+			b.Run(fmt.Sprintf("%s/%dKB", transportName(shared), size>>10), func(b *testing.B) {
+				e, _ := benchPeer(b, shared)
+				n := 400 << 20 / size
+				var ratios, mbs []float64
+				for range b.N {
+					ours := bandwidth(b, e, size, n)
+					theirs := perftest(b, 5, "-t", "ucp_am_bw", "-s", strconv.Itoa(size), "-n", strconv.Itoa(n), "-w", "10")
+					ratios, mbs = append(ratios, ours/theirs), append(mbs, ours)
+				}
+				report(b, ratios, mbs, "MB/s")
+			})
+		}
+	}
+}
+
+// BenchmarkLatency sends 64 bytes to another process and back, halves that, and compares it with ucx_perftest that sleeps, too.
+func BenchmarkLatency(b *testing.B) {
+	for _, shared := range []bool{false, true} {
+		b.Run(transportName(shared), func(b *testing.B) {
+			e, w := benchPeer(b, shared)
+			var ratios, us []float64
+			for range b.N {
+				ours := latency(b, w, e, 5000)
+				theirs := perftest(b, 1, "-t", "ucp_am_lat", "-E", "sleep", "-s", "64", "-n", "5000", "-w", "100")
+				ratios, us = append(ratios, ours/theirs), append(us, ours)
+			}
+			report(b, ratios, us, "µs")
+		})
+	}
+}
+
+func transportName(shared bool) string {
+	if shared {
+		return "posix"
+	}
+	return "tcp"
+}
+
+// benchPeer starts a peer and connects to it over one transport.
+func benchPeer(b *testing.B, shared bool) (*Endpoint, *Worker) {
+	b.Helper()
+	if _, err := exec.LookPath("ucx_perftest"); err != nil {
+		b.Skip("NEEDS ucx_perftest (Debian's ucx-utils)")
+	}
+	b.Setenv("UCX_TLS", "posix,cma")
+	b.Setenv("UCX_MM_ERROR_HANDLING", "y") // for ucx_perftest
+	if !shared {
+		b.Setenv("UCX_TLS", "tcp")
+		os.Unsetenv("UCX_MM_ERROR_HANDLING")
+		b.Setenv("UCX_NET_DEVICES", "lo")
+	}
+	w := worker(b, open(b))
+	p := start(b)
+	if !shared {
+		return dial(b, w, p.addr).Endpoint, w
+	}
+	return meet(b, w, p).Endpoint, w
+}
+
+// bandwidth sends n messages and returns MB/s (2^20 bytes, as ucx_perftest has it).
+func bandwidth(b *testing.B, e *Endpoint, size, n int) float64 {
+	b.Helper()
+	echoes := collect(b, e.worker, idEcho)
+	m := &Outgoing{ID: idSink, Data: [][]byte{mapped(b, size)}}
+	slots := make(chan error, window)
+	for range window {
+		slots <- nil
+	}
+	done := func(err error) { slots <- err }
+	began := time.Now()
+	for range n {
+		tidy(b, <-slots)
+		if err := e.Send(m, done); err != nil {
+			b.Fatal(err)
+		}
+	}
+	send(b, e, &Outgoing{ID: idEcho}) // comes after all others
+	next(b, echoes, "echo")
+	return float64(n*size) / (1 << 20) / time.Since(began).Seconds()
+}
+
+// latency returns the median of half a round trip in µs.
+func latency(b *testing.B, w *Worker, e *Endpoint, n int) float64 {
+	b.Helper()
+	m := &Outgoing{ID: idEcho, Data: [][]byte{pattern(64)}, Protocol: Eager}
+	times, finished := make([]time.Duration, 0, n), make(chan error, 1)
+	began := time.Now()
+	handle(b, w, idEcho, func(*Message) {
+		now := time.Now()
+		times, began = append(times, now.Sub(began)/2), now
+		if len(times) == n {
+			finished <- nil
+		} else if err := e.Send(m, nil); err != nil {
+			finished <- err
+		}
+	})
+	if err := e.Send(m, nil); err != nil {
+		b.Fatal(err)
+	}
+	tidy(b, next(b, finished, "end of the round trips"))
+	slices.Sort(times)
+	return float64(times[n/2].Nanoseconds()) / 1e3
+}
+
+// perftest runs ucx_perftest with itself, with error handling as we have it (-e), and returns a column of its last line: 1 is the median of the latency, 5 the whole bandwidth.
+func perftest(b *testing.B, column int, args ...string) float64 {
+	b.Helper()
+	const port = "18913"
+	server := exec.Command("ucx_perftest", "-p", port, "-e")
+	if err := server.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer server.Wait()
+	defer server.Process.Kill()
+	for range 100 { // until it listens
+		time.Sleep(50 * time.Millisecond)
+		out, err := exec.Command("ucx_perftest", append([]string{"127.0.0.1", "-p", port, "-f", "-v", "-e"}, args...)...).Output()
+		if err != nil {
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		columns := strings.Split(lines[len(lines)-1], ",")
+		if v, err := strconv.ParseFloat(columns[min(column, len(columns)-1)], 64); err == nil {
+			return v
+		}
+		b.Fatalf("ucx_perftest says %q", out)
+	}
+	b.Fatal("ucx_perftest does not run")
+	return 0
+}
+
+// report prints the median ratio with its spread, and the median of ours.
+func report(b *testing.B, ratios, ours []float64, unit string) {
+	slices.Sort(ratios)
+	slices.Sort(ours)
+	b.ReportMetric(ratios[len(ratios)/2], "ratio")
+	b.ReportMetric(ratios[0], "ratio-min")
+	b.ReportMetric(ratios[len(ratios)-1], "ratio-max")
+	b.ReportMetric(ours[len(ours)/2], unit)
+	b.ReportMetric(0, "ns/op")
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ucx
+
+import (
+	"sync"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// callbacks are the functions that the library calls, on a thread that is in one of its calls and holds the worker's lock. They put
+// work aside and return. A callback of purego is never freed: there are these few for the process, and what they are called
+// for is found by a key.
+var callbacks = sync.OnceValue(func() (c struct{ sent, received, message, request, failed uintptr }) {
+	c.sent = purego.NewCallback(func(request uintptr, status int8, key uintptr) {
+		onRequest(request, status, 0, key)
+	})
+	c.received = purego.NewCallback(func(request uintptr, status int8, length, key uintptr) {
+		onRequest(request, status, int(length), key)
+	})
+	c.message = purego.NewCallback(onMessage)
+	c.request = purego.NewCallback(onConnRequest)
+	c.failed = purego.NewCallback(onFailure)
+	return c
+})
+
+// workers are those that exist, by number.
+var workers struct {
+	sync.RWMutex
+	last     uint32
+	byNumber map[uint32]*Worker
+}
+
+func (w *Worker) register() {
+	workers.Lock()
+	defer workers.Unlock()
+	if workers.byNumber == nil {
+		workers.byNumber = map[uint32]*Worker{}
+	}
+	for workers.last++; workers.last == 0 || workers.byNumber[workers.last] != nil; workers.last++ {
+	}
+	w.number = workers.last
+	workers.byNumber[w.number] = w
+}
+
+func (w *Worker) unregister() {
+	workers.Lock()
+	defer workers.Unlock()
+	delete(workers.byNumber, w.number)
+}
+
+// key stands for a thing of the worker in what the library keeps.
+func (w *Worker) key(n uint32) uintptr { return uintptr(uint64(w.number)<<32 | uint64(n)) }
+
+// keyed finds the worker of a key, and the number of the thing.
+func keyed(key uintptr) (*Worker, uint32) {
+	workers.RLock()
+	defer workers.RUnlock()
+	return workers.byNumber[uint32(uint64(key)>>32)], uint32(key)
+}
+
+func onRequest(handle uintptr, status int8, length int, key uintptr) {
+	w, n := keyed(key)
+	r := w.requests[n]
+	r.handle, r.status, r.length = handle, Status(status), length
+	w.events = append(w.events, event{request: r})
+}
+
+func onMessage(key uintptr, header unsafe.Pointer, headerLength uintptr, data unsafe.Pointer, length uintptr, p *receiveParam) int {
+	w, id := keyed(key)
+	m := w.newMessage()
+	m.ID, m.Length, m.Rendezvous = uint16(id), int(length), p.attributes&receiveRendezvous != 0
+	m.Header = append(m.Header[:0], unsafe.Slice((*byte)(header), headerLength)...)
+	if p.attributes&receiveReplyTo != 0 {
+		m.replyTo = p.replyTo
+	}
+	result := inProgress
+	switch {
+	case m.Rendezvous:
+		m.desc = uintptr(data)
+	case p.attributes&receiveData != 0:
+		m.desc, m.Data = uintptr(data), unsafe.Slice((*byte)(data), length)
+	default: // it is gone after the call
+		m.Data, result = append([]byte(nil), unsafe.Slice((*byte)(data), length)...), ok
+	}
+	w.events = append(w.events, event{message: m})
+	return int(result)
+}
+
+func onConnRequest(handle, key uintptr) {
+	w, n := keyed(key)
+	w.events = append(w.events, event{conn: w.listeners[n].newRequest(handle)})
+}
+
+func onFailure(key, _ uintptr, status int8) {
+	w, n := keyed(key)
+	if e := w.endpoints[n]; e != nil {
+		e.fail(Status(status))
+	}
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ucx
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"unsafe"
+)
+
+// EndpointOptions are what an endpoint is made with.
+type EndpointOptions struct {
+	// Failed is called once if the connection fails, or the peer closes it. The endpoint stays, for Close or Abort. It may be nil.
+	Failed func(error)
+}
+
+type endpointState int
+
+const (
+	opened endpointState = iota
+	closing
+	gone
+)
+
+// An Endpoint is a connection of a worker to another worker. It may be used at once: what is sent waits for the connection.
+type Endpoint struct {
+	worker *Worker
+	number uint32
+	handle uintptr
+	peer   string
+	own    bool // to the worker itself
+	failed func(error)
+
+	state endpointState // these two under the worker's lock
+	err   error
+}
+
+// Dial connects to a listener.
+func (w *Worker) Dial(addr netip.AddrPort, o EndpointOptions) (*Endpoint, error) {
+	s, n, err := w.toSockaddr(addr)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.newEndpoint(&endpointParams{
+		mask: endpointAddress | endpointFlags, flags: clientServer, errorMode: errorsOfPeer,
+		address: sockaddr{address: uintptr(unsafe.Pointer(s)), length: n},
+	}, "to "+addr.String(), o)
+}
+
+// Connect connects to the worker with that address (Worker.Address), which may be this worker. The peer has an endpoint to this worker
+// when it has connected, too. The address is trusted: the library reads it without checks.
+func (w *Worker) Connect(address []byte, o EndpointOptions) (*Endpoint, error) {
+	if len(address) == 0 {
+		return nil, &Error{Call: symbolNames[symEpCreate], What: "to a worker", Status: ErrInvalidAddr}
+	}
+	own, err := w.Address()
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := &endpointParams{mask: endpointRemote, remote: uintptr(unsafe.Pointer(&address[0])), errorMode: errorsOfPeer}
+	if bytes.Equal(address, own) {
+		p.errorMode = errorsNone // which transport self needs
+	}
+	return w.newEndpoint(p, "to a worker", o)
+}
+
+func (w *Worker) newEndpoint(p *endpointParams, peer string, o EndpointOptions) (*Endpoint, error) {
+	if w.closed {
+		return nil, ErrClosed
+	}
+	w.last++
+	e := &Endpoint{worker: w, number: w.last, peer: peer, failed: o.Failed, own: p.errorMode == errorsNone}
+	w.endpoints[e.number] = e
+	p.mask |= endpointErrorMode | endpointHandler
+	p.handler, p.argument = callbacks().failed, w.key(e.number)
+	if err := w.library.try(symEpCreate, peer, w.handle, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(&e.handle))); err != nil {
+		delete(w.endpoints, e.number)
+		return nil, err
+	}
+	w.byHandle[e.handle] = e
+	w.wake()
+	return e, nil
+}
+
+func (e *Endpoint) fail(s Status) {
+	if e.err == nil {
+		e.err = &Error{Call: "connection", What: e.peer, Status: s}
+		e.worker.events = append(e.worker.events, event{failed: e})
+	}
+}
+
+func (e *Endpoint) report() {
+	if e.failed != nil {
+		e.failed(e.Err())
+	}
+}
+
+// Err returns why the connection failed, or nil, or ErrClosed.
+func (e *Endpoint) Err() error {
+	e.worker.mu.Lock()
+	defer e.worker.mu.Unlock()
+	if e.err == nil && e.state != opened {
+		return ErrClosed
+	}
+	return e.err
+}
+
+// String names the peer.
+func (e *Endpoint) String() string { return "endpoint " + e.peer }
+
+// Close waits until everything that was sent has left, and closes the connection together with the peer. If ctx ends before that, or
+// the connection has failed, it is closed by force.
+func (e *Endpoint) Close(ctx context.Context) error {
+	flushed, err := e.begin(symEpFlush)
+	if err == nil {
+		err = await(ctx, flushed)
+	}
+	if err != nil {
+		e.Abort()
+		return err
+	}
+	closed, err := e.begin(symEpClose)
+	if err == nil {
+		err = await(ctx, closed)
+	}
+	if errors.Is(err, ErrConnectionReset) || errors.Is(err, ErrCanceled) { // the peer was faster
+		return nil
+	}
+	return err
+}
+
+// begin begins a flush or an orderly close, and returns what will have its result.
+func (e *Endpoint) begin(call symbol) (<-chan error, error) {
+	w := e.worker
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.state != opened || w.closed {
+		return nil, ErrClosed
+	}
+	result := make(chan error, 1)
+	r := w.newRequest(call, e)
+	r.done = func(err error) { result <- err }
+	w.param = requestParam{mask: opCallback | opUser, callback: callbacks().sent, user: w.key(r.number)}
+	p := statusPointer(w.call(call, e.handle, uintptr(unsafe.Pointer(&w.param))))
+	if call == symEpClose {
+		e.state = closing
+		delete(w.byHandle, e.handle)
+	}
+	if r.begun(p) {
+		return result, nil
+	}
+	if call == symEpClose {
+		e.state = gone
+		delete(w.endpoints, e.number)
+	}
+	result <- check(call, e.peer, p.status())
+	return result, nil
+}
+
+func await(ctx context.Context, result <-chan error) error {
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("ucx: close: %w", context.Cause(ctx))
+	}
+}
+
+// Abort closes the connection at once. What was not sent yet is lost, and its functions are called with an error. The peer's endpoint
+// fails.
+func (e *Endpoint) Abort() {
+	w := e.worker
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.state == opened && !w.closed {
+		e.force()
+		w.wake()
+	}
+}
+
+func (e *Endpoint) force() {
+	if e.state != opened {
+		return
+	}
+	w := e.worker
+	e.state = gone
+	delete(w.byHandle, e.handle)
+	delete(w.endpoints, e.number)
+	r := w.newRequest(symEpClose, e)
+	w.param = requestParam{mask: opCallback | opUser | opFlags, flags: closeForce, callback: callbacks().sent, user: w.key(r.number)}
+	if e.own { // without errors there is no force
+		w.param.flags = 0
+	}
+	r.begun(statusPointer(w.call(symEpClose, e.handle, uintptr(unsafe.Pointer(&w.param)))))
+}

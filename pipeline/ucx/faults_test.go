@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ucx
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestPeerKilled kills the other process while a message is under way.
+func TestPeerKilled(t *testing.T) {
+	t.Run("by listener", func(t *testing.T) {
+		w := worker(t, open(t))
+		killed(t, w, func(p *process) end { return dial(t, w, p.addr) })
+	})
+	t.Run("by shared memory", func(t *testing.T) {
+		t.Setenv("UCX_TLS", "posix,cma")
+		t.Setenv("UCX_KEEPALIVE_INTERVAL", "1s")
+		w := worker(t, open(t))
+		killed(t, w, func(p *process) end { return meet(t, w, p) })
+	})
+}
+
+// meet connects to a peer by its worker's address, and lets it connect back.
+func meet(t testing.TB, w *Worker, p *process) end {
+	t.Helper()
+	o, failed := options()
+	e, err := w.Connect(p.address, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Abort)
+	address, err := w.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, e, &Outgoing{ID: idMeet, Data: [][]byte{address}})
+	return end{e, failed}
+}
+
+func killed(t *testing.T, w *Worker, connect func(*process) end) {
+	t.Helper()
+	echoes := collect(t, w, idEcho)
+	p := start(t)
+	e := connect(p)
+	send(t, e.Endpoint, &Outgoing{ID: idEcho, Data: [][]byte{pattern(10)}})
+	next(t, echoes, "echo")
+	stalled := send(t, e.Endpoint, &Outgoing{ID: idStall, Data: [][]byte{pattern(1 << 20)}, Protocol: Rendezvous})
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.Wait() // a process that nobody has waited for still is one
+	wantError(t, next(t, e.failed, "failure"), ErrConnectionReset, ErrEndpointTimeout)
+	if next(t, stalled, "end of the send") == nil {
+		t.Error("a message that nobody fetched was sent")
+	}
+	wantError(t, e.Send(&Outgoing{ID: idEcho}, nil), ErrConnectionReset, ErrEndpointTimeout)
+	if err := e.Close(within(t, patience)); err == nil {
+		t.Error("an endpoint that has failed is closed without an error")
+	}
+	f := connect(start(t))
+	send(t, f.Endpoint, &Outgoing{ID: idEcho, Data: [][]byte{pattern(10)}})
+	next(t, echoes, "echo of the next peer")
+}
+
+// TestPeerStopped stops the other process, which then takes nothing.
+func TestPeerStopped(t *testing.T) {
+	w := worker(t, open(t))
+	echoes := collect(t, w, idEcho)
+	p, other := start(t), start(t)
+	e, f := dial(t, w, p.addr), dial(t, w, other.addr)
+	for _, e := range []*Endpoint{e.Endpoint, f.Endpoint} {
+		send(t, e, &Outgoing{ID: idEcho, Data: [][]byte{pattern(10)}})
+		next(t, echoes, "echo")
+	}
+	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	const messages, size = 2000, 8000 // more than sockets take
+	var waiting []<-chan error
+	for range messages {
+		waiting = append(waiting, send(t, e.Endpoint, &Outgoing{ID: idEcho, Data: [][]byte{pattern(size)}, Protocol: Eager}))
+	}
+	before := onCPU(t)
+	time.Sleep(time.Second)
+	if used := onCPU(t) - before; used > time.Second/5 {
+		t.Errorf("a peer that is stopped costs %v of CPU in a second", used)
+	}
+	send(t, f.Endpoint, &Outgoing{ID: idEcho, Data: [][]byte{pattern(20)}})
+	if got := next(t, echoes, "echo of the other peer"); len(got.data) != 20 {
+		t.Errorf("%d bytes", len(got.data))
+	}
+	if err := p.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for i := range messages {
+		if got := next(t, echoes, "echo"); !bytes.Equal(got.data, pattern(size)) {
+			t.Fatalf("message %d has %d bytes", i, len(got.data))
+		}
+		tidy(t, next(t, waiting[i], "end of the send"))
+	}
+}
+
+// TestCloseOfStoppedPeer shows that neither way to close waits for a peer that does nothing.
+func TestCloseOfStoppedPeer(t *testing.T) {
+	w := worker(t, open(t))
+	echoes := collect(t, w, idEcho)
+	p := start(t)
+	for _, abort := range []bool{false, true} {
+		e := dial(t, w, p.addr)
+		send(t, e.Endpoint, &Outgoing{ID: idEcho})
+		next(t, echoes, "echo")
+		stalled := send(t, e.Endpoint, &Outgoing{ID: idStall, Data: [][]byte{pattern(1 << 20)}, Protocol: Rendezvous})
+		if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		if abort {
+			e.Abort()
+		} else if err := e.Close(within(t, 100*time.Millisecond)); err == nil {
+			t.Error("closed in order while the peer is stopped")
+		}
+		if next(t, stalled, "end of the send") == nil {
+			t.Error("a message that nobody fetched was sent")
+		}
+		if err := p.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestConnects connects and closes often, by flush and by force, and finds nothing left. There are 1,000 in the long run.
+func TestConnects(t *testing.T) {
+	rounds := 60
+	if os.Getenv("TEGRACAST_LONG") != "" {
+		rounds = 1000
+	}
+	c := open(t)
+	a, b := worker(t, c), worker(t, c)
+	got := collect(t, b, 1)
+	l := listen(t, b, loopback, func(r *ConnRequest) {
+		var e *Endpoint
+		e, err := r.Accept(EndpointOptions{Failed: func(error) { e.Abort() }})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	warm := rounds / 3
+	var before books
+	for i := range rounds {
+		if i == warm {
+			before = inventory(t)
+		}
+		connectOnce(t, a, l.Addr(), got, i%2 == 0)
+	}
+	after := inventory(t)
+	t.Logf("after %d connections: %+v, after %d: %+v", warm, before, rounds, after)
+	for range 100 { // what the library ends later
+		if after.descriptors <= before.descriptors && after.goroutines <= before.goroutines {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+		after = inventory(t)
+	}
+	if after.descriptors > before.descriptors+2 || after.goroutines > before.goroutines+2 {
+		t.Errorf("after %d connections %+v, after %d %+v", warm, before, rounds, after)
+	}
+	if grown := after.resident - before.resident; grown > int64(rounds-warm)*16<<10 {
+		t.Errorf("%d connections took %d KB", rounds-warm, grown>>10)
+	}
+	if n := len(a.requests); n > 16 {
+		t.Errorf("%d requests were made", n)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.endpoints) > 0 || len(a.byHandle) > 0 {
+		t.Errorf("%d endpoints are left", len(a.endpoints))
+	}
+}
+
+func connectOnce(t *testing.T, w *Worker, to netip.AddrPort, got <-chan parcel, flush bool) {
+	t.Helper()
+	e, err := w.Dial(to, EndpointOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, e, &Outgoing{ID: 1, Data: [][]byte{pattern(100)}})
+	next(t, got, "message")
+	if flush {
+		tidy(t, e.Close(within(t, patience)))
+	} else {
+		e.Abort()
+	}
+}
+
+// books are what a process has.
+type books struct {
+	descriptors, goroutines int
+	resident                int64
+}
+
+func inventory(t *testing.T) books {
+	t.Helper()
+	runtime.GC()
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64)
+	if err != nil {
+		t.Fatal(fmt.Errorf("statm: %w", err))
+	}
+	return books{len(names), runtime.NumGoroutine(), pages * int64(os.Getpagesize())}
+}

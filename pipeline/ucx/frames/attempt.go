@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package frames
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// An attempt is one connection of a receiver. The receiver's lock guards it.
+type attempt struct {
+	receiver *Receiver
+	link     link
+	welcomed chan welcome
+	over     chan struct{} // closed when err is set
+	once     sync.Once
+	err      error // why it is over
+
+	state   attemptState
+	format  pipeline.Format // that it asked for
+	heard   time.Time       // when the sender has last said something
+	told    time.Time       // when this side has
+	granted int             // credits that the sender has
+	begun   bool            // frames may have come
+	came    uint64
+	last    frameHeader // of the frame before
+	books   books       // as the sender last said
+	results [4]found    // of the last frames, by turns
+	turn    int
+}
+
+// found are results that came before their frame.
+type found struct {
+	sequence uint64
+	text     []byte
+}
+
+type attemptState uint8
+
+const (
+	calling attemptState = iota // said hello
+	asking                      // is welcome, and has said what it wants
+	getting
+)
+
+func newAttempt(r *Receiver, now time.Time) *attempt {
+	return &attempt{receiver: r, welcomed: make(chan welcome, 1), over: make(chan struct{}), heard: now, told: now}
+}
+
+// run connects and lasts until the connection ends.
+func (a *attempt) run(ctx context.Context) error {
+	r := a.receiver
+	r.mu.Lock()
+	r.now = a
+	r.mu.Unlock()
+	l, err := r.dial(ctx, a)
+	if err != nil {
+		a.fail(err)
+		r.leave(a)
+		return err
+	}
+	r.mu.Lock()
+	a.link = l
+	r.mu.Unlock()
+	h := hello{oldest, newest, r.local}
+	if err := tell(l, idHello, h.append(nil)); err != nil {
+		a.fail(err)
+	}
+	a.watch(ctx)
+	r.leave(a)
+	y := bye{CodeEnd, "the receiver ends"}
+	var wrong *ByeError
+	switch {
+	case errors.Is(a.err, errWire):
+		y = bye{CodeBroken, a.err.Error()}
+	case errors.As(a.err, &wrong):
+		y = bye{wrong.Code, wrong.Reason}
+	}
+	_ = tell(l, idBye, y.append(nil))
+	ended := make(chan struct{})
+	l.end(func() { close(ended) })
+	<-ended
+	return a.err
+}
+
+// watch does what has its time, until the connection ends.
+func (a *attempt) watch(ctx context.Context) {
+	clock := time.NewTicker(tick)
+	defer clock.Stop()
+	var taken <-chan struct{} // nil: not welcome so far
+	for {
+		select {
+		case <-ctx.Done():
+			a.fail(ctx.Err())
+		case <-a.over:
+			return
+		case w := <-a.welcomed:
+			if err := a.prepare(w); err != nil {
+				a.fail(err)
+			}
+			taken = a.receiver.taken
+		case <-taken:
+			taken = nil
+			if err := a.subscribe(); err != nil {
+				a.fail(err)
+			}
+		case now := <-clock.C:
+			a.check(now)
+		}
+	}
+}
+
+// fail ends the connection; the first reason counts.
+func (a *attempt) fail(err error) {
+	a.once.Do(func() {
+		a.err = err
+		close(a.over)
+	})
+}
+
+// check ends a connection that says nothing, and says that this side is alive.
+func (a *attempt) check(now time.Time) {
+	r := a.receiver
+	r.mu.Lock()
+	silent, quiet := now.Sub(a.heard) > patience, a.state == getting && now.Sub(a.told) >= alive
+	if quiet {
+		a.told = now
+	}
+	l := a.link
+	r.mu.Unlock()
+	switch {
+	case silent:
+		a.fail(fmt.Errorf("the sender at %s has said nothing for %v", r.config.Address, patience))
+	case quiet:
+		if err := tell(l, idCredit, appendCredit(nil, 0)); err != nil {
+			a.fail(err)
+		}
+	}
+}
+
+// prepare makes memory for the stream that is wanted.
+func (a *attempt) prepare(w welcome) error {
+	r := a.receiver
+	if w.version < oldest || w.version > newest {
+		return &ByeError{CodeVersion, fmt.Sprintf("the sender wants version %d of the protocol, this side speaks %d to %d", w.version, oldest, newest)}
+	}
+	if err := checkRelease(w.release); err != nil {
+		return &ByeError{CodeVersion, err.Error()}
+	}
+	s, err := choose(w.streams, r.config.Stream)
+	if err != nil {
+		return err
+	}
+	f, err := r.config.Region.of(s.format)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	st := &r.tally.stats
+	st.Version, st.SenderUCX, st.Stream = w.version, w.release, s.name
+	a.format = f
+	r.mu.Unlock()
+	return r.prepare(f)
+}
+
+// subscribe says what is wanted.
+func (a *attempt) subscribe() error {
+	r := a.receiver
+	r.mu.Lock()
+	a.state, a.granted = asking, r.free
+	wants := subscribe{stream: r.tally.stats.Stream, every: uint32(r.config.Every), region: r.config.Region, credits: uint32(r.free)}
+	r.mu.Unlock()
+	return tell(a.link, idSubscribe, wants.append(nil))
+}
+
+// choose finds a stream by its name; an empty name is that of the only one.
+func choose(list []stream, name string) (stream, error) {
+	var names []string
+	for _, s := range list {
+		if s.name == name || name == "" && len(list) == 1 {
+			return s, nil
+		}
+		names = append(names, s.name)
+	}
+	all := strings.Join(names, ", ")
+	switch {
+	case all == "":
+		return stream{}, errors.New("the sender has no stream")
+	case name == "":
+		return stream{}, fmt.Errorf("the sender has several streams: name one of %s", all)
+	}
+	return stream{}, fmt.Errorf("the sender has no stream %q, only: %s", name, all)
+}
+
+// grant gives the sender credits for the buffers that are free.
+func (a *attempt) grant(now time.Time) {
+	r := a.receiver
+	r.mu.Lock()
+	more := r.free - a.granted
+	if a.state != getting || more <= 0 || r.now != a {
+		r.mu.Unlock()
+		return
+	}
+	a.granted, a.told = a.granted+more, now
+	l := a.link
+	r.mu.Unlock()
+	if err := tell(l, idCredit, appendCredit(nil, uint32(more))); err != nil {
+		a.fail(err)
+	}
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package frames
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/ucx"
+)
+
+// ServerConfig describes a server.
+type ServerConfig struct {
+	Listen string       // IP address and port, such as 0.0.0.0:5020 or [::]:5020
+	Logger *slog.Logger // nil: slog.Default()
+}
+
+// A Server listens for receivers of its streams.
+type Server struct {
+	hub     *hub
+	log     *slog.Logger
+	address netip.AddrPort
+	context *ucx.Context
+	worker  *ucx.Worker
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[*ucx.Endpoint]*session
+	listener *ucx.Listener // nil: the address is not there yet
+}
+
+// CheckAddress refuses what is no address to listen at.
+func CheckAddress(listen string) error {
+	if _, err := netip.ParseAddrPort(listen); err != nil {
+		return fmt.Errorf("%q: write an IP address and a port, such as 0.0.0.0:5020 or [::]:5020", listen)
+	}
+	return nil
+}
+
+// Listen opens a server. Where its address cannot be had now it tries again, and the log says so. An error wraps ucx.ErrNoLibrary when
+// there is no UCX.
+func Listen(c ServerConfig) (*Server, error) {
+	address, err := netip.ParseAddrPort(c.Listen)
+	if err != nil {
+		return nil, CheckAddress(c.Listen)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	s := &Server{address: address, log: c.Logger, sessions: map[*ucx.Endpoint]*session{}}
+	if s.context, s.worker, err = open(s.receive); err != nil {
+		return nil, err
+	}
+	s.hub = newHub(s.context.Release(), c.Logger)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	failed := s.listen()
+	s.running.Go(func() { s.watch(ctx, failed) })
+	return s, nil
+}
+
+// open makes a context with a worker, whose messages go to receive.
+func open(receive func(*ucx.Message)) (*ucx.Context, *ucx.Worker, error) {
+	c, err := ucx.Open(ucx.Config{})
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := c.NewWorker()
+	for id := uint16(idHello); id <= lastID && err == nil; id++ {
+		err = w.Handle(id, receive)
+	}
+	if err == nil && w.MaxHeader() < frameHeaderSize {
+		err = fmt.Errorf("frames: UCX takes headers of %d bytes, frames need %d: choose other transports (UCX_TLS)", w.MaxHeader(), frameHeaderSize)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, c.Close())
+	}
+	return c, w, nil
+}
+
+// listen takes the address.
+func (s *Server) listen() error {
+	l, err := s.worker.Listen(s.address, s.accept)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.listener = l
+	s.mu.Unlock()
+	s.log.Info("ucx: listening", "address", l.Addr(), "ucx", s.context.Release())
+	return nil
+}
+
+// watch looks after connections, and tries again to listen.
+func (s *Server) watch(ctx context.Context, failed error) {
+	clock := time.NewTicker(tick)
+	defer clock.Stop()
+	wait, next := firstWait, time.Now()
+	for {
+		if now := time.Now(); failed != nil && !now.Before(next) {
+			s.log.Warn("ucx: cannot listen, and tries again", "address", s.address, "in", wait, "error", failed)
+			next, wait = now.Add(wait), min(2*wait, lastWait)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-clock.C:
+			if s.hub.check(now); failed != nil && !now.Before(next) {
+				failed = s.listen()
+			}
+		}
+	}
+}
+
+// Addr is where the server listens; the zero AddrPort: nowhere so far.
+func (s *Server) Addr() netip.AddrPort {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener == nil {
+		return netip.AddrPort{}
+	}
+	return s.listener.Addr()
+}
+
+// accept takes somebody who connects.
+func (s *Server) accept(r *ucx.ConnRequest) {
+	if !s.hub.room() {
+		_ = r.Reject()
+		return
+	}
+	var w *session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, err := r.Accept(ucx.EndpointOptions{Failed: func(err error) { w.failed(err) }})
+	if err != nil {
+		s.log.Warn("ucx: a connection cannot be accepted", "from", r.From(), "error", err)
+		return
+	}
+	if w = s.hub.connected(&endpoint{e, func() { s.forget(e) }}, r.From().String(), time.Now()); w != nil {
+		s.sessions[e] = w
+	} else {
+		w = &session{hub: s.hub, state: over}
+		e.Abort()
+	}
+}
+
+// forget is called when nothing of a connection is left.
+func (s *Server) forget(e *ucx.Endpoint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, e)
+}
+
+// receive hands a message to the session that it is of.
+func (s *Server) receive(m *ucx.Message) {
+	s.mu.Lock()
+	w := s.sessions[m.Endpoint]
+	s.mu.Unlock()
+	if w == nil {
+		return
+	}
+	in := incoming{id: m.ID, header: m.Header, data: m.Data, length: m.Length}
+	if m.Rendezvous {
+		in.fetch = func(int, func(int, error)) error { return errWire } // which is refused anyway
+	}
+	w.receive(in, time.Now())
+}
+
+// Stream adds a stream of frames of a format. It is an output of a graph.
+func (s *Server) Stream(c StreamConfig, f pipeline.Format) (*Sink, error) {
+	return newSink(s.hub, c, f, func(slot []byte) (*ucx.Memory, error) {
+		return s.context.Map(unsafe.Pointer(unsafe.SliceData(slot)), len(slot), ucx.Host)
+	})
+}
+
+// Close ends all connections. The streams must have been closed.
+func (s *Server) Close() error {
+	s.cancel()
+	s.running.Wait()
+	var errs []error
+	s.mu.Lock()
+	l := s.listener
+	s.mu.Unlock()
+	if l != nil {
+		errs = append(errs, l.Close())
+	}
+	s.hub.close()
+	return errors.Join(append(errs, s.worker.Close(), s.context.Close())...)
+}
+
+// An endpoint is a link by UCX.
+type endpoint struct {
+	to   *ucx.Endpoint
+	gone func()
+}
+
+// Send implements link.
+func (e *endpoint) Send(m *ucx.Outgoing, done func(error)) error { return e.to.Send(m, done) }
+
+// end implements link.
+func (e *endpoint) end(ended func()) {
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), linger)
+		defer cancel()
+		_ = e.to.Close(ctx) // by force in the end; why the connection ended is known
+		e.gone()
+		ended()
+	}()
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package frames
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+func newTestHub(t testing.TB) *hub {
+	t.Helper()
+	h := newHub("1.13.1", quiet())
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case now := <-time.After(tick):
+				h.check(now)
+			case <-stop:
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-stopped
+		h.close()
+	})
+	return h
+}
+
+func newTestSink(t testing.TB, h *hub, c StreamConfig, f pipeline.Format) *Sink {
+	t.Helper()
+	k, err := newSink(h, c, f, noRegister)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return k
+}
+
+// taken is what came of a frame.
+type taken struct {
+	sequence uint64
+	pixels   []byte
+	results  []pipeline.Result
+	crc      uint32
+}
+
+// start connects a receiver, whose frames come by the channel; that is closed at its end.
+func start(t testing.TB, r *Receiver) <-chan taken {
+	t.Helper()
+	if err := r.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := take(t, r)
+	await(t, "the stream", func() bool { return r.Stats().Connected })
+	return got
+}
+
+// take takes the frames of a receiver that is connected, and closes it in the end.
+func take(t testing.TB, r *Receiver) <-chan taken {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	got, done := make(chan taken, 1000), make(chan struct{})
+	go func() {
+		defer close(done)
+		defer close(got)
+		err := r.Run(ctx, func(f *pipeline.Frame) {
+			got <- taken{f.Sequence, append([]byte(nil), f.Bytes...), append([]pipeline.Result(nil), f.Results...), f.CRC}
+			f.Release()
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return got
+}
+
+func next(t testing.TB, got <-chan taken) taken {
+	t.Helper()
+	select {
+	case x := <-got:
+		return x
+	case <-time.After(30 * time.Second):
+		t.Fatal("no frame came")
+		panic("not reached")
+	}
+}
+
+// TestFrames: whole frames, a region and every third, each with its pixels, CRC and results.
+func TestFrames(t *testing.T) {
+	h, f := newTestHub(t), format(t, pipeline.UYVY, 64, 16)
+	k := newTestSink(t, h, StreamConfig{Name: "front", Checksum: true, Receivers: 3}, f)
+	s := newStudio(t, f, 16, k)
+	whole := start(t, listener(t, h, ReceiverConfig{}, nil))
+	region := Region{X: 8, Y: 3, Width: 20, Height: 5}
+	part := start(t, listener(t, h, ReceiverConfig{Stream: "front", Region: region}, nil))
+	third := start(t, listener(t, h, ReceiverConfig{Every: 3}, nil))
+	await(t, "three receivers", func() bool { return len(k.Stats().Receivers) == 3 })
+	for n := uint64(1); n <= 12; n++ {
+		s.emit(1, func(f *pipeline.Frame) {
+			if n%2 == 0 {
+				f.Results = append(f.Results, pipeline.Result{Stage: "motion", Numbers: map[string]float64{"n": float64(n)}})
+			}
+			f.CRC = uint32(n % 4) // some have one
+			if f.CRC != 0 {
+				f.CRC = checksum([][]byte{f.Bytes})
+			}
+		})
+		want := make([]byte, f.Size())
+		paint(want, n)
+		x := next(t, whole)
+		if x.sequence != n || string(x.pixels) != string(want) || x.crc != checksum([][]byte{want}) {
+			t.Fatalf("frame %d came as %d with CRC %#x", n, x.sequence, x.crc)
+		}
+		if n%2 == 0 && (len(x.results) != 1 || x.results[0].Numbers["n"] != float64(n)) || n%2 != 0 && len(x.results) != 0 {
+			t.Errorf("frame %d has the results %v", n, x.results)
+		}
+		var cut []byte
+		for y := range region.Height {
+			cut = append(cut, want[(region.Y+y)*f.Stride+2*region.X:][:2*region.Width]...)
+		}
+		if x := next(t, part); x.sequence != n || string(x.pixels) != string(cut) {
+			t.Fatalf("the region of frame %d is wrong", n)
+		}
+		if n%3 == 1 {
+			if x := next(t, third); x.sequence != n {
+				t.Errorf("every third frame: %d instead of %d", x.sequence, n)
+			}
+		}
+	}
+	if st := k.Stats(); st.Lost != 0 || st.Frames != 12+12+4 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestNoCredits: who gives none loses each frame, alone.
+func TestNoCredits(t *testing.T) {
+	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
+	k := newTestSink(t, h, StreamConfig{Name: "front", Checksum: true, Receivers: 2}, f)
+	s := newStudio(t, f, 16, k)
+	mute, _ := call(h, "mute")
+	speak(t, mute, idHello, (&hello{oldest, newest, "1.13.1"}).append(nil))
+	speak(t, mute, idSubscribe, (&subscribe{stream: "front", every: 1}).append(nil))
+	r := listener(t, h, ReceiverConfig{}, nil)
+	got := start(t, r)
+	await(t, "two receivers", func() bool { return len(k.Stats().Receivers) == 2 })
+	for n := uint64(1); n <= 50; n++ {
+		s.emit(1, nil)
+		if x := next(t, got); x.sequence != n {
+			t.Fatalf("frame %d instead of %d", x.sequence, n)
+		}
+	}
+	for _, x := range k.Stats().Receivers {
+		if x.Address == "mute" && (x.Lost != 50 || x.Frames != 0) || x.Address != "mute" && (x.Lost != 0 || x.Frames != 50) {
+			t.Errorf("%+v", x)
+		}
+	}
+	if st := s.outputs[0].Stats(); st.Drops() != 0 {
+		t.Errorf("the output has lost frames: %+v", st)
+	}
+}
+
+// TestStopped: who has credits and takes nothing holds two frames, and loses them when its time is over.
+func TestStopped(t *testing.T) {
+	h, f := newHub("1.13.1", quiet()), format(t, pipeline.Grey, 32, 16)
+	t.Cleanup(h.close)
+	k := newTestSink(t, h, StreamConfig{Name: "front", Receivers: 2}, f)
+	s := newStudio(t, f, 16, k)
+	stopped, session := call(h, "stopped")
+	speak(t, stopped, idHello, (&hello{oldest, newest, "1.13.1"}).append(nil))
+	speak(t, stopped, idSubscribe, (&subscribe{stream: "front", every: 1, credits: maxCredits}).append(nil))
+	await(t, "a receiver", func() bool { return len(k.Stats().Receivers) == 1 })
+	got := start(t, listener(t, h, ReceiverConfig{}, nil))
+	await(t, "two receivers", func() bool { return len(k.Stats().Receivers) == 2 })
+	for n := uint64(1); n <= 20; n++ {
+		s.emit(1, nil)
+		next(t, got)
+	}
+	if st := k.Stats(); st.Lost != 18 {
+		t.Errorf("%+v", st)
+	}
+	await(t, "two slots to be held", func() bool { return s.camera.pool.Leased() == inFlight })
+	h.mu.Lock()
+	session.heard = time.Now().Add(patience) // it still says that it lives
+	h.mu.Unlock()
+	h.check(time.Now().Add(patience / 2))
+	if n := len(k.Stats().Receivers); n != 2 {
+		t.Errorf("cut off too early: %d", n)
+	}
+	h.mu.Lock()
+	for x := range h.sessions {
+		x.heard = time.Now().Add(2 * patience)
+	}
+	h.mu.Unlock()
+	h.check(time.Now().Add(patience + time.Second))
+	await(t, "the slots to come back", func() bool { return s.camera.pool.Leased() == 0 })
+	if st := k.Stats(); len(st.Receivers) != 1 || st.Gone != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestDamaged: a frame whose pixels change on their way is counted, and not handed on.
+func TestDamaged(t *testing.T) {
+	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
+	k := newTestSink(t, h, StreamConfig{Name: "front", Checksum: true}, f)
+	s := newStudio(t, f, 16, k)
+	r := listener(t, h, ReceiverConfig{}, func(own *line) {
+		n := 0
+		own.peer.damages = func(parts [][]byte) [][]byte {
+			if n++; n != 2 {
+				return parts
+			}
+			b := append([]byte(nil), parts[0]...)
+			b[17] ^= 4
+			return [][]byte{b}
+		}
+	})
+	got := start(t, r)
+	s.emit(1, nil)
+	next(t, got)
+	s.emit(1, nil)
+	await(t, "the damage to be seen", func() bool { return r.Stats().Mismatched == 1 })
+	s.emit(1, nil)
+	if x := next(t, got); x.sequence != 3 {
+		t.Errorf("frame %d", x.sequence)
+	}
+	if st := r.Stats(); st.Frames != 2 || st.Matched != 2 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestReconnect: a connection that breaks is made again, and its losses are counted.
+func TestReconnect(t *testing.T) {
+	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
+	k := newTestSink(t, h, StreamConfig{Name: "front", Checksum: true}, f)
+	s := newStudio(t, f, 16, k)
+	lines := make(chan *line, 10)
+	r := listener(t, h, ReceiverConfig{}, func(own *line) { lines <- own })
+	got := start(t, r)
+	for n := range uint64(3) {
+		s.emit(1, nil)
+		next(t, got)
+		cut := <-lines
+		cut.cut()
+		cut.peer.cut()
+		await(t, "the next connection", func() bool { st := r.Stats(); return st.Connections == n+2 && st.Connected })
+	}
+	if st := r.Stats(); st.Frames != 3 || st.Lost+st.Broken != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestRefused: what cannot be is said on both sides, with the reason.
+func TestRefused(t *testing.T) {
+	h, f := newTestHub(t), format(t, pipeline.UYVY, 32, 16)
+	newTestSink(t, h, StreamConfig{Name: "front"}, f)
+	newTestSink(t, h, StreamConfig{Name: "rear"}, f)
+	for name, c := range map[string]struct {
+		config ReceiverConfig
+		local  string
+		code   Code
+		is     error
+	}{
+		"version of UCX": {ReceiverConfig{Stream: "front"}, "1.12.0", CodeVersion, nil},
+		"other UCX":      {ReceiverConfig{Stream: "front"}, "2.0.0", CodeVersion, nil},
+		"region":         {ReceiverConfig{Stream: "front", Region: Region{Width: 34, Height: 16}}, "1.13.1", 0, ErrRegion},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := listener(t, h, c.config, nil)
+			r.local = c.local
+			err := r.start(t.Context())
+			var y *ByeError
+			if c.is != nil && !errors.Is(err, c.is) || c.code != 0 && (!errors.As(err, &y) || y.Code != c.code || y.Reason == "") {
+				t.Error(err)
+			}
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for _, name := range []string{"", "side"} {
+		r := listener(t, h, ReceiverConfig{Stream: name}, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			await(t, "the trouble", func() bool {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return r.trouble != nil
+			})
+			cancel()
+		}()
+		if err := r.start(ctx); err == nil || !contains(err.Error(), "front, rear") {
+			t.Errorf("stream %q: %v", name, err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ucx
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// LibraryName is libucp, by the name of its interface.
+const LibraryName = "libucp.so.0"
+
+// symbol is a function of libucp (ucp/api/ucp.h).
+type symbol int
+
+const (
+	symGetVersionString symbol = iota
+	symConfigRead
+	symConfigRelease
+	symInit
+	symCleanup
+	symMemMap
+	symMemUnmap
+	symWorkerCreate
+	symWorkerQuery
+	symWorkerReleaseAddress
+	symWorkerDestroy
+	symWorkerProgress
+	symWorkerGetEfd
+	symWorkerArm
+	symWorkerSignal
+	symWorkerSetAMRecvHandler
+	symListenerCreate
+	symListenerQuery
+	symListenerReject
+	symListenerDestroy
+	symConnRequestQuery
+	symEpCreate
+	symEpFlush
+	symEpClose
+	symAMSend
+	symAMRecvData
+	symAMDataRelease
+	symRequestFree
+	symbolCount
+)
+
+// symbolNames are those of ucp.h. ucp_init is an inline function there, of ucp_init_version.
+var symbolNames = [symbolCount]string{
+	symGetVersionString:       "ucp_get_version_string",
+	symConfigRead:             "ucp_config_read",
+	symConfigRelease:          "ucp_config_release",
+	symInit:                   "ucp_init_version",
+	symCleanup:                "ucp_cleanup",
+	symMemMap:                 "ucp_mem_map",
+	symMemUnmap:               "ucp_mem_unmap",
+	symWorkerCreate:           "ucp_worker_create",
+	symWorkerQuery:            "ucp_worker_query",
+	symWorkerReleaseAddress:   "ucp_worker_release_address",
+	symWorkerDestroy:          "ucp_worker_destroy",
+	symWorkerProgress:         "ucp_worker_progress",
+	symWorkerGetEfd:           "ucp_worker_get_efd",
+	symWorkerArm:              "ucp_worker_arm",
+	symWorkerSignal:           "ucp_worker_signal",
+	symWorkerSetAMRecvHandler: "ucp_worker_set_am_recv_handler",
+	symListenerCreate:         "ucp_listener_create",
+	symListenerQuery:          "ucp_listener_query",
+	symListenerReject:         "ucp_listener_reject",
+	symListenerDestroy:        "ucp_listener_destroy",
+	symConnRequestQuery:       "ucp_conn_request_query",
+	symEpCreate:               "ucp_ep_create",
+	symEpFlush:                "ucp_ep_flush_nbx",
+	symEpClose:                "ucp_ep_close_nbx",
+	symAMSend:                 "ucp_am_send_nbx",
+	symAMRecvData:             "ucp_am_recv_data_nbx",
+	symAMDataRelease:          "ucp_am_data_release",
+	symRequestFree:            "ucp_request_free",
+}
+
+// environment are settings of the library for this process, unless the user has made them. The library reads them when it is loaded,
+// and programs that are started later do not get them.
+var environment = [][2]string{
+	{"UCX_ERROR_SIGNALS", ""},      // its handlers would turn a fault that Go recovers from into the end of the process
+	{"UCX_HANDLE_ERRORS", "none"},  // the same
+	{"UCX_MEM_EVENTS", "n"},        // its hooks of memory calls do not see Go's
+	{"UCX_LOG_FILE", "stderr"},     // not the standard output, which is the program's
+	{"UCX_MM_ERROR_HANDLING", "y"}, // or shared memory is not used
+	{"UCX_CM_REUSEADDR", "y"},      // a listener comes back to the port of one that was killed, while TCP remembers its connections
+	// A connection to a listener stays on the device of its address. Else it begins there and changes to others, of which some may
+	// not reach the peer, and 1.13 loses messages that were sent before it changed to shared memory.
+	{"UCX_CM_USE_ALL_DEVICES", "n"},
+}
+
+// A library is libucp.
+type library struct {
+	symbols [symbolCount]uintptr
+	release string
+}
+
+// libraries are those that were loaded, by name. They are never unloaded: their threads and callbacks would be left.
+var libraries struct {
+	sync.Mutex
+	loaded map[string]*library
+}
+
+// load opens libucp once.
+func load(name string) (*library, error) {
+	libraries.Lock()
+	defer libraries.Unlock()
+	if l := libraries.loaded[name]; l != nil {
+		return l, nil
+	}
+	if err := setEnvironment(); err != nil {
+		return nil, err
+	}
+	handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: install UCX (Debian: libucx0; NVIDIA: the package ucx of DOCA): %w", ErrNoLibrary, err)
+	}
+	l := &library{}
+	for i, name := range symbolNames {
+		if l.symbols[i], err = purego.Dlsym(handle, name); err != nil {
+			return nil, fmt.Errorf("%w: it is too old, 1.13 is needed: %w", ErrNoLibrary, err)
+		}
+	}
+	at := l.call(symGetVersionString)
+	l.release = goString(*(**byte)(unsafe.Pointer(&at)))
+	if libraries.loaded == nil {
+		libraries.loaded = map[string]*library{}
+	}
+	libraries.loaded[name] = l
+	return l, nil
+}
+
+// setEnvironment sets variables that are not set, for C only.
+func setEnvironment() error {
+	setenv, err := purego.Dlsym(purego.RTLD_DEFAULT, "setenv")
+	if err != nil {
+		return fmt.Errorf("%w: the C library has no setenv: %w", ErrNoLibrary, err)
+	}
+	for _, v := range environment {
+		name, value := cString(v[0]), cString(v[1])
+		purego.SyscallN(setenv, uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(value)), 0)
+	}
+	return nil
+}
+
+// call calls a function. Pointers may be converted in the argument list.
+//
+//go:uintptrescapes
+func (l *library) call(f symbol, args ...uintptr) uintptr {
+	r, _, _ := purego.SyscallN(l.symbols[f], args...)
+	return r
+}
+
+// try calls a function that returns a ucs_status_t, which is one byte.
+//
+//go:uintptrescapes
+func (l *library) try(f symbol, what string, args ...uintptr) error {
+	r, _, _ := purego.SyscallN(l.symbols[f], args...)
+	return check(f, what, Status(int8(r)))
+}
+
+func cString(s string) *byte { return &append([]byte(s), 0)[0] }
+
+// goString copies a C string.
+func goString(p *byte) string {
+	n := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice(p, n))
+}

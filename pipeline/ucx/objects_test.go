@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ucx
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestObjects shows what the document says of objects, flows and the environment (chapters 2, 3 and 5).
+func TestObjects(t *testing.T) {
+	for name, f := range map[string]func(*testing.T){
+		"transport self":                   overSelf,
+		"transport tcp":                    func(t *testing.T) { between(t, "tcp", true) },
+		"transport sysv":                   func(t *testing.T) { between(t, "sysv,cma", false) },
+		"transport posix":                  func(t *testing.T) { between(t, "posix,cma", false) },
+		"all transports":                   func(t *testing.T) { between(t, "all", true) },
+		"N receivers times M workers":      receiversTimesWorkers,
+		"a slow consumer holds up nobody":  slowConsumer,
+		"UCX_NET_DEVICES":                  netDevices,
+		"the library is missing":           missing,
+		"the library is another one":       anotherLibrary,
+		"the environment reaches C":        environmentReaches,
+		"signals stay Go's":                signalsStay,
+		"the standard output stays ours":   outputStays,
+		"devices' memory is named as such": memoryTypes,
+	} {
+		t.Run(name, f)
+	}
+}
+
+// between sends to another process and back over transports, connected by the worker's address and, where there is TCP, by the listener.
+func between(t *testing.T, transports string, byListener bool) {
+	t.Setenv("UCX_TLS", transports)
+	c := open(t)
+	w := worker(t, c)
+	echoes, sums := collect(t, w, idEcho), collect(t, w, idSum)
+	p := start(t)
+	endpoints := []*Endpoint{meet(t, w, p).Endpoint}
+	if byListener {
+		endpoints = append(endpoints, dial(t, w, p.addr).Endpoint)
+	}
+	for _, e := range endpoints {
+		for _, n := range []int{0, 1, 1000, 8000, 200_000} {
+			send(t, e, &Outgoing{ID: idEcho, Header: pattern(n / 100), Data: [][]byte{pattern(n)}, Protocol: Eager})
+			if got := next(t, echoes, "echo"); !bytes.Equal(got.data, pattern(n)) || !bytes.Equal(got.header, pattern(n/100)) || got.from != e {
+				t.Errorf("%v: header %d, data %d of %d bytes from %v", e, len(got.header), len(got.data), n, got.from)
+			}
+		}
+		for _, n := range []int{1, 5000, 1 << 20, 25 << 20} {
+			b := mapped(t, n)
+			copy(b, pattern(n))
+			m := mapIn(t, c, b)
+			sent := send(t, e, &Outgoing{ID: idSum, Data: [][]byte{b}, Memory: m, Protocol: Rendezvous})
+			if got := next(t, sums, "checksum"); binary.LittleEndian.Uint32(got.header) != crc32.ChecksumIEEE(b) {
+				t.Errorf("%v: %d bytes arrive changed", e, n)
+			}
+			tidy(t, next(t, sent, "end of the send"))
+		}
+	}
+}
+
+// overSelf sends from a worker to itself.
+func overSelf(t *testing.T) {
+	t.Setenv("UCX_TLS", "self")
+	w := worker(t, open(t))
+	address, err := w.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := w.Connect(address, EndpointOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Abort)
+	got := collect(t, w, 1)
+	for _, protocol := range []Protocol{Eager, Rendezvous} {
+		for _, n := range []int{1, 5000, 1 << 20} {
+			send(t, e, &Outgoing{ID: 1, Data: [][]byte{pattern(n)}, Protocol: protocol})
+			if p := next(t, got, "message"); !bytes.Equal(p.data, pattern(n)) || p.rendezvous != (protocol == Rendezvous) {
+				t.Errorf("protocol %d, %d bytes: %d arrive, rendezvous %v", protocol, n, len(p.data), p.rendezvous)
+			}
+		}
+	}
+}
+
+func receiversTimesWorkers(t *testing.T) {
+	c := open(t)
+	const n = 3
+	for range n {
+		server := worker(t, c)
+		got := collect(t, server, 1)
+		for range n {
+			client, _ := joined(t, worker(t, c), server)
+			send(t, client.Endpoint, &Outgoing{ID: 1, Data: [][]byte{pattern(100_000)}})
+			if p := next(t, got, "message"); !bytes.Equal(p.data, pattern(100_000)) {
+				t.Error("the data differs")
+			}
+		}
+	}
+}
+
+func slowConsumer(t *testing.T) {
+	c := open(t)
+	a, slow, quick := worker(t, c), worker(t, c), worker(t, c)
+	release := make(chan struct{})
+	handle(t, slow, 1, func(*Message) { <-release }) // against the rule, as an application may
+	got := collect(t, quick, 1)
+	toSlow, _ := joined(t, a, slow)
+	toQuick, _ := joined(t, a, quick)
+	for range 500 {
+		if err := toSlow.Send(&Outgoing{ID: 1, Data: [][]byte{pattern(5000)}, Protocol: Eager}, nil); err != nil {
+			t.Fatal(err)
+		}
+		send(t, toQuick.Endpoint, &Outgoing{ID: 1, Data: [][]byte{pattern(5000)}, Protocol: Eager})
+		next(t, got, "message beside a slow consumer")
+	}
+	close(release)
+}
+
+func netDevices(t *testing.T) {
+	t.Setenv("UCX_TLS", "tcp")
+	t.Setenv("UCX_NET_DEVICES", "lo")
+	c := open(t)
+	a, b := worker(t, c), worker(t, c)
+	got := collect(t, b, 1)
+	client, _ := joined(t, a, b)
+	send(t, client.Endpoint, &Outgoing{ID: 1, Data: [][]byte{pattern(1 << 20)}, Protocol: Rendezvous})
+	if p := next(t, got, "message"); !bytes.Equal(p.data, pattern(1<<20)) {
+		t.Error("the data differs")
+	}
+}
+
+func missing(t *testing.T) {
+	_, err := Open(Config{Library: "libnosuch.so.0"})
+	wantError(t, err, ErrNoLibrary)
+	if err == nil || !bytes.Contains([]byte(err.Error()), []byte("libucx0")) {
+		t.Errorf("%v does not say what to install", err)
+	}
+}
+
+func anotherLibrary(t *testing.T) {
+	_, err := Open(Config{Library: "libm.so.6"})
+	wantError(t, err, ErrNoLibrary)
+}
+
+// inChild runs the test again in a process of its own, with more of an environment, and returns what it writes.
+func inChild(t *testing.T, env ...string) (out, errs string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(append(os.Environ(), "TEGRACAST_UCX_CHILD=1"), env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%v\n%s%s", err, &stdout, &stderr)
+	}
+	return stdout.String(), stderr.String()
+}
+
+func isChild() bool { return os.Getenv("TEGRACAST_UCX_CHILD") != "" }
+
+func environmentReaches(t *testing.T) {
+	open(t)
+	for _, v := range environment {
+		if _, set := os.LookupEnv(v[0]); set {
+			t.Errorf("%s is in the environment that other programs will get", v[0])
+		}
+	}
+}
+
+// signalsStay shows that a fault is Go's to recover from when the library is loaded.
+func signalsStay(t *testing.T) {
+	if !isChild() {
+		inChild(t)
+		return
+	}
+	open(t)
+	b, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	debug.SetPanicOnFault(true)
+	defer func() {
+		if recover() == nil {
+			t.Error("no fault")
+		}
+	}()
+	b[0]++
+}
+
+// outputStays shows that what the library logs goes to the standard error.
+func outputStays(t *testing.T) {
+	if isChild() {
+		open(t)
+		return
+	}
+	out, errs := inChild(t, "UCX_LOG_LEVEL=info")
+	if bytes.Contains([]byte(out), []byte("UCX")) || !bytes.Contains([]byte(errs), []byte("UCX")) {
+		t.Errorf("standard output %q, standard error %q", out, errs)
+	}
+}
+
+func memoryTypes(t *testing.T) {
+	c := open(t)
+	b := mapped(t, 1<<16)
+	m, err := c.Map(at(b), len(b), CUDA)
+	if err == nil { // a library with CUDA, or one that does not look
+		tidy(t, m.Close())
+		return
+	}
+	if e := (*Error)(nil); !errors.As(err, &e) || e.Call != "ucp_mem_map" {
+		t.Error(err)
+	}
+}
