@@ -108,13 +108,10 @@ func (q QEMU) place(unpacked, kept string) error {
 
 // command starts the program with its own libraries, the dynamic linker first of all, and its own firmware.
 func (q QEMU) command(program string) ([]string, error) {
-	linkers, _ := filepath.Glob(filepath.Join(q.Dir, "usr/lib/*-linux-gnu/ld-linux-*.so.*"))
-	if len(linkers) != 1 {
-		return nil, fmt.Errorf("%w: QEMU's dynamic linker in %s (remove the folder to fetch it again)", ErrMissing, q.Dir)
+	line, err := loader(q.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: QEMU's %w", ErrMissing, err)
 	}
 	share := filepath.Join(q.Dir, "usr/share")
-	return []string{
-		linkers[0], "--library-path", filepath.Dir(linkers[0]), filepath.Join(q.Dir, "usr/bin", program),
-		"-L", filepath.Join(share, "qemu"), "-L", filepath.Join(share, "seabios"),
-	}, nil
+	return append(line, filepath.Join(q.Dir, "usr/bin", program), "-L", filepath.Join(share, "qemu"), "-L", filepath.Join(share, "seabios")), nil
 }

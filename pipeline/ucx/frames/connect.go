@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -22,6 +23,8 @@ type client struct {
 	context  *ucx.Context
 	worker   *ucx.Worker
 
+	unreachable atomic.Bool // the sender was, by the devices that UCX knows
+
 	mu       sync.Mutex
 	attempts map[*ucx.Endpoint]*attempt
 	slots    []buffer
@@ -29,8 +32,10 @@ type client struct {
 
 // A buffer is a slot as UCX knows it.
 type buffer struct {
-	parts  [][]byte
-	memory *ucx.Memory
+	address unsafe.Pointer
+	size    int
+	kind    ucx.MemoryType
+	memory  *ucx.Memory
 }
 
 // Connect makes a receiver, connects it and waits until the stream's format is known, or ctx ends. An error that ends the waiting says what the
@@ -61,7 +66,7 @@ func CheckRemote(address string) error {
 	return nil
 }
 
-// dial connects to the sender.
+// dial connects to the sender. There is no other connection.
 func (k *client) dial(ctx context.Context, a *attempt) (link, error) {
 	address, err := resolve(ctx, k.receiver.config.Address)
 	if err != nil {
@@ -69,12 +74,54 @@ func (k *client) dial(ctx context.Context, a *attempt) (link, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	e, err := k.worker.Dial(address, ucx.EndpointOptions{Failed: a.fail})
+	if k.unreachable.Load() {
+		if err := k.reopen(); err != nil {
+			return nil, err
+		}
+	}
+	failed := func(err error) {
+		if errors.Is(err, ucx.ErrUnreachable) {
+			k.unreachable.Store(true)
+		}
+		a.fail(err)
+	}
+	e, err := k.worker.Dial(address, ucx.EndpointOptions{Failed: failed})
 	if err != nil {
 		return nil, err
 	}
 	k.attempts[e] = a
 	return &endpoint{e, func() { k.forget(e) }}, nil
+}
+
+// reopen opens UCX once more. It knows only the network devices that were up when it was opened.
+func (k *client) reopen() error {
+	c, w, err := open(k.receive)
+	if err != nil {
+		return err
+	}
+	var fresh []*ucx.Memory
+	for _, b := range k.slots {
+		m, err := c.Map(b.address, b.size, b.kind)
+		if err != nil {
+			return errors.Join(err, closeAll(fresh), w.Close(), c.Close())
+		}
+		fresh = append(fresh, m)
+	}
+	err = k.shut()
+	k.context, k.worker = c, w
+	for i := range k.slots {
+		k.slots[i].memory = fresh[i]
+	}
+	k.unreachable.Store(false)
+	return err
+}
+
+func closeAll(list []*ucx.Memory) error {
+	var errs []error
+	for _, m := range list {
+		errs = append(errs, unmap(m))
+	}
+	return errors.Join(errs...)
 }
 
 // resolve finds an address by its name.
@@ -101,19 +148,18 @@ func (k *client) forget(e *ucx.Endpoint) {
 }
 
 // register makes a buffer known to UCX. One without bytes is memory of a CUDA device.
-func (k *client) register(s pipeline.Slot, size int) (*ucx.Memory, error) {
-	address, kind := unsafe.Pointer(unsafe.SliceData(s.Bytes)), ucx.Host
+func (k *client) register(s pipeline.Slot, size int) error {
+	b := buffer{address: unsafe.Pointer(unsafe.SliceData(s.Bytes)), size: size, kind: ucx.Host}
 	if s.Bytes == nil {
-		address, kind = *(*unsafe.Pointer)(unsafe.Pointer(&s.Device)), ucx.CUDA
-	}
-	m, err := k.context.Map(address, size, kind)
-	if err != nil {
-		return nil, err
+		b.address, b.kind = *(*unsafe.Pointer)(unsafe.Pointer(&s.Device)), ucx.CUDA
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.slots = append(k.slots, buffer{[][]byte{unsafe.Slice((*byte)(address), size)}, m})
-	return m, nil
+	var err error
+	if b.memory, err = k.context.Map(b.address, size, b.kind); err == nil {
+		k.slots = append(k.slots, b)
+	}
+	return err
 }
 
 // receive hands a message to the connection that it is of.
@@ -130,12 +176,24 @@ func (k *client) receive(m *ucx.Message) {
 			k.mu.Lock()
 			b := k.slots[slot]
 			k.mu.Unlock()
-			return m.Receive(b.parts, b.memory, done)
+			return m.Receive([][]byte{unsafe.Slice((*byte)(b.address), b.size)}, b.memory, done)
 		}
 	}
 	a.receive(in, time.Now())
 }
 
+// shut closes UCX, and what it knows. The lock is held.
+func (k *client) shut() error {
+	var errs []error
+	for _, b := range k.slots {
+		errs = append(errs, b.memory.Close())
+	}
+	return errors.Join(append(errs, k.worker.Close(), k.context.Close())...)
+}
+
+// close forgets all buffers and closes UCX. No attempt is under way.
 func (k *client) close() error {
-	return errors.Join(k.worker.Close(), k.context.Close())
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.shut()
 }

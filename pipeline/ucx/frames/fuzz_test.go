@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
-	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
 // FuzzMessages: what is read is written again as the same bytes, but for texts that are made printable; nothing else is believed.
@@ -137,7 +136,7 @@ func FuzzReceiver(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.register = func(pipeline.Slot, int) (*ucx.Memory, error) { return nil, nil }
+		r.register = func(pipeline.Slot, int) error { return nil }
 		r.shut, r.cancel = func() error { return nil }, func() {}
 		a := newAttempt(r, time.Now())
 		a.link, _ = newLines()

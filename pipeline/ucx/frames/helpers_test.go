@@ -310,11 +310,11 @@ func listener(t testing.TB, h *hub, c ReceiverConfig, change func(own *line)) *R
 	var mu sync.Mutex
 	var list []pipeline.Slot
 	r.shut = func() error { return nil }
-	r.register = func(s pipeline.Slot, _ int) (*ucx.Memory, error) {
+	r.register = func(s pipeline.Slot, _ int) error {
 		mu.Lock()
 		defer mu.Unlock()
 		list = append(list, s)
-		return nil, nil
+		return nil
 	}
 	r.dial = func(_ context.Context, a *attempt) (link, error) {
 		own, s := call(h, t.Name())

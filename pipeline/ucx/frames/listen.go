@@ -7,8 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net"
 	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -27,12 +31,14 @@ type Server struct {
 	hub     *hub
 	log     *slog.Logger
 	address netip.AddrPort
-	context *ucx.Context
 	worker  *ucx.Worker
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+	devices map[string]bool // that UCX knows
+	refused atomic.Bool     // somebody has connected by a network device that UCX does not know
 
 	mu       sync.Mutex
+	context  *ucx.Context
 	sessions map[*ucx.Endpoint]*session
 	listener *ucx.Listener // nil: the address is not there yet
 }
@@ -55,7 +61,7 @@ func Listen(c ServerConfig) (*Server, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	s := &Server{address: address, log: c.Logger, sessions: map[*ucx.Endpoint]*session{}}
+	s := &Server{address: address, log: c.Logger, sessions: map[*ucx.Endpoint]*session{}, devices: devices()}
 	if s.context, s.worker, err = open(s.receive); err != nil {
 		return nil, err
 	}
@@ -95,7 +101,7 @@ func (s *Server) listen() error {
 	s.mu.Lock()
 	s.listener = l
 	s.mu.Unlock()
-	s.log.Info("ucx: listening", "address", l.Addr(), "ucx", s.context.Release())
+	s.log.Info("ucx: listening", "address", l.Addr(), "ucx", s.hub.release)
 	return nil
 }
 
@@ -113,11 +119,70 @@ func (s *Server) watch(ctx context.Context, failed error) {
 		case <-ctx.Done():
 			return
 		case now := <-clock.C:
-			if s.hub.check(now); failed != nil && !now.Before(next) {
+			s.hub.check(now)
+			if s.refused.Load() || s.grown() {
+				failed = s.reopen()
+				wait, next = firstWait, now
+			} else if failed != nil && !now.Before(next) {
 				failed = s.listen()
 			}
 		}
 	}
+}
+
+// devices are the network devices that UCX knows when it is opened now: those that are up and have an address.
+func devices() map[string]bool {
+	list, _ := net.Interfaces()
+	found := map[string]bool{}
+	for _, i := range list {
+		addresses, _ := i.Addrs()
+		found[i.Name] = i.Flags&net.FlagRunning != 0 && slices.ContainsFunc(addresses, func(a net.Addr) bool {
+			ip, is := a.(*net.IPNet)
+			return is && ip.IP.IsGlobalUnicast()
+		})
+	}
+	maps.DeleteFunc(found, func(_ string, usable bool) bool { return !usable })
+	return found
+}
+
+// grown says whether a network device has come that UCX does not know.
+func (s *Server) grown() bool {
+	for name := range devices() {
+		if !s.devices[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// reopen opens UCX once more, for a network device that has come. Those who are connected connect again. It returns why nobody listens.
+func (s *Server) reopen() error {
+	s.devices = devices()
+	c, w, err := open(s.receive)
+	if err != nil {
+		s.refused.Store(false)
+		s.log.Warn("ucx: a network device has come, which is not used: UCX cannot be opened again", "error", err)
+		return nil // it listens as before
+	}
+	s.mu.Lock()
+	l := s.listener
+	s.listener = nil
+	s.mu.Unlock()
+	if l != nil {
+		err = l.Close()
+	}
+	s.hub.clear(bye{CodeEnd, "the sender opens UCX again, for a network device that has come"})
+	s.mu.Lock()
+	old := s.context
+	s.context = c
+	s.mu.Unlock()
+	err = errors.Join(err, s.hub.forget())
+	if !s.refused.Swap(false) { // else UCX has left something of that connection, which needs them
+		err = errors.Join(err, s.worker.Close(), old.Close())
+	}
+	s.worker = w
+	s.log.Info("ucx: opened again, for a network device that has come", "errors", err)
+	return s.listen()
 }
 
 // Addr is where the server listens; the zero AddrPort: nowhere so far.
@@ -141,6 +206,9 @@ func (s *Server) accept(r *ucx.ConnRequest) {
 	defer s.mu.Unlock()
 	e, err := r.Accept(ucx.EndpointOptions{Failed: func(err error) { w.failed(err) }})
 	if err != nil {
+		if errors.Is(err, ucx.ErrUnreachable) {
+			s.refused.Store(true)
+		}
 		s.log.Warn("ucx: a connection cannot be accepted", "from", r.From(), "error", err)
 		return
 	}
@@ -177,6 +245,8 @@ func (s *Server) receive(m *ucx.Message) {
 // Stream adds a stream of frames of a format. It is an output of a graph.
 func (s *Server) Stream(c StreamConfig, f pipeline.Format) (*Sink, error) {
 	return newSink(s.hub, c, f, func(slot []byte) (*ucx.Memory, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		return s.context.Map(unsafe.Pointer(unsafe.SliceData(slot)), len(slot), ucx.Host)
 	})
 }
@@ -187,13 +257,13 @@ func (s *Server) Close() error {
 	s.running.Wait()
 	var errs []error
 	s.mu.Lock()
-	l := s.listener
+	l, c := s.listener, s.context
 	s.mu.Unlock()
 	if l != nil {
 		errs = append(errs, l.Close())
 	}
 	s.hub.close()
-	return errors.Join(append(errs, s.worker.Close(), s.context.Close())...)
+	return errors.Join(append(errs, s.worker.Close(), c.Close())...)
 }
 
 // An endpoint is a link by UCX.

@@ -51,13 +51,14 @@ type Receiver struct {
 	log    *slog.Logger
 	local  string // release of UCX
 	dial   func(ctx context.Context, a *attempt) (link, error)
-	// register makes a buffer known to UCX.
-	register func(s pipeline.Slot, size int) (*ucx.Memory, error)
+	// register makes a buffer known to UCX, until shut.
+	register func(s pipeline.Slot, size int) error
 	shut     func() error
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	ready   chan struct{} // closed when the format is known, or failed is set
+	known   sync.Once     // closes it
 	taken   chan struct{} // closed when Run begins
 	taking  sync.Once
 	arrived chan arrival
@@ -67,7 +68,6 @@ type Receiver struct {
 	now     *attempt // nil: there is none
 	format  pipeline.Format
 	pool    *pipeline.Pool
-	buffers []*ucx.Memory
 	free    int   // buffers that no frame is in
 	failed  error // it does not connect again
 	trouble error // of the last attempt
@@ -155,11 +155,8 @@ var errMemory = errors.New("frames: no buffers")
 func (r *Receiver) fail(err error) {
 	r.mu.Lock()
 	r.failed = err
-	first := r.pool == nil
 	r.mu.Unlock()
-	if first {
-		close(r.ready)
-	}
+	r.known.Do(func() { close(r.ready) })
 	r.cancel()
 }
 
@@ -174,25 +171,21 @@ func (r *Receiver) prepare(f pipeline.Format) error {
 		return nil
 	}
 	var slots []pipeline.Slot
-	var list []*ucx.Memory
-	for range r.config.Buffers {
-		s, err := r.allocate(f)
-		if err == nil {
+	var err error
+	for len(slots) < r.config.Buffers && err == nil {
+		var s pipeline.Slot
+		if s, err = r.allocate(f); err == nil {
 			slots = append(slots, s)
-			var m *ucx.Memory
-			if m, err = r.register(s, f.Size()); err == nil {
-				list = append(list, m)
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("%w for %s: %w", errMemory, f, errors.Join(err, closeAll(list), pipeline.NewPool("ucx", f, slots, nil).Close()))
+			err = r.register(s, f.Size())
 		}
 	}
 	r.mu.Lock()
-	r.format, r.buffers = f, list
-	r.pool = pipeline.NewPool("ucx", f, slots, func(int) { r.released() })
+	r.format, r.pool = f, pipeline.NewPool("ucx", f, slots, func(int) { r.released() })
 	r.mu.Unlock()
-	close(r.ready)
+	if err != nil {
+		return fmt.Errorf("%w for %s: %w", errMemory, f, err)
+	}
+	r.known.Do(func() { close(r.ready) })
 	return nil
 }
 
@@ -202,14 +195,6 @@ func unmap(m *ucx.Memory) error {
 		return nil
 	}
 	return m.Close()
-}
-
-func closeAll(list []*ucx.Memory) error {
-	var errs []error
-	for _, m := range list {
-		errs = append(errs, unmap(m))
-	}
-	return errors.Join(errs...)
 }
 
 func (r *Receiver) allocate(f pipeline.Format) (pipeline.Slot, error) {
@@ -281,8 +266,7 @@ func (r *Receiver) Close() error {
 		}
 		break
 	}
-	errs := []error{closeAll(r.buffers), r.shut()}
-	r.buffers = nil
+	errs := []error{r.shut()}
 	if r.pool != nil {
 		errs = append(errs, r.pool.Close())
 	}

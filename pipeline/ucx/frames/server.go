@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -93,20 +94,45 @@ func (h *hub) finish() {
 	}
 }
 
-// close ends all connections, and waits until nothing is left of them.
+// close ends all connections for good, and waits until nothing is left of them.
 func (h *hub) close() {
 	h.mu.Lock()
 	h.closed = true
-	list := make([]*session, 0, len(h.sessions))
-	for s := range h.sessions {
-		list = append(list, s)
-	}
 	h.finish()
 	h.mu.Unlock()
-	for _, s := range list {
-		h.drop(s, bye{CodeEnd, "the sender ends"}, "here")
-	}
+	h.dropAll(bye{CodeEnd, "the sender ends"})
 	<-h.empty
+}
+
+// clear ends all connections, and waits until nothing is left of them. Nobody can connect meanwhile.
+func (h *hub) clear(why bye) {
+	h.dropAll(why)
+	for left := 1; left > 0; time.Sleep(time.Millisecond) {
+		h.mu.Lock()
+		left = h.open
+		h.mu.Unlock()
+	}
+}
+
+func (h *hub) dropAll(why bye) {
+	h.mu.Lock()
+	list := slices.Collect(maps.Keys(h.sessions))
+	h.mu.Unlock()
+	for _, s := range list {
+		h.drop(s, why, "here")
+	}
+}
+
+// forget has all streams forget which slots UCX knows. Nobody is connected.
+func (h *hub) forget() error {
+	h.mu.Lock()
+	list := slices.Clone(h.sinks)
+	h.mu.Unlock()
+	var errs []error
+	for _, k := range list {
+		errs = append(errs, k.forget())
+	}
+	return errors.Join(errs...)
 }
 
 // check ends what has taken too long, and tells receivers that the sender is alive.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
@@ -30,9 +31,11 @@ type Sink struct {
 	receiversMost int
 	register      func(slot []byte) (*ucx.Memory, error)
 
-	jobs  chan *job           // those that are free
-	slots map[int]*ucx.Memory // by Frame.Slot; only Run uses it, and Close behind it
-	due   []*flight
+	jobs chan *job // those that are free
+	due  []*flight
+
+	known sync.Mutex          // held while receivers are found for a frame
+	slots map[int]*ucx.Memory // that UCX knows, by Frame.Slot
 
 	// The hub's lock guards these.
 	receivers []*session
@@ -101,21 +104,12 @@ func (k *Sink) end() {
 
 // send sends a frame to those who take it now.
 func (k *Sink) send(q *pipeline.Queue, f *pipeline.Frame) {
-	m, err := k.slot(f)
-	if err != nil {
+	m, err := k.claim(f)
+	switch {
+	case err != nil:
 		q.Fail(f, pipeline.DropSink, err)
 		return
-	}
-	now := time.Now()
-	k.due = k.due[:0]
-	k.hub.mu.Lock()
-	for _, s := range k.receivers {
-		if x := s.claim(now); x != nil {
-			k.due = append(k.due, x)
-		}
-	}
-	k.hub.mu.Unlock()
-	if len(k.due) == 0 {
+	case len(k.due) == 0:
 		q.Done(f)
 		return
 	}
@@ -126,6 +120,26 @@ func (k *Sink) send(q *pipeline.Queue, f *pipeline.Frame) {
 		x.start(j, m)
 	}
 	j.release()
+}
+
+// claim finds who takes a frame now, and its memory.
+func (k *Sink) claim(f *pipeline.Frame) (*ucx.Memory, error) {
+	k.known.Lock()
+	defer k.known.Unlock()
+	k.due = k.due[:0]
+	m, err := k.slot(f)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	k.hub.mu.Lock()
+	defer k.hub.mu.Unlock()
+	for _, s := range k.receivers {
+		if x := s.claim(now); x != nil {
+			k.due = append(k.due, x)
+		}
+	}
+	return m, nil
 }
 
 // slot is the memory of a frame, which UCX gets to know when it is seen for the first time.
@@ -144,6 +158,13 @@ func (k *Sink) slot(f *pipeline.Frame) (*ucx.Memory, error) {
 // Close takes the stream off its server. Run has ended, or never ran.
 func (k *Sink) Close() error {
 	k.hub.remove(k)
+	return k.forget()
+}
+
+// forget has UCX forget all slots. Nobody takes frames.
+func (k *Sink) forget() error {
+	k.known.Lock()
+	defer k.known.Unlock()
 	var errs []error
 	for i, m := range k.slots {
 		errs = append(errs, unmap(m))
