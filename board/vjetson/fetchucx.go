@@ -56,20 +56,6 @@ func (u UCX) Command(program string, args ...string) ([]string, error) {
 	return append(append(loader, program), args...), nil
 }
 
-// Files are UCX's own libraries, by their place in a machine's root (Config.Files).
-func (u UCX) Files() map[string]string {
-	files := map[string]string{}
-	for _, pattern := range []string{"libuc*.so.?", "libnuma.so.?", "ucx/*.so.?"} {
-		list, _ := filepath.Glob(filepath.Join(u.Dir, "usr/lib/*-linux-gnu", pattern))
-		for _, path := range list {
-			if at, err := filepath.Rel(u.Dir, path); err == nil {
-				files["/"+at] = path
-			}
-		}
-	}
-	return files
-}
-
 // loader is the beginning of a command line that runs a program with the libraries of an unpacked root, the dynamic linker first of all.
 func loader(root string) ([]string, error) {
 	linkers, _ := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu/ld-linux-*.so.*"))

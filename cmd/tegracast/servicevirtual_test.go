@@ -41,7 +41,6 @@ func serviceConfig(t *testing.T) vjetson.Config {
 		"/etc/tegracast/tegracast.yaml":                                programtest.Write(t, "config", cameraConfig),
 	}
 	maps.Copy(files, gpuFiles(t, kernel))
-	maps.Copy(files, ucxFiles(t))
 	for _, deb := range []string{"tegracast_1.0.0_arm64", "tegracast_1.1.0_arm64", "tegracast-dkms_1.0.0_all"} {
 		files["/root/"+deb+".deb"] = filepath.Join(dir, deb+".deb")
 	}
@@ -63,7 +62,6 @@ func TestService(t *testing.T) {
 	a.install(t)
 	a.shipshape(t)
 	a.records(t)
-	a.fansOut(t)
 	a.recovers(t)
 	a.lines(t)
 	a.opensGPU(t)

@@ -81,15 +81,17 @@ func (k *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	for {
 		f, err := q.Next(ctx)
 		if err != nil {
-			k.end()
-			return err
+			return errors.Join(err, k.end())
 		}
 		k.send(q, f)
 	}
 }
 
+// ErrStuck means that UCX has not given a frame back: its receiver does nothing, and has not broken the connection.
+var ErrStuck = errors.New("ucx: a receiver that does nothing still has a frame")
+
 // end ends all connections, and waits for the frames that are on their way.
-func (k *Sink) end() {
+func (k *Sink) end() error {
 	k.hub.mu.Lock()
 	k.ended = true
 	list := append([]*session(nil), k.receivers...)
@@ -97,9 +99,15 @@ func (k *Sink) end() {
 	for _, s := range list {
 		k.hub.drop(s, bye{CodeEnd, "the stream " + k.name + " ends"}, "here")
 	}
-	for range cap(k.jobs) {
-		<-k.jobs
+	late := time.After(patience)
+	for n := range cap(k.jobs) {
+		select {
+		case <-k.jobs:
+		case <-late:
+			return fmt.Errorf("%w: %d of stream %s", ErrStuck, cap(k.jobs)-n, k.name)
+		}
 	}
+	return nil
 }
 
 // send sends a frame to those who take it now.
