@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/cudahost/cudatest"
 	"github.com/tegracast/tegracast/pipeline/kernel"
 )
 
@@ -41,6 +42,16 @@ func needGPU(t *testing.T) {
 	t.Helper()
 	if os.Getenv("TEGRACAST_GPU") == "" {
 		t.Skip("NEEDS A GPU with NVIDIA's driver: make gpu-test")
+	}
+}
+
+// standInGPU has programs that the test starts use the stand-in for a GPU.
+func standInGPU(t *testing.T) {
+	t.Helper()
+	const isp = "../../pipeline/isp/cuda/testdata"
+	for _, pair := range cudatest.StandIn(t, t.TempDir(), isp+"/device.cpp", isp) {
+		name, value, _ := strings.Cut(pair, "=")
+		t.Setenv(name, value)
 	}
 }
 

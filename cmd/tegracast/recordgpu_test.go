@@ -8,17 +8,12 @@ import (
 	"testing"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
-	"github.com/tegracast/tegracast/cudahost/cudatest"
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
 // TestServePacks records frames in CUDA's memory, which the stand-in for a GPU packs: they are the camera's, by the FPGA's CRC.
 func TestServePacks(t *testing.T) {
-	const isp = "../../pipeline/isp/cuda/testdata"
-	for _, pair := range cudatest.StandIn(t, t.TempDir(), isp+"/device.cpp", isp) {
-		name, value, _ := strings.Cut(pair, "=")
-		t.Setenv(name, value)
-	}
+	standInGPU(t)
 	servePacks(t)
 }
 

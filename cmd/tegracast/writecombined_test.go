@@ -6,23 +6,17 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
-	"github.com/tegracast/tegracast/cudahost/cudatest"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // TestWriteCombined streams frames in write-combined memory: the stand-in for a GPU reads them, and no output that is told
 // of them does.
 func TestWriteCombined(t *testing.T) {
-	const isp = "../../pipeline/isp/cuda/testdata"
-	for _, pair := range cudatest.StandIn(t, t.TempDir(), isp+"/device.cpp", isp) {
-		name, value, _ := strings.Cut(pair, "=")
-		t.Setenv(name, value)
-	}
+	standInGPU(t)
 	writeCombinedStreams(t)
 }
 
