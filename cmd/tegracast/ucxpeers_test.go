@@ -24,7 +24,6 @@ func TestReleasesOfUCX(t *testing.T) {
 	if !longRun {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
 	}
-	needUCX(t)
 	other, err := vjetson.FetchUCX(t.Context(), runtime.GOARCH, "trixie", slog.Default())
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +77,6 @@ func netns(t *testing.T, suffix string) (name string) {
 // TestNetworkFails: the receiver has no network at first. Then the network is taken away, and comes back. The camera goes on, and the receiver takes
 // frames again by itself.
 func TestNetworkFails(t *testing.T) {
-	needUCX(t)
 	here, there := netns(t, "sends"), netns(t, "receives")
 	rtptest.IP(t, "-n", here, "link", "add", "v", "type", "veth", "peer", "name", "v", "netns", there)
 	for i, name := range []string{here, there} {

@@ -131,11 +131,11 @@ func TestCloseOfStoppedPeer(t *testing.T) {
 		} else if err := e.Close(within(t, 100*time.Millisecond)); err == nil {
 			t.Error("closed in order while the peer is stopped")
 		}
-		if err := p.Process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
 		if next(t, stalled, "end of the send") == nil {
 			t.Error("a message that nobody fetched was sent")
+		}
+		if err := p.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
