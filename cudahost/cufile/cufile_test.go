@@ -80,10 +80,14 @@ func batch(t *testing.T, s *site) {
 		at := int64(n * piece)
 		ops = append(ops, Op{File: list[n%files], Write: true, Base: base, Offset: at, Size: piece, FileOffset: at / files / int64(piece) * int64(piece)})
 	}
+	before := bytes.Clone(mem)
 	for i, e := range s.done(t, d, ops) {
 		if e != (Event{Status: Complete, N: piece}) {
 			t.Fatalf("transfer %d: %+v", i, e)
 		}
+	}
+	if !bytes.Equal(mem, before) {
+		t.Error("writing has changed the memory")
 	}
 	events := s.done(t, d, []Op{{File: list[0], Base: base, Size: 2 * piece, FileOffset: int64(133 * piece)}, {File: list[1], Base: base}})
 	if events[0] != (Event{Status: Complete, N: piece}) || events[1].Status != Complete {
@@ -96,7 +100,7 @@ func batch(t *testing.T, s *site) {
 		}
 		for k := 0; k*piece < len(got); k++ {
 			if n := files*k + i; n > 1 && !bytes.Equal(got[k*piece:(k+1)*piece], mem[n*piece:(n+1)*piece]) {
-				t.Fatalf("file %d, piece %d differs", i, k)
+				t.Fatalf("file %d has, instead of piece %d, what lies in memory at %d (-1: nowhere)", i, n, bytes.Index(before, got[k*piece:(k+1)*piece]))
 			}
 		}
 	}
