@@ -118,4 +118,4 @@ soak: setup ## stream for SOAK (1h) here, without and with the race detector, th
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	@set -e; for p in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$p | grep ^Fuzz || true); do \
-		echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; done; done
+		echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzzminimizetime 1x -fuzztime $(FUZZTIME) $$p; done; done
