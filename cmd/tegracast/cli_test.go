@@ -20,7 +20,7 @@ import (
 )
 
 func TestHelpTeaches(t *testing.T) {
-	for _, c := range [][]string{{"--help"}, {"serve", "--help"}, {"loopback", "--help"}, {"probe", "-h"}, {"config", "--help"}, {"version", "--help"}} {
+	for _, c := range [][]string{{"--help"}, {"serve", "--help"}, {"loopback", "--help"}, {"probe", "-h"}, {"config", "--help"}, {"version", "--help"}, {"help", "probe"}} {
 		status, out, errw := runs(t, c...)
 		if status != exitOK || !strings.Contains(out, "Usage: tegracast") || errw != "" {
 			t.Errorf("%v: status %d\n%s\n%s", c, status, out, errw)
@@ -65,6 +65,9 @@ func TestConfigCommand(t *testing.T) {
 	}
 	if status, out, errw := runs(t, "config", "check", programtest.Write(t, "default.yaml", text)); status != 0 || !strings.Contains(out, "good") {
 		t.Errorf("the default does not check: %s %s", out, errw)
+	}
+	if status, out, errw := runsWith(t, text+"nonsense: 1\n", "config", "check", "-"); status != exitUsage || !strings.Contains(errw, "standard input:") {
+		t.Errorf("from the standard input: status %d: %s %s", status, out, errw)
 	}
 	status, out, _ := runs(t, "config", "schema")
 	var schema struct {
@@ -134,8 +137,8 @@ func TestBadInput(t *testing.T) {
 		status int
 		words  []string
 	}{
-		"unknown command":  {[]string{"sevre"}, 2, []string{`"sevre"`, "--help"}},
-		"unknown option":   {[]string{"serve", "--confg", "x"}, 2, []string{"--confg", "--help"}},
+		"unknown command":  {[]string{"sevre"}, 2, []string{`"sevre" (did you mean serve?)`, "--help"}},
+		"unknown option":   {[]string{"serve", "--confg", "x"}, 2, []string{"--confg (did you mean --config?)", "--help"}},
 		"extra argument":   {[]string{"loopback", "now"}, 2, []string{`"now"`}},
 		"no such device":   {[]string{"loopback", "--device", "/dev/tegra_p2p99"}, 1, []string{"/dev/tegra_p2p99 is not there", "tegra_p2p"}},
 		"device's name":    {[]string{"loopback", "--device", "tegra_p2p0"}, 2, []string{"--device tegra_p2p0", "/dev/tegra_p2p0"}},
@@ -159,7 +162,7 @@ func TestBadInput(t *testing.T) {
 		"unreachable":      {serve("127.0.0.1:5004", "nowhere.invalid:5004"), 1, []string{"nowhere.invalid"}},
 		"cuda":             {serve("isp: [", "memory: cuda\nisp: ["), 2, []string{"c.yaml:2:", "use host or auto"}},
 		"config check":     {[]string{"config", "check", short}, 2, []string{"short.raw:1:"}},
-		"no SDP":           {[]string{"probe"}, 2, []string{"--sdp FILE"}},
+		"no SDP":           {[]string{"probe"}, 2, []string{"tegracast probe FILE.sdp"}},
 		"SDP missing":      {[]string{"probe", "--sdp", "/nowhere.sdp"}, 2, []string{"/nowhere.sdp"}},
 		"SDP malformed":    {[]string{"probe", "--sdp", programtest.Write(t, "bad.sdp", "v=0\r\nthis is not SDP\r\n")}, 2, []string{"bad.sdp", "line 2"}},
 		"stream twice":     {[]string{"probe", "--sdp", busySDP, "--sdp", again}, 2, []string{again, busySDP, fmt.Sprint(port), "once"}},

@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
@@ -13,8 +15,8 @@ import (
 const configUsage = `Usage: tegracast config default | check FILE | schema
 
   default      print the default configuration, with comments
-  check FILE   validate a configuration; after a mistake print its file, line and
-               column, and exit with status 2
+  check FILE   validate a configuration, - for standard input; after a mistake
+               print its file, line and column, and exit with status 2
   schema       print the JSON Schema of the configuration, for editors
 `
 
@@ -28,7 +30,7 @@ func configCommand(_ context.Context, e env, args []string) error {
 		_, err := e.Out.Write(config.Default())
 		return err
 	case len(a) == 2 && a[0] == "check":
-		c, err := config.Load(a[1])
+		c, err := checked(a[1])
 		if err != nil {
 			return err
 		}
@@ -38,4 +40,16 @@ func configCommand(_ context.Context, e env, args []string) error {
 		return config.WriteSchema(e.Out)
 	}
 	return command.UsageError{Err: fmt.Errorf("use default, check FILE or schema: try tegracast config --help")}
+}
+
+// checked is the configuration in a file, or in what comes by the standard input.
+func checked(path string) (*config.Appliance, error) {
+	if path != "-" {
+		return config.Load(path)
+	}
+	text, err := io.ReadAll(io.LimitReader(os.Stdin, config.MaxFile))
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	return config.Parse("standard input", text)
 }

@@ -52,5 +52,12 @@ func parseError(f *pflag.FlagSet, err error) error {
 	if errors.Is(err, pflag.ErrHelp) {
 		return err
 	}
-	return command.UsageError{Err: fmt.Errorf("%w: try tegracast %s --help", err, f.Name())}
+	var unknown *pflag.NotExistError
+	near := ""
+	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 {
+		var all []string
+		f.VisitAll(func(x *pflag.Flag) { all = append(all, x.Name) })
+		near = didYouMean(unknown.GetSpecifiedName(), all, "--")
+	}
+	return command.UsageError{Err: fmt.Errorf("%w%s: try tegracast %s --help", err, near, f.Name())}
 }

@@ -106,4 +106,18 @@ func runs(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), strings.TrimSpace(errw.String())
 }
 
+// runsWith runs the program with a text as its standard input.
+func runsWith(t *testing.T, text string, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	f, err := os.Open(programtest.Write(t, "stdin", text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	before := os.Stdin
+	defer func() { os.Stdin = before }()
+	os.Stdin = f
+	return runs(t, args...)
+}
+
 func TestMain(m *testing.M) { programtest.Main(m) }

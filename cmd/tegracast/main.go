@@ -46,7 +46,7 @@ Usage: tegracast COMMAND [OPTIONS]
   completion  print completions for bash, zsh or fish
   man         print the manual page
 
-tegracast COMMAND --help explains the options of a command.
+tegracast help COMMAND explains a command and its options.
 `
 
 func main() {
@@ -65,15 +65,18 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	}
 	switch args[0] {
 	case "help", "--help", "-h":
-		fmt.Fprint(out, usage)
-		return exitOK
+		if len(args) == 1 {
+			fmt.Fprint(out, usage)
+			return exitOK
+		}
+		args = []string{args[1], "--help"}
 	case "--version":
 		args[0] = "version"
 	}
 	list := commands()
 	i := slices.IndexFunc(list, func(c word) bool { return c.name == args[0] })
 	if i < 0 {
-		fmt.Fprintf(errw, "tegracast: unknown command %q: try tegracast --help\n", args[0])
+		fmt.Fprintf(errw, "tegracast: unknown command %q%s: try tegracast --help\n", args[0], didYouMean(args[0], names(list), ""))
 		return exitUsage
 	}
 	err := list[i].run(ctx, e, args[1:])
@@ -119,4 +122,20 @@ func commands() []word {
 		{"completion", completion},
 		{"man", manual},
 	}
+}
+
+func names(list []word) []string {
+	var all []string
+	for _, c := range list {
+		all = append(all, c.name)
+	}
+	return all
+}
+
+// didYouMean asks for the word that is nearest to what was typed, with what it begins with; it is empty if none is near.
+func didYouMean(typed string, words []string, prefix string) string {
+	if w := command.Nearest(typed, words); w != "" {
+		return fmt.Sprintf(" (did you mean %s%s?)", prefix, w)
+	}
+	return ""
 }

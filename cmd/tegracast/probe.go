@@ -17,7 +17,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
-const probeUsage = `Usage: tegracast probe --sdp FILE [--sdp FILE ...] [--duration D] [--json] [--save FILE]
+const probeUsage = `Usage: tegracast probe FILE.sdp [FILE.sdp ...] [--duration D] [--json] [--save FILE]
 
 Receives streams and checks them: packets, losses, reordering, jitter, complete
 frames, the CRC of the pixels against the sender's (checksum: true), and the
@@ -34,18 +34,18 @@ be verified.
 
 func probe(ctx context.Context, e env, args []string) error {
 	f := e.flags("probe", probeUsage)
-	sdp := f.StringArray("sdp", nil, "read the description of one or more streams from `FILE`; may be given several times")
+	sdp := f.StringArray("sdp", nil, "read the description of one or more streams from `FILE`, as the argument is; may be given several times")
 	duration := f.Duration("duration", 10*time.Second, "receive for the duration `D`, such as 30s")
 	asJSON := f.Bool("json", false, "print the result as JSON: an object for each stream")
 	save := f.String("save", "", "write the received pictures of the only stream, one after the other, to `FILE` (raw: UYVY, JPEG: JFIF)")
 	nic := f.String("interface", "", "receive multicast on the network interface `NAME`")
-	if err := parse(f, args); err != nil {
-		return err
+	if err := f.Parse(args); err != nil {
+		return parseError(f, err)
 	}
 	if *duration <= 0 {
 		return command.UsageError{Err: fmt.Errorf("--duration %v: must be more than 0", *duration)}
 	}
-	streams, err := readSDPs(*sdp)
+	streams, err := readSDPs(append(*sdp, f.Args()...))
 	if err != nil {
 		return command.UsageError{Err: err}
 	}

@@ -24,7 +24,7 @@ type probed struct {
 // readSDPs returns the streams that the files describe.
 func readSDPs(paths []string) ([]*probed, error) {
 	if len(paths) == 0 {
-		return nil, errors.New("give the stream's description with --sdp FILE: tegracast serve writes one for each output")
+		return nil, errors.New("name the stream's description, tegracast probe FILE.sdp: tegracast serve writes one for each output")
 	}
 	type place struct {
 		address string

@@ -37,11 +37,11 @@ func Load(path string) (*Appliance, error) {
 	return Parse(path, text)
 }
 
-// maxFile is the longest configuration file in bytes: a long one has a few thousand.
-const maxFile = 1 << 20
+// MaxFile is the longest configuration file in bytes: a long one has a few thousand.
+const MaxFile = 1 << 20
 
 func readText(path string) ([]byte, error) {
-	b, err := pipeline.ReadRegular(path, maxFile, "a configuration")
+	b, err := pipeline.ReadRegular(path, MaxFile, "a configuration")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w: write one with `tegracast config default`", err)

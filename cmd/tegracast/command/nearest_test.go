@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command_test
+
+import (
+	"testing"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
+)
+
+func TestNearest(t *testing.T) {
+	words := []string{"serve", "loopback", "probe", "receive", "record", "doctor", "bind", "config", "version", "completion", "man"}
+	for typed, want := range map[string]string{
+		"sevre": "serve", "serv": "serve", "prob": "probe", "recrod": "record", "rec": "receive", "docktor": "doctor", "conf": "config",
+		"loopbak": "loopback", "mna": "man", "x": "", "": "", "stream": "", "configuration-of-all": "",
+	} {
+		if got := command.Nearest(typed, words); got != want {
+			t.Errorf("%q: %q, want %q", typed, got, want)
+		}
+	}
+}
