@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/loopback"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
@@ -137,38 +139,40 @@ func TestBadInput(t *testing.T) {
 		status int
 		words  []string
 	}{
-		"unknown command":  {[]string{"sevre"}, 2, []string{`"sevre" (did you mean serve?)`, "--help"}},
-		"unknown option":   {[]string{"serve", "--confg", "x"}, 2, []string{"--confg (did you mean --config?)", "--help"}},
-		"extra argument":   {[]string{"loopback", "now"}, 2, []string{`"now"`}},
-		"no such device":   {[]string{"loopback", "--device", "/dev/tegra_p2p99"}, 1, []string{"/dev/tegra_p2p99 is not there", "tegra_p2p"}},
-		"device's name":    {[]string{"loopback", "--device", "tegra_p2p0"}, 2, []string{"--device tegra_p2p0", "/dev/tegra_p2p0"}},
-		"camera's device":  {serve("model: {", "fpga: {device: /dev/tegra_p2p99, "), 1, []string{"source camera", "/dev/tegra_p2p99 is not there"}},
-		"other device":     {serve("model: {", "fpga: {device: /dev/null, "), 1, []string{"/dev/null", "load the module"}},
-		"no config file":   {[]string{"serve", "--config", "/nowhere.yaml"}, 2, []string{"/nowhere.yaml", "tegracast config default"}},
-		"no folder":        {[]string{"serve", "--config", short + "/x.yaml"}, 2, []string{short + "/x.yaml: not a directory: correct the path, or its permissions"}},
-		"UTF-16":           {[]string{"config", "check", programtest.Write(t, "c.yaml", "\xff\xfem\x00")}, 2, []string{"c.yaml:1:1: the text is UTF-16: save it as UTF-8"}},
-		"directory":        {[]string{"serve", "--config", "/tmp"}, 2, []string{"/tmp is a directory", "name a file"}},
-		"endless file":     {[]string{"config", "check", "/dev/zero"}, 2, []string{"/dev/zero is a device", "name a file"}},
-		"missing raw file": {serve("model: {", "file: {path: /nowhere.raw, "), 2, []string{"c.yaml:1:", "/nowhere.raw"}},
-		"short raw file":   {serve("model: {", "file: {path: "+short+", "), 2, []string{"c.yaml:1:", short, "1000", "153600"}},
-		"short replay":     {serve("model: {", "model: {replay: "+short+", "), 2, []string{"c.yaml:1:", short, "1000", "153600", "check width and height"}},
-		"FIFO as config":   {[]string{"serve", "--config", fifo}, 2, []string{fifo + " is a FIFO", "name a file"}},
-		"FIFO as file":     {serve("model: {", "file: {path: "+fifo+", "), 2, []string{"c.yaml:1:", fifo + " is a FIFO"}},
-		"FIFO as replay":   {serve("model: {", "model: {replay: "+fifo+", "), 2, []string{"c.yaml:1:", fifo + " is a FIFO"}},
-		"endless replay":   {serve("model: {", "model: {replay: /dev/zero, "), 2, []string{"c.yaml:1:", "/dev/zero is a device"}},
-		"FIFO as SDP":      {[]string{"probe", "--sdp", fifo}, 2, []string{fifo + " is a FIFO"}},
-		"endless SDP":      {[]string{"probe", "--sdp", "/dev/zero"}, 2, []string{"/dev/zero is a device"}},
-		"FIFO as kernel":   {[]string{"config", "check", kernelOf(t, fifo)}, 2, []string{"c.yaml:3:", fifo + " is a FIFO"}},
-		"unreachable":      {serve("127.0.0.1:5004", "nowhere.invalid:5004"), 1, []string{"nowhere.invalid"}},
-		"cuda":             {serve("isp: [", "memory: cuda\nisp: ["), 2, []string{"c.yaml:2:", "use host or auto"}},
-		"config check":     {[]string{"config", "check", short}, 2, []string{"short.raw:1:"}},
-		"no SDP":           {[]string{"probe"}, 2, []string{"tegracast probe FILE.sdp"}},
-		"SDP missing":      {[]string{"probe", "--sdp", "/nowhere.sdp"}, 2, []string{"/nowhere.sdp"}},
-		"SDP malformed":    {[]string{"probe", "--sdp", programtest.Write(t, "bad.sdp", "v=0\r\nthis is not SDP\r\n")}, 2, []string{"bad.sdp", "line 2"}},
-		"stream twice":     {[]string{"probe", "--sdp", busySDP, "--sdp", again}, 2, []string{again, busySDP, fmt.Sprint(port), "once"}},
-		"save two streams": {[]string{"probe", "--save", "x", "--sdp", two}, 2, []string{"--save x", "one stream"}},
-		"port in use":      {[]string{"probe", "--sdp", busySDP}, 1, []string{fmt.Sprint(port), "in use"}},
-		"no SDP folder":    {[]string{"serve", "--sdp-dir", "/nowhere"}, 1, []string{"/nowhere", "--sdp-dir"}},
+		"unknown command":   {[]string{"sevre"}, 2, []string{`"sevre" (did you mean serve?)`, "--help"}},
+		"unknown option":    {[]string{"serve", "--confg", "x"}, 2, []string{"--confg (did you mean --config?)", "--help"}},
+		"level of the log":  {[]string{"serve", "--log-level", "loud"}, 2, []string{"--log-level loud", "debug, info, warn or error"}},
+		"format of the log": {[]string{"serve", "--log-format", "xml"}, 2, []string{"--log-format xml", "text or json"}},
+		"extra argument":    {[]string{"loopback", "now"}, 2, []string{`"now"`}},
+		"no such device":    {[]string{"loopback", "--device", "/dev/tegra_p2p99"}, 1, []string{"/dev/tegra_p2p99 is not there", "tegra_p2p"}},
+		"device's name":     {[]string{"loopback", "--device", "tegra_p2p0"}, 2, []string{"--device tegra_p2p0", "/dev/tegra_p2p0"}},
+		"camera's device":   {serve("model: {", "fpga: {device: /dev/tegra_p2p99, "), 1, []string{"source camera", "/dev/tegra_p2p99 is not there"}},
+		"other device":      {serve("model: {", "fpga: {device: /dev/null, "), 1, []string{"/dev/null", "load the module"}},
+		"no config file":    {[]string{"serve", "--config", "/nowhere.yaml"}, 2, []string{"/nowhere.yaml", "tegracast config default"}},
+		"no folder":         {[]string{"serve", "--config", short + "/x.yaml"}, 2, []string{short + "/x.yaml: not a directory: correct the path, or its permissions"}},
+		"UTF-16":            {[]string{"config", "check", programtest.Write(t, "c.yaml", "\xff\xfem\x00")}, 2, []string{"c.yaml:1:1: the text is UTF-16: save it as UTF-8"}},
+		"directory":         {[]string{"serve", "--config", "/tmp"}, 2, []string{"/tmp is a directory", "name a file"}},
+		"endless file":      {[]string{"config", "check", "/dev/zero"}, 2, []string{"/dev/zero is a device", "name a file"}},
+		"missing raw file":  {serve("model: {", "file: {path: /nowhere.raw, "), 2, []string{"c.yaml:1:", "/nowhere.raw"}},
+		"short raw file":    {serve("model: {", "file: {path: "+short+", "), 2, []string{"c.yaml:1:", short, "1000", "153600"}},
+		"short replay":      {serve("model: {", "model: {replay: "+short+", "), 2, []string{"c.yaml:1:", short, "1000", "153600", "check width and height"}},
+		"FIFO as config":    {[]string{"serve", "--config", fifo}, 2, []string{fifo + " is a FIFO", "name a file"}},
+		"FIFO as file":      {serve("model: {", "file: {path: "+fifo+", "), 2, []string{"c.yaml:1:", fifo + " is a FIFO"}},
+		"FIFO as replay":    {serve("model: {", "model: {replay: "+fifo+", "), 2, []string{"c.yaml:1:", fifo + " is a FIFO"}},
+		"endless replay":    {serve("model: {", "model: {replay: /dev/zero, "), 2, []string{"c.yaml:1:", "/dev/zero is a device"}},
+		"FIFO as SDP":       {[]string{"probe", "--sdp", fifo}, 2, []string{fifo + " is a FIFO"}},
+		"endless SDP":       {[]string{"probe", "--sdp", "/dev/zero"}, 2, []string{"/dev/zero is a device"}},
+		"FIFO as kernel":    {[]string{"config", "check", kernelOf(t, fifo)}, 2, []string{"c.yaml:3:", fifo + " is a FIFO"}},
+		"unreachable":       {serve("127.0.0.1:5004", "nowhere.invalid:5004"), 1, []string{"nowhere.invalid"}},
+		"cuda":              {serve("isp: [", "memory: cuda\nisp: ["), 2, []string{"c.yaml:2:", "use host or auto"}},
+		"config check":      {[]string{"config", "check", short}, 2, []string{"short.raw:1:"}},
+		"no SDP":            {[]string{"probe"}, 2, []string{"tegracast probe FILE.sdp"}},
+		"SDP missing":       {[]string{"probe", "--sdp", "/nowhere.sdp"}, 2, []string{"/nowhere.sdp"}},
+		"SDP malformed":     {[]string{"probe", "--sdp", programtest.Write(t, "bad.sdp", "v=0\r\nthis is not SDP\r\n")}, 2, []string{"bad.sdp", "line 2"}},
+		"stream twice":      {[]string{"probe", "--sdp", busySDP, "--sdp", again}, 2, []string{again, busySDP, fmt.Sprint(port), "once"}},
+		"save two streams":  {[]string{"probe", "--save", "x", "--sdp", two}, 2, []string{"--save x", "one stream"}},
+		"port in use":       {[]string{"probe", "--sdp", busySDP}, 1, []string{fmt.Sprint(port), "in use"}},
+		"no SDP folder":     {[]string{"serve", "--sdp-dir", "/nowhere"}, 1, []string{"/nowhere", "--sdp-dir"}},
 	} {
 		says(t, name, c.args, c.status, c.words...)
 	}
@@ -196,5 +200,33 @@ func TestReadmeCommandsExist(t *testing.T) {
 	}
 	if n := strings.Count(string(readme), "\n"); n > 100 {
 		t.Errorf("README has %d lines: two screens are the limit", n)
+	}
+}
+
+// TestLogOptions: what is logged, and how, is as serve's options say.
+func TestLogOptions(t *testing.T) {
+	for _, c := range []struct {
+		level  string
+		logged bool
+	}{{"info", true}, {"error", false}} {
+		var b bytes.Buffer
+		e := env{Env: command.Env{Out: io.Discard, Err: &b}}
+		f := e.flags("serve", "")
+		logger := e.logFlags(f)
+		if err := f.Parse([]string{"--log-level", c.level, "--log-format", "json"}); err != nil {
+			t.Fatal(err)
+		}
+		log, err := logger()
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Warn("late", "frame", 3)
+		var line struct {
+			Level, Msg string
+			Frame      int
+		}
+		if err := json.Unmarshal(b.Bytes(), &line); (err == nil) != c.logged || c.logged && (line.Level != "WARN" || line.Msg != "late" || line.Frame != 3) {
+			t.Errorf("%s: %q, %v", c.level, b.String(), err)
+		}
 	}
 }

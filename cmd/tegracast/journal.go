@@ -5,29 +5,56 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/journal"
+	"github.com/spf13/pflag"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
 )
 
-// newLogger logs to errw as text; where that is the journal's stream (JOURNAL_STREAM, systemd.exec(5)) it speaks the
-// journal's own protocol, with priorities and fields.
-func newLogger(errw io.Writer) (log *slog.Logger, journald bool) {
-	if errw == io.Writer(os.Stderr) {
+// newLogger logs what is at least of a level to errw, as text or JSON; where that is the journal's stream (JOURNAL_STREAM,
+// systemd.exec(5)) it speaks the journal's own protocol, with priorities and fields.
+func newLogger(errw io.Writer, level slog.Level, asJSON bool) (log *slog.Logger, journald bool) {
+	if errw == io.Writer(os.Stderr) && !asJSON {
 		if ours, err := journal.StderrIsJournalStream(); err == nil && ours {
-			return slog.New(&journalHandler{send: journal.Send}), true
+			return slog.New(&journalHandler{send: journal.Send, level: level}), true
 		}
 	}
-	return slog.New(slog.NewTextHandler(errw, nil)), false
+	o := &slog.HandlerOptions{Level: level}
+	if asJSON {
+		return slog.New(slog.NewJSONHandler(errw, o)), false
+	}
+	return slog.New(slog.NewTextHandler(errw, o)), false
+}
+
+// logFlags are the options that say what is logged, and how; logger is what they ask for.
+func (e env) logFlags(f *pflag.FlagSet) (logger func() (*slog.Logger, error)) {
+	level := f.String("log-level", "info", "log what is at least of `LEVEL`: debug, info, warn or error")
+	format := f.String("log-format", "text", "log as `FORMAT`: text (in a service the journal's fields) or json")
+	return func() (*slog.Logger, error) {
+		var least slog.Level
+		if !slices.Contains([]string{"debug", "info", "warn", "error"}, *level) || least.UnmarshalText([]byte(*level)) != nil {
+			return nil, command.UsageError{Err: fmt.Errorf("--log-level %s: must be debug, info, warn or error", *level)}
+		}
+		if *format != "text" && *format != "json" {
+			return nil, command.UsageError{Err: fmt.Errorf("--log-format %s: must be text or json", *format)}
+		}
+		log, _ := newLogger(e.Err, least, *format == "json")
+		return log, nil
+	}
 }
 
 // journalHandler sends records to the journal. MESSAGE is the text with all attributes, as people read it; each attribute
 // is a field, too: `journalctl FAULT=…`, `journalctl -o verbose`.
 type journalHandler struct {
 	send   func(message string, p journal.Priority, fields map[string]string) error
+	level  slog.Level // the least that is sent
 	attrs  []slog.Attr
 	prefix string // of groups, with a dot at its end
 }
@@ -37,7 +64,7 @@ var fieldNames = map[string]string{"after frame": "FRAME", "first at frame": "FR
 
 // Enabled implements slog.Handler.
 func (h *journalHandler) Enabled(_ context.Context, level slog.Level) bool {
-	return level >= slog.LevelInfo
+	return level >= h.level
 }
 
 // Handle implements slog.Handler.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -57,7 +58,7 @@ func main() {
 
 // run is main without the process.
 func run(ctx context.Context, args []string, out, errw io.Writer) int {
-	log, journald := newLogger(errw)
+	log, journald := newLogger(errw, slog.LevelInfo, false)
 	e := env{Env: command.Env{Out: out, Err: errw, Log: log}}
 	if len(args) == 0 {
 		fmt.Fprint(errw, usage)

@@ -18,7 +18,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/model"
 )
 
-const serveUsage = `Usage: tegracast serve [--config FILE] [--sdp-dir DIR] [--fault ID:RATE]
+const serveUsage = `Usage: tegracast serve [--config FILE] [--sdp-dir DIR] [OPTIONS]
 
 Runs the appliance until SIGINT or SIGTERM. Without a configuration a model of
 the FPGA camera replays a real sensor's test chart at 1920x1080, 30 frames a
@@ -43,7 +43,12 @@ func serve(ctx context.Context, e env, args []string) error {
 	path := f.String("config", "", "read the configuration from `FILE` (tegracast config default prints one)")
 	dir := f.String("sdp-dir", sdpDir(), "write the SDP files to `DIR`")
 	faults := f.StringArray("fault", nil, "inject a fault into the model as `ID:RATE`: F3:0.01 is once in a hundred frames (docs/faults.md); repeatable")
+	logger := e.logFlags(f)
 	if err := parse(f, args); err != nil {
+		return err
+	}
+	var err error
+	if e.Log, err = logger(); err != nil {
 		return err
 	}
 	// Whoever reads the output may go, as head does: then writing to it fails, and the stream goes on. Until the process ends: the
