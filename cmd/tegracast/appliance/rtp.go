@@ -67,7 +67,7 @@ func (a *Appliance) newEncoder(c *config.Output, k *config.RTP, cfg *send.Config
 		cfg.H264 = encoder
 		return encoder, nil
 	}
-	return (*gpuJPEG)(nil), nil
+	return (*codec.GPUJPEG)(nil), nil
 }
 
 // redirect gives the RTP streams of these names the destinations that c says.

@@ -66,7 +66,8 @@ func (p patient) h264() finding {
 	if found := p.library(codec.LibraryName); found != "" {
 		return finding{"openh264", isGood, "/" + found, ""}
 	}
-	return finding{"openh264", isNote, codec.LibraryName + " is not installed: nothing can be sent as H.264 (payload: h264)", "apt-get install " + codec.Package}
+	absent := codec.LibraryName + " is not installed: nothing can be sent as H.264 (payload: h264)"
+	return finding{"openh264", isNote, absent, "apt-get install " + codec.Package}
 }
 
 var lockedMemory = regexp.MustCompile(`(?m)^Max locked memory +(\S+)`)

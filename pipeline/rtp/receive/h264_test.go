@@ -3,10 +3,14 @@
 package receive
 
 import (
+	"bytes"
+	"os/exec"
 	"slices"
 	"testing"
 
+	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // TestH264Beginnings: a key frame whose parameter sets are lost is damaged, whether or not the packet before them came.
@@ -67,5 +71,43 @@ func TestH264Pieces(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
+	}
+}
+
+// TestH264Recovers loses a packet, and has ffmpeg decode what is left: pictures behind the loss are wrong, and from the next key
+// frame on they are right.
+func TestH264Recovers(t *testing.T) {
+	const lossy, key, frames = 5, 20, 26 // key frames come every 2 s
+	f := rtptest.Format(t, pipeline.I420, 320, 180, 10)
+	x := newFeedOf(t, rtp.H264, f, frames)
+	for n := range frames {
+		x.send(n, func(p [][]byte) [][]byte {
+			if n == lossy {
+				p = slices.Delete(slices.Clone(p), 1, 2)
+			}
+			return p
+		})
+	}
+	x.expect(Stats{Frames: frames - 1, Matched: frames - 1, Damaged: 1, Lost: 1})
+	cmd := exec.Command("ffmpeg", "-loglevel", "error", "-f", "h264", "-i", "-", "-fps_mode", "passthrough", "-f", "rawvideo", "-")
+	cmd.Stdin = bytes.NewReader(bytes.Join(x.got, nil))
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", cmd, err)
+	}
+	var db []float64 // of the last pictures: what is lost may have a picture in its place, or none
+	for n, size := frames-1, f.Size(); n > lossy && len(out) >= size; n-- {
+		db = append([]float64{rtptest.PSNR(out[len(out)-size:], x.frames[n].Bytes)}, db...)
+		out = out[:len(out)-size]
+	}
+	t.Logf("dB from frame %d on: %.0f", frames-len(db), db)
+	if len(db) != frames-1-lossy {
+		t.Fatalf("%d pictures behind the loss", len(db))
+	}
+	if wrong := slices.Min(db[:key-1-lossy]); wrong > 30 {
+		t.Errorf("the loss is not seen: %.1f dB", wrong)
+	}
+	if right := slices.Min(db[key-1-lossy:]); right < 40 {
+		t.Errorf("%.1f dB behind the key frame", right)
 	}
 }
