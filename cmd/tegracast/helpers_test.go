@@ -35,7 +35,7 @@ func pictures(t *testing.T, width, height, n int, wanted ...picture) (made [][][
 }
 
 // eachPicture shows what pictures makes, frame by frame.
-func eachPicture(t *testing.T, width, height, n int, wanted []picture, show func(outs []*pipeline.Frame)) {
+func eachPicture(t testing.TB, width, height, n int, wanted []picture, show func(outs []*pipeline.Frame)) {
 	t.Helper()
 	sensor := newSensor(t, width, height, false)
 	stage, err := isp.New(isp.Config{Gains: isp.Gains{R: 1.5, G: 1, B: 1.1}, Demosaic: isp.Malvar})

@@ -37,7 +37,8 @@ func probe(ctx context.Context, e env, args []string) error {
 	sdp := f.StringArray("sdp", nil, "read the description of one or more streams from `FILE`, as the argument is; may be given several times")
 	duration := f.Duration("duration", 10*time.Second, "receive for the duration `D`, such as 30s")
 	asJSON := f.Bool("json", false, "print the result as JSON: an object for each stream")
-	save := f.String("save", "", "write the received pictures of the only stream, one after the other, to `FILE` (raw: UYVY, JPEG: JFIF)")
+	save := f.String("save", "", "write the received pictures of the only stream, one after the other, to `FILE` "+
+		"(raw: UYVY, JPEG: JFIF, H.264: byte stream)")
 	nic := f.String("interface", "", "receive multicast on the network interface `NAME`")
 	if err := f.Parse(args); err != nil {
 		return parseError(f, err)

@@ -18,7 +18,7 @@ import (
 )
 
 // newSensor replays the upper left corner of the test chart.
-func newSensor(t *testing.T, width, height int, bare bool) *model.Sensor {
+func newSensor(t testing.TB, width, height int, bare bool) *model.Sensor {
 	t.Helper()
 	chart, err := model.TestChartSensor().Crop(width, height)
 	if err != nil {

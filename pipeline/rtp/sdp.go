@@ -3,6 +3,7 @@
 package rtp
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -57,6 +58,8 @@ func Describe(s Stream, f pipeline.Format, p Path) ([]byte, error) {
 		describeJPEG(m, f)
 	case Results:
 		m.WithValueAttribute("rtpmap", fmt.Sprintf("%d %s/%d", typeResults, resultsEncoding, ClockRate))
+	case H264:
+		describeH264(m, s, f)
 	default:
 		describeRaw(m, f)
 	}
@@ -112,6 +115,23 @@ func describeRaw(m *sdp.MediaDescription, f pipeline.Format) {
 func describeJPEG(m *sdp.MediaDescription, f pipeline.Format) {
 	m.WithValueAttribute("rtpmap", fmt.Sprintf("%d JPEG/%d", typeJPEG, ClockRate))
 	m.WithValueAttribute("framesize", fmt.Sprintf("%d %d-%d", typeJPEG, f.Width, f.Height))
+	describeRate(m, f)
+}
+
+// describeH264 adds the media type parameters of RFC 6184 §8.1. Without an encoder there are no parameter sets.
+func describeH264(m *sdp.MediaDescription, s Stream, f pipeline.Format) {
+	fmtp := fmt.Sprintf("%d packetization-mode=1", typeH264)
+	if s.H264 != nil {
+		sps, pps := s.H264.ParameterSets()
+		fmtp += fmt.Sprintf(";profile-level-id=%X;sprop-parameter-sets=%s,%s", sps[1:4],
+			base64.StdEncoding.EncodeToString(sps), base64.StdEncoding.EncodeToString(pps))
+	}
+	m.WithValueAttribute("rtpmap", fmt.Sprintf("%d H264/%d", typeH264, ClockRate)).WithValueAttribute("fmtp", fmtp)
+	describeRate(m, f)
+}
+
+// describeRate adds the frame rate (RFC 8866 §6.13).
+func describeRate(m *sdp.MediaDescription, f pipeline.Format) {
 	if f.Rate.Num > 0 {
 		m.WithValueAttribute("framerate", strconv.FormatFloat(float64(f.Rate.Num)/float64(f.Rate.Den), 'f', -1, 64))
 	}

@@ -158,7 +158,7 @@ func TestSDPErrorsNameTheLine(t *testing.T) {
 		{"RTP/AVP 112\n", "RTP/AVP 300\n", "line 7: payload type"},
 		{"RTP/AVP 112\nc=IN IP4 192.0.2.2", "RTP/AVP 112\nc=IN IP4 cam.example", "line 8: address"},
 		{"RTP/AVP 112\nc=IN IP4 192.0.2.2\n", "RTP/AVP 112\n", "line 7: no c= line"},
-		{"a=rtpmap:112 raw/90000", "a=rtpmap:112 H264/90000", "line 9: encoding \"H264/90000\""},
+		{"a=rtpmap:112 raw/90000", "a=rtpmap:112 H265/90000", "line 9: encoding \"H265/90000\""},
 		{"a=rtpmap:112 raw/90000", "a=tool:x", "line 7: payload type 112 has no a=rtpmap"},
 		{"YCbCr-4:2:2", "RGBA", "line 10: sampling"},
 		{"depth=8", "depth=12", "line 10: sampling"},

@@ -24,13 +24,13 @@ type Media struct {
 	RTCPPort    int                  // RTP's port + 1 unless a=rtcp says otherwise (RFC 3605)
 	Source      netip.Addr           // the only sender, from a=source-filter (RFC 4570); invalid: any
 	Pixel       pipeline.PixelFormat // of raw; 0 is UYVY
-	Width       int                  // pixels; 0: as the JPEG headers say
-	Height      int                  // lines; 0: as the JPEG headers say
+	Width       int                  // pixels; 0: as the pictures say
+	Height      int                  // lines; 0: as the pictures say
 	Rate        pipeline.Rate        // zero: not given
 	Checksum    bool                 // the sender promises each frame's CRC-32C by RTCP (docs/rtp.md)
 }
 
-// Format is that of the frames; of JPEG, whose headers have it, the zero Format.
+// Format is that of the frames; of JPEG and H.264, whose pictures have it, the zero Format.
 func (m Media) Format() (pipeline.Format, error) {
 	if m.Payload != Raw {
 		return pipeline.Format{}, nil
@@ -68,7 +68,7 @@ func (t sdpText) at(m int, prefix, format string, a ...any) error {
 }
 
 // ParseSDP reads the video streams of an SDP (RFC 8866) that package receive can receive: raw (RFC 4175) in YCbCr-4:2:2
-// of 8 and 10 bits and RGB of 8, and JPEG (RFC 2435). Media of other kinds are passed over. Errors wrap ErrSDP and name
+// of 8 and 10 bits and RGB of 8, JPEG (RFC 2435) and H.264 (RFC 6184, modes 0 and 1). Media of other kinds are passed over. Errors wrap ErrSDP and name
 // line, value and remedy.
 func ParseSDP(b []byte) ([]Media, error) {
 	if len(b) > maxSDP {
@@ -220,10 +220,13 @@ func (p *mediaParser) encoding() error {
 	case strings.EqualFold(name, "jpeg/90000"), name == "" && p.media.PayloadType == typeJPEG:
 		p.media.Payload = JPEG
 		return p.jpeg()
+	case strings.EqualFold(name, "h264/90000"):
+		p.media.Payload = H264
+		return p.h264()
 	case name == "":
 		return p.bad("m=", "payload type %d has no a=rtpmap line", p.media.PayloadType)
 	}
-	return p.bad("a=rtpmap:", "encoding %q: only raw/90000 and JPEG/90000 are received", name)
+	return p.bad("a=rtpmap:", "encoding %q: only raw/90000, JPEG/90000 and H264/90000 are received", name)
 }
 
 // attribute returns the value of an attribute that begins with the payload type.
@@ -237,13 +240,27 @@ func (p *mediaParser) attribute(key string) string {
 	return ""
 }
 
-// raw reads the media type parameters of RFC 4175 §6.
-func (p *mediaParser) raw() error {
+// parameters are those of the media type.
+func (p *mediaParser) parameters() map[string]string {
 	params := map[string]string{}
 	for f := range strings.SplitSeq(p.attribute("fmtp"), ";") {
 		k, v, _ := strings.Cut(strings.TrimSpace(f), "=")
 		params[strings.ToLower(k)] = v
 	}
+	return params
+}
+
+// h264 refuses the interleaved mode, in which packets come in another order (RFC 6184 §6.2).
+func (p *mediaParser) h264() error {
+	if mode := p.parameters()["packetization-mode"]; mode != "" && mode != "0" && mode != "1" {
+		return p.bad("a=fmtp:", "packetization-mode %q: only 0 and 1 are received", mode)
+	}
+	return nil
+}
+
+// raw reads the media type parameters of RFC 4175 §6.
+func (p *mediaParser) raw() error {
+	params := p.parameters()
 	i := slices.IndexFunc(rawFormats, func(f rawFormat) bool { return f.sampling == params["sampling"] && f.depth == params["depth"] })
 	if i < 0 {
 		return p.bad("a=fmtp:", "sampling %q, depth %q: only %s are received", params["sampling"], params["depth"], rawSamplings())

@@ -19,6 +19,7 @@ var (
 	ErrFormat  = errors.New("rtp: format cannot be sent")
 	ErrSDP     = errors.New("sdp")
 	ErrJPEG    = errors.New("rtp: JPEG cannot be sent")
+	ErrH264    = errors.New("rtp: H.264 cannot be sent")
 	ErrResults = errors.New("rtp: results cannot be sent")
 )
 
@@ -29,9 +30,10 @@ const (
 	Raw     Payload = iota // uncompressed video, RFC 4175
 	JPEG                   // RFC 2435
 	Results                // what stages have found, as JSON (docs/results-output.md)
+	H264                   // RFC 6184
 )
 
-var payloads = [...]string{"raw", "jpeg", "results"}
+var payloads = [...]string{"raw", "jpeg", "results", "h264"}
 
 func (p Payload) String() string { return payloads[p] }
 
@@ -53,11 +55,12 @@ const (
 	typeRaw     = 96
 	typeJPEG    = 26
 	typeResults = 97
+	typeH264    = 98
 )
 
 // Type is the payload type of the stream.
 func (p Payload) Type() uint8 {
-	return [...]uint8{typeRaw, typeJPEG, typeResults}[p]
+	return [...]uint8{typeRaw, typeJPEG, typeResults, typeH264}[p]
 }
 
 // Start is where an RTP stream begins; RFC 3550 §5.1 wants all three random.
@@ -91,6 +94,7 @@ type Stream struct {
 	Checksum    bool        // an RTCP APP packet with each frame's CRC-32C (docs/rtp.md)
 	Quality     int         // of JPEG, 1 to 100; 0: 90
 	Encoder     JPEGEncoder // nil: image/jpeg at Quality
+	H264        H264Encoder // of payload H264, which has no default
 	Name        string      // of the session in the SDP; empty: "tegracast"
 	Start       *Start      // nil: random
 }
@@ -125,7 +129,7 @@ func (s Stream) Validate() error {
 	}
 	s = s.WithDefaults()
 	switch {
-	case s.Payload > Results:
+	case s.Payload > H264:
 		return bad("payload %d: there is none", uint8(s.Payload))
 	case s.MTU < minMTU || s.MTU > maxMTU:
 		return bad("mtu %d: must be from %d to %d", s.MTU, minMTU, maxMTU)
@@ -164,12 +168,13 @@ func (s Stream) CheckFormat(f pipeline.Format) error {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	_, raw := rawOf(f.Pixel)
+	planar := s.Payload == JPEG || s.Payload == H264
 	switch {
 	case s.Payload == Results:
 		return nil
 	case s.Payload == Raw && (!raw || f.Pixel == 0):
 		return bad("pixels must be one of %s: let a stage convert them", rawPixels())
-	case s.Payload == JPEG && f.Pixel != pipeline.I420:
+	case planar && f.Pixel != pipeline.I420:
 		return bad("pixels must be %s: let a stage convert them", pipeline.I420)
 	case s.Payload == JPEG && f.Color != pipeline.BT601Full:
 		return bad("colours are %s, must be %s", f.Color, pipeline.BT601Full)
@@ -177,7 +182,7 @@ func (s Stream) CheckFormat(f pipeline.Format) error {
 		return bad("colours are %s: let a stage give them", f.Color)
 	case f.Memory != pipeline.MemoryHost:
 		return bad("memory is %s, but packets are copied by the CPU: use host memory", f.Memory)
-	case f.PacketPitch != 0 && (s.Payload == JPEG || f.HeaderGap != s.HeaderSize()+rawPayloadHeader || f.PacketPitch > s.MTU-ipUDPHeader):
+	case f.PacketPitch != 0 && (planar || f.HeaderGap != s.HeaderSize()+rawPayloadHeader || f.PacketPitch > s.MTU-ipUDPHeader):
 		return bad("packet-ready memory has packets of %d bytes with %d of headers: Stream.PacketReady gives the right ones",
 			f.PacketPitch, f.HeaderGap)
 	case s.Payload == Raw && (f.Width > maxRaw || f.Height > maxRaw):

@@ -71,7 +71,7 @@ func TestRefusedStreams(t *testing.T) {
 		"mtu":     {MTU: 100},
 		"jumbo":   {MTU: 65000},
 		"quality": {Quality: 101},
-		"payload": {Payload: 3},
+		"payload": {Payload: 4},
 		"clock":   {Clock: "ntp=pool"},
 	} {
 		if err := s.Validate(); !errors.Is(err, ErrConfig) {

@@ -4,6 +4,7 @@ package rtp
 
 import (
 	"errors"
+	"fmt"
 	"time"
 	"unsafe"
 
@@ -52,6 +53,11 @@ func NewPacketizer(s Stream, f pipeline.Format) (Packetizer, error) {
 		return newJPEGPacketizer(s, f), nil
 	case Results:
 		return newResultsPacketizer(s), nil
+	case H264:
+		if s.H264 == nil {
+			return nil, fmt.Errorf("%w: payload h264 has no encoder", ErrConfig)
+		}
+		return newH264Packetizer(s, f), nil
 	}
 	return newRawPacketizer(s, f), nil
 }

@@ -33,7 +33,9 @@ func (r *runner) announce(fresh map[string]bool) error {
 	return nil
 }
 
-var payloadNames = [...]string{rtp.Raw: "raw video (RFC 4175)", rtp.JPEG: "JPEG (RFC 2435)", rtp.Results: "results as JSON"}
+var payloadNames = [...]string{
+	rtp.Raw: "raw video (RFC 4175)", rtp.JPEG: "JPEG (RFC 2435)", rtp.H264: "H.264 (RFC 6184)", rtp.Results: "results as JSON",
+}
 
 // describe is the SDP of a stream, with the results that stand beside it.
 func (s *stream) describe(all []*stream) ([]byte, error) {

@@ -6,10 +6,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/codec"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
@@ -28,15 +30,9 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 	case cfg.Payload == rtp.Raw:
 		cfg.Logger.Info("packets leave when their frame is complete", "reason", c.Whole)
 	}
-	var encoder *gpuJPEG
-	if cfg.Payload == rtp.JPEG {
-		var err error
-		if encoder, err = a.newJPEG(c.Name, cmp.Or(cfg.Quality, rtp.DefaultQuality)); err != nil {
-			return nil, fmt.Errorf("output %s: %w", c.Name, err)
-		}
-		if encoder != nil {
-			cfg.Encoder = encoder
-		}
+	encoder, err := a.newEncoder(c, k, &cfg, own)
+	if err != nil {
+		return nil, err
 	}
 	sink, err := send.New(cfg, own)
 	switch {
@@ -48,6 +44,30 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 	o.free = func() error { return errors.Join(sink.Close(), encoder.Close()) }
 	o.stream = &stream{c.Name, k, sink}
 	return sink, nil
+}
+
+// newEncoder gives a stream the encoder that its payload needs, and returns what closes it.
+func (a *Appliance) newEncoder(c *config.Output, k *config.RTP, cfg *send.Config, f pipeline.Format) (io.Closer, error) {
+	switch cfg.Payload {
+	case rtp.JPEG:
+		encoder, err := a.newJPEG(c.Name, cmp.Or(cfg.Quality, rtp.DefaultQuality))
+		if err != nil {
+			return nil, fmt.Errorf("output %s: %w", c.Name, err)
+		}
+		if encoder != nil {
+			cfg.Encoder = encoder
+		}
+		return encoder, nil
+	case rtp.H264:
+		encoder, err := codec.NewH264(f, k.Bits(f))
+		if err != nil {
+			return nil, c.OpenAt.Errorf("%w", err)
+		}
+		cfg.Logger.Info("H.264 is encoded on the CPU", "bits_per_second", k.Bits(f))
+		cfg.H264 = encoder
+		return encoder, nil
+	}
+	return (*codec.GPUJPEG)(nil), nil
 }
 
 // redirect gives the RTP streams of these names the destinations that c says.

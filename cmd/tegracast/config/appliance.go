@@ -196,6 +196,7 @@ type Output struct {
 	asIs     bool                 // of a source or a kernel, whose frames are not made for it
 	packed   bool                 // the isp may lay its pictures out as packets: nobody else reads them
 	pixels   pipeline.PixelFormat // what it wants of an isp
+	color    pipeline.Colorimetry // the same; none: as the pixels have
 	shrink   int                  // how many times narrower and lower than the sensor's frame
 	holds    int                  // frames in its hands
 	formatAt yamlfile.Place       // what is wrong when the pictures cannot be sent

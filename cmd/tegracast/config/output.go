@@ -125,6 +125,9 @@ func (o *Output) Formats(in pipeline.Format) (want, own pipeline.Format, err err
 	if want, err = pipeline.NewFormat(o.pixels, width/by, height/by, in.Rate); err != nil {
 		return want, own, o.formatAt.Errorf("%w", err)
 	}
+	if o.shown && o.color != pipeline.ColorNone {
+		want.Color = o.color
+	}
 	if own = want; o.Rate.Num > 0 && o.Rate.Period() > in.Rate.Period() {
 		own.Rate = o.Rate
 	}

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"slices"
@@ -10,13 +11,14 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/codec"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
 // RTP is an RTP stream.
 type RTP struct {
-	Payload      yamlfile.Word[rtp.Payload] `yaml:"payload" jsonschema_description:"raw: RFC 4175. jpeg: RFC 2435. results: what the stages found in the frames, as JSON (docs/results-output.md)."`
+	Payload      yamlfile.Word[rtp.Payload] `yaml:"payload" jsonschema_description:"raw: RFC 4175. jpeg: RFC 2435. h264: H.264 by openh264 (RFC 6184). results: what the stages found in the frames, as JSON (docs/results-output.md)."`
 	Pixels       string                     `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24" jsonschema_description:"For payload raw: uyvy (default) is 4:2:2 of 8 bits, uyvp is 4:2:2 of 10 bits, rgb24 is RGB."`
 	Destinations []string                   `yaml:"destinations" jsonschema:"minItems=1" jsonschema_description:"Each is host:port with an even port. RTCP goes to the next port."`
 	Interface    string                     `yaml:"interface,omitempty" jsonschema_description:"Network interface through which multicast leaves."`
@@ -29,6 +31,7 @@ type RTP struct {
 	Checksum     bool                       `yaml:"checksum,omitempty" jsonschema_description:"Send the CRC-32C of each frame by RTCP, for tegracast probe."`
 	Session      string                     `yaml:"session,omitempty" jsonschema_description:"For payload results: name of the output whose SDP describes this stream, too."`
 	Quality      int                        `yaml:"quality,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"For payload jpeg: quality of the pictures (default 90)."`
+	Bitrate      int                        `yaml:"bitrate,omitempty" jsonschema:"minimum=10,maximum=240000" jsonschema_description:"For payload h264: kilobits a second (default: a tenth of a bit for each pixel)."`
 }
 
 // Config is the stream's configuration; name is that of the output.
@@ -48,6 +51,8 @@ func (c *RTP) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 	switch {
 	case c.Payload.V == rtp.JPEG:
 		o.pixels = pipeline.I420
+	case c.Payload.V == rtp.H264:
+		o.pixels, o.color = pipeline.I420, pipeline.BT709Limited
 	case c.Pixels == "uyvp":
 		o.pixels = pipeline.UYVP
 	case c.Pixels == "rgb24":
@@ -64,6 +69,8 @@ func (c *RTP) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 		return at.Key("pixels").Errorf("only payload raw has pixels: leave pixels out")
 	case c.Payload.V != rtp.JPEG && c.Quality != 0:
 		return at.Key("quality").Errorf("only payload jpeg has a quality: leave quality out")
+	case c.Payload.V != rtp.H264 && c.Bitrate != 0:
+		return at.Key("bitrate").Errorf("only payload h264 has a bit rate: leave bitrate out")
 	case c.Interface != "" && c.unicast():
 		return at.Key("interface").Errorf("no destination is a multicast group: leave interface out, routes decide where other packets leave")
 	}
@@ -121,11 +128,21 @@ func (c *RTP) checkDestinations(r *resolver, at yamlfile.Section) error {
 }
 
 func (c *RTP) check(f pipeline.Format) error {
-	err := c.Config("").CheckFormat(f)
-	if err != nil {
+	if err := c.Config("").CheckFormat(f); err != nil {
 		return errors.New(plain(err, rtp.ErrFormat))
 	}
+	if c.Payload.V != rtp.H264 {
+		return nil
+	}
+	if err := codec.CheckH264(f); err != nil {
+		return errors.New(plain(err, codec.ErrFormat))
+	}
 	return nil
+}
+
+// Bits are those a second that pictures of format f are encoded to.
+func (c *RTP) Bits(f pipeline.Format) int {
+	return cmp.Or(1000*c.Bitrate, codec.DefaultBitrate(f))
 }
 
 func (c *RTP) packets(f pipeline.Format) (pipeline.Format, bool) {

@@ -32,7 +32,7 @@ func WriteSchema(w io.Writer) error {
 		}},
 		reflect.TypeFor[lineName]():                       {Type: "string", Pattern: `^[!-~]{1,31}$|^gpiochip[0-9]{1,9}:[!-~]{1,31}$`},
 		reflect.TypeFor[yamlfile.Word[pipeline.Policy]](): words("latest", "block"),
-		reflect.TypeFor[yamlfile.Word[rtp.Payload]]():     words("raw", "jpeg", "results"),
+		reflect.TypeFor[yamlfile.Word[rtp.Payload]]():     words("raw", "jpeg", "h264", "results"),
 		reflect.TypeFor[yamlfile.Word[send.Pacing]]():     words("frame", "wide", "narrow", "burst"),
 	}
 	r := jsonschema.Reflector{

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tegracast/tegracast/board"
+	"github.com/tegracast/tegracast/pipeline/codec"
 )
 
 func (p patient) board() finding {
@@ -58,6 +59,15 @@ func (p patient) libraries() []finding {
 		}
 	}
 	return list
+}
+
+// h264 is about openh264, which payload h264 needs.
+func (p patient) h264() finding {
+	if found := p.library(codec.LibraryName); found != "" {
+		return finding{"openh264", isGood, "/" + found, ""}
+	}
+	absent := codec.LibraryName + " is not installed: nothing can be sent as H.264 (payload: h264)"
+	return finding{"openh264", isNote, absent, "apt-get install " + codec.Package}
 }
 
 var lockedMemory = regexp.MustCompile(`(?m)^Max locked memory +(\S+)`)

@@ -29,6 +29,7 @@ type assembly struct {
 	jpeg      rtp.JPEGHeader
 	quant     [128]byte
 	hasQuant  bool
+	pieces    []piece // of H.264
 }
 
 func (a *assembly) begin(timestamp uint32, joined bool, total int) {
@@ -66,8 +67,9 @@ type depacketizer interface {
 	sequence(low uint16, payload []byte) (uint32, error)
 	// begin starts a frame.
 	begin(a *assembly, timestamp uint32, joined bool)
-	// add places a payload. It takes nothing from a payload that it refuses with errMalformed.
-	add(a *assembly, payload []byte, marker bool) error
+	// add places a payload, of the packet with an extended sequence number. It takes nothing from a payload that it refuses
+	// with errMalformed.
+	add(a *assembly, number uint64, payload []byte, marker bool) error
 	whole(a *assembly) bool
 	// frame returns the picture of a whole frame, which is valid until the assembly begins again, and the CRC-32C and the number
 	// of the bytes that the sender's checksum covers.
@@ -76,8 +78,11 @@ type depacketizer interface {
 
 // newDepacketizer makes the one of a medium, of which raw frames have format f.
 func newDepacketizer(m rtp.Media, f pipeline.Format) depacketizer {
-	if m.Payload == rtp.JPEG {
+	switch m.Payload {
+	case rtp.JPEG:
 		return &jpegDepacketizer{media: m, huffman: rtp.HuffmanTables()}
+	case rtp.H264:
+		return &h264Depacketizer{}
 	}
 	return &rawDepacketizer{group: f.Pixel.Group(), line: f.Pixel.LineBytes(f.Width), height: f.Height}
 }
@@ -103,7 +108,7 @@ func (d *rawDepacketizer) begin(a *assembly, timestamp uint32, joined bool) {
 }
 
 // add walks the line headers (RFC 4175 §4.2) first and copies when all of them are right.
-func (d *rawDepacketizer) add(a *assembly, payload []byte, _ bool) error {
+func (d *rawDepacketizer) add(a *assembly, _ uint64, payload []byte, _ bool) error {
 	headers := 2
 	for more := true; more; headers += 6 {
 		if len(payload) < headers+6 {
@@ -149,7 +154,7 @@ func (d *jpegDepacketizer) begin(a *assembly, timestamp uint32, joined bool) {
 	a.begin(timestamp, joined, -1)
 }
 
-func (d *jpegDepacketizer) add(a *assembly, payload []byte, marker bool) error {
+func (d *jpegDepacketizer) add(a *assembly, _ uint64, payload []byte, marker bool) error {
 	f, ok := rtp.ParseJPEG(payload)
 	if !ok || a.jpeg != (rtp.JPEGHeader{}) && a.jpeg != f.Header {
 		return errMalformed

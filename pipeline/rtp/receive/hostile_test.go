@@ -148,6 +148,10 @@ func FuzzJPEGPackets(f *testing.F) {
 	fuzzStream(f, rtp.JPEG, rtptest.Format(f, pipeline.I420, 16, 16, 30))
 }
 
+func FuzzH264Packets(f *testing.F) {
+	fuzzStream(f, rtp.H264, rtptest.Format(f, pipeline.I420, 32, 32, 30))
+}
+
 func FuzzRTCP(f *testing.F) {
 	x := newFeed(f, rtp.Raw, 1)
 	wire := packets(f, x.sink, x.frames[0])

@@ -22,7 +22,7 @@ type Config struct {
 	Media     rtp.Media // one of rtp.ParseSDP's
 	Interface string    // on which multicast is received; empty: as the route says
 	Buffer    int       // bytes wanted of the socket's receive buffer; 0: a raw frame, at least 8 MiB, at most 64
-	// OnFrame is called with each complete frame: lines without padding, or a JFIF file. The bytes are valid
+	// OnFrame is called with each complete frame: lines without padding, a JFIF file, or a byte stream of H.264 (Annex B). The bytes are valid
 	// until it returns. What comes meanwhile waits in 64 MiB at most, and then in the socket's buffer. nil: none.
 	OnFrame func(picture []byte, info FrameInfo)
 	Logger  *slog.Logger // nil: slog.Default

@@ -74,7 +74,7 @@ func newStream(m rtp.Media, onFrame func([]byte, FrameInfo)) (*stream, error) {
 // maxReserve is the size of the largest frame that gets its memory before it comes.
 const maxReserve = 256 << 20
 
-// frameBytes is the size of a raw frame; of JPEG 0.
+// frameBytes is the size of a raw frame; of others 0.
 func (s *stream) frameBytes() int {
 	if s.media.Payload != rtp.Raw {
 		return 0
@@ -192,13 +192,22 @@ func (s *stream) place(number uint32, payload []byte, now time.Time) {
 		s.stats.Late++
 		return
 	}
-	a.first = min(a.first, s.seq.extend(number))
-	if s.depack.add(a, payload, s.header.Marker) != nil {
+	extended := s.seq.extend(number)
+	a.first = min(a.first, extended)
+	if s.depack.add(a, extended, payload, s.header.Marker) != nil {
 		s.stats.Malformed++
 		return
 	}
 	if s.depack.whole(a) {
 		s.complete(a, now)
+	}
+	if !s.header.Marker {
+		return
+	}
+	for i := range s.open { // the end of one tells where the other begins
+		if o := &s.open[i]; o != a && o.open && s.depack.whole(o) {
+			s.complete(o, now)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/pion/rtcp"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/codec"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
@@ -31,6 +32,9 @@ type feed struct {
 
 func newFeed(t testing.TB, p rtp.Payload, frames int) *feed {
 	t.Helper()
+	if p == rtp.H264 {
+		return newFeedOf(t, p, rtptest.Format(t, pipeline.I420, 640, 360, 30), frames)
+	}
 	if p == rtp.JPEG {
 		return newFeedOf(t, p, rtptest.Format(t, pipeline.I420, 200, 92, 30), frames)
 	}
@@ -40,7 +44,20 @@ func newFeed(t testing.TB, p rtp.Payload, frames int) *feed {
 func newFeedOf(t testing.TB, p rtp.Payload, f pipeline.Format, frames int) *feed {
 	t.Helper()
 	x := &feed{t: t, now: time.Unix(1700000000, 0)}
-	x.sink = testSender(t, rtp.Stream{Payload: p, Start: testStart(), Checksum: true, Quality: 100}, f)
+	stream := rtp.Stream{Payload: p, Start: testStart(), Checksum: true, Quality: 100}
+	if p == rtp.H264 {
+		h, err := codec.NewH264(f, 8*f.Width*f.Height)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := h.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		stream.H264, stream.MTU = h, 576
+	}
+	x.sink = testSender(t, stream, f)
 	x.media = rtp.Media{Payload: p, PayloadType: p.Type(), Width: f.Width, Height: f.Height}
 	x.s = testStream(t, x.media, func(b []byte, _ FrameInfo) { x.got = append(x.got, bytes.Clone(b)) })
 	for n := range frames {
@@ -84,7 +101,7 @@ func shuffle(p [][]byte) [][]byte {
 }
 
 func TestReceptionInOrder(t *testing.T) {
-	for _, p := range []rtp.Payload{rtp.Raw, rtp.JPEG} {
+	for _, p := range []rtp.Payload{rtp.Raw, rtp.JPEG, rtp.H264} {
 		x := newFeed(t, p, 40)
 		for n := range x.frames {
 			x.send(n, nil)
@@ -105,6 +122,12 @@ func (x *feed) same(n int, b []byte) {
 		}
 		return
 	}
+	if x.media.Payload == rtp.H264 {
+		if unit, _ := rtp.NextUnit(b); len(unit) == 0 {
+			x.t.Errorf("frame %d is % .8x", n, b)
+		}
+		return
+	}
 	img, err := jpeg.Decode(bytes.NewReader(b))
 	if err != nil {
 		x.t.Fatal(err)
@@ -115,11 +138,11 @@ func (x *feed) same(n int, b []byte) {
 }
 
 func TestDisturbedReception(t *testing.T) {
-	reverse := func(p [][]byte) [][]byte { slices.Reverse(p); return p }
-	for _, p := range []rtp.Payload{rtp.Raw, rtp.JPEG} {
+	var count uint64
+	reverse := func(p [][]byte) [][]byte { count = uint64(len(p)); slices.Reverse(p); return p }
+	for _, p := range []rtp.Payload{rtp.Raw, rtp.JPEG, rtp.H264} {
 		t.Run(p.String(), func(t *testing.T) {
 			x := newFeed(t, p, 4)
-			count := uint64(len(packets(t, newFeed(t, p, 1).sink, x.frames[1])))
 			x.send(0, nil)
 			x.send(1, reverse)
 			x.send(2, nil)

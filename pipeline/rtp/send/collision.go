@@ -94,7 +94,9 @@ func uses(b []byte, ssrc uint32) bool {
 // listen takes an RTCP compound that came to d at now: reports about the stream, or somebody else who uses its SSRC.
 func (x *transmitter) listen(d *destination, b []byte, from netip.AddrPort, now time.Time) {
 	ssrc := x.identity.ssrc.Load()
-	d.counters.heardFrom(b, ssrc, from, now)
+	if d.counters.heardFrom(b, ssrc, from, now) {
+		x.keyFrame()
+	}
 	if !uses(b, ssrc) {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/pion/rtcp"
@@ -44,13 +45,30 @@ func (d *destination) hear(listen func(d *destination, b []byte, from netip.Addr
 	}
 }
 
-func (c *counters) heardFrom(b []byte, ssrc uint32, from netip.AddrPort, now time.Time) {
-	for _, r := range parseReports(b, ssrc, now) {
+// heardFrom keeps the reports of an RTCP compound, and says whether it asks for a key frame.
+func (c *counters) heardFrom(b []byte, ssrc uint32, from netip.AddrPort, now time.Time) (lostPicture bool) {
+	packets, err := rtcp.Unmarshal(b)
+	if err != nil {
+		return false
+	}
+	for _, r := range reports(packets, ssrc, now) {
 		r.From = from.String()
 		c.mu.Lock()
 		c.keep(r)
 		c.mu.Unlock()
 	}
+	return slices.ContainsFunc(packets, func(p rtcp.Packet) bool { return asksKeyFrame(p, ssrc) })
+}
+
+// asksKeyFrame says whether a receiver cannot decode the stream's pictures (RFC 4585 §6.3.1, RFC 5104 §4.3.1).
+func asksKeyFrame(p rtcp.Packet, ssrc uint32) bool {
+	switch p := p.(type) {
+	case *rtcp.PictureLossIndication:
+		return p.MediaSSRC == ssrc
+	case *rtcp.FullIntraRequest:
+		return slices.ContainsFunc(p.FIR, func(e rtcp.FIREntry) bool { return e.SSRC == ssrc })
+	}
+	return false
 }
 
 // keep replaces the receiver's report before, or the oldest when there are too many.
@@ -72,12 +90,8 @@ func (c *counters) keep(r Report) {
 	c.heard[oldest] = r
 }
 
-// parseReports returns the reception reports about ssrc in an RTCP compound, none when it is malformed.
-func parseReports(b []byte, ssrc uint32, now time.Time) []Report {
-	packets, err := rtcp.Unmarshal(b)
-	if err != nil {
-		return nil
-	}
+// reports returns the reception reports about ssrc in an RTCP compound.
+func reports(packets []rtcp.Packet, ssrc uint32, now time.Time) []Report {
 	var out []Report
 	add := func(receiver uint32, blocks []rtcp.ReceptionReport) {
 		for _, r := range blocks {

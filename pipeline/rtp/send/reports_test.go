@@ -25,7 +25,11 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := parseReports(rr, 1, now)
+	var c counters
+	if c.heardFrom(rr, 1, netip.AddrPort{}, now) {
+		t.Error("a report asks for a key frame")
+	}
+	got := c.heard
 	if len(got) != 1 {
 		t.Fatalf("%d reports about the stream, want 1", len(got))
 	}
@@ -102,8 +106,14 @@ func FuzzReports(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(rr)
+	pli, err := (&rtcp.PictureLossIndication{SenderSSRC: 9, MediaSSRC: testStart().SSRC}).Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(pli)
 	f.Fuzz(func(_ *testing.T, b []byte) {
-		parseReports(b, testStart().SSRC, now)
+		var c counters
+		c.heardFrom(b, testStart().SSRC, netip.AddrPort{}, now)
 		uses(b, testStart().SSRC)
 	})
 }

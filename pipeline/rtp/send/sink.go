@@ -14,6 +14,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
+// A keyFramer is a packetizer of pictures that refer to others. KeyFrame asks it for one that does not.
+type keyFramer interface{ KeyFrame() }
+
 // A Sink sends the frames of one output as an RTP stream. It implements pipeline.Sink.
 type Sink struct {
 	config Config
@@ -56,6 +59,9 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 		s.trains = append(s.trains, &train{Train: t})
 	}
 	s.sender = newTransmitter(c, f, s.trains[0])
+	if k, ok := packer.(keyFramer); ok {
+		s.sender.keyFrame = k.KeyFrame
+	}
 	s.came.period = s.sender.period
 	s.wake, s.numbered = s.sender.turn.wake, make(chan struct{}, 1)
 	for _, d := range c.Destinations {
@@ -172,8 +178,12 @@ func (s *Sink) Close() error {
 	return s.closed
 }
 
-// Add adds a destination while the sink runs.
-func (s *Sink) Add(dest string) error { return s.sender.Add(dest) }
+// Add adds a destination while the sink runs, whose receiver needs a key frame.
+func (s *Sink) Add(dest string) error {
+	err := s.sender.Add(dest)
+	s.sender.keyFrame()
+	return err
+}
 
 // Remove removes a destination while the sink runs. It waits for the end of the frame that is being sent.
 func (s *Sink) Remove(dest string) error { return s.sender.Remove(dest) }

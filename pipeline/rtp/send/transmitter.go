@@ -26,6 +26,7 @@ type train struct {
 // A transmitter sends trains to destinations, which share SSRC, sequence numbers and timestamps.
 type transmitter struct {
 	config   Config
+	keyFrame func() // asks for a picture that refers to no other
 	control  *rtp.Compounds
 	identity identity
 	span     time.Duration // over which the packets of a frame are spread; 0: not
@@ -65,7 +66,7 @@ const unpacedPatience = 100 * time.Millisecond
 // newTransmitter makes a transmitter of trains like t, for frames of format f.
 func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 	x := &transmitter{
-		config: c, control: rtp.NewCompounds(*c.Start), patience: unpacedPatience, buffer: f.Size(), ready: t.Contiguous(),
+		config: c, keyFrame: func() {}, control: rtp.NewCompounds(*c.Start), patience: unpacedPatience, buffer: f.Size(), ready: t.Contiguous(),
 		pacer: pacer{clock: newClock()},
 	}
 	x.pacer.turn = &x.turn

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package codec
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// An H264 encodes pictures of one format by openh264. It is not safe for concurrent use.
+type H264 struct {
+	library  *library
+	encoder  *encoder
+	format   pipeline.Format
+	sps, pps []byte
+	picture  sourcePicture
+	info     frameInfo
+	taken    int64 // pictures
+}
+
+// The bits a second that a stream may have: the most is that of level 5.2 (H.264 table A-1).
+const (
+	MinBitrate = 10_000
+	MaxBitrate = 240_000_000
+)
+
+const (
+	maxRate   = 60         // frames a second, to openh264's rate control
+	maxBlocks = 36864      // of 16 by 16 pixels, level 5.2 (H.264 table A-1)
+	block     = 16         // pixels, the smallest width and height
+	sliced    = 1280 * 720 // pixels from which a picture is encoded by several threads, a slice each
+	maxThread = 4
+)
+
+// CheckH264 returns an error that wraps ErrFormat when pictures of format f cannot be encoded, and says why.
+func CheckH264(f pipeline.Format) error {
+	bad := func(format string, a ...any) error {
+		return fmt.Errorf("%w: %s %dx%d: %s", ErrFormat, f.Pixel, f.Width, f.Height, fmt.Sprintf(format, a...))
+	}
+	switch {
+	case f.Pixel != pipeline.I420:
+		return bad("pixels must be %s", pipeline.I420)
+	case f.Memory != pipeline.MemoryHost:
+		return bad("memory is %s, but the CPU encodes: use host memory", f.Memory)
+	case f.Rate.Num == 0:
+		return bad("rate control needs a frame rate: give the format one")
+	case f.Width < block || f.Height < block:
+		return bad("width and height must be at least %d", block)
+	case (f.Width+block-1)/block*((f.Height+block-1)/block) > maxBlocks:
+		return bad("level 5.2 allows at most %d blocks of 16x16 pixels: make the picture smaller", maxBlocks)
+	}
+	return nil
+}
+
+// DefaultBitrate is what pictures of format f need for a quality that is good for looking at: a tenth of a bit a pixel.
+func DefaultBitrate(f pipeline.Format) int {
+	return int(min(max(float64(f.Width)*float64(f.Height)*float64(f.Rate.Num)/float64(f.Rate.Den)/10, MinBitrate), MaxBitrate))
+}
+
+// NewH264 opens an encoder for pictures of format f, which is I420, at so many bits a second.
+func NewH264(f pipeline.Format, bitrate int) (*H264, error) {
+	if err := CheckH264(f); err != nil {
+		return nil, err
+	}
+	l, err := load()
+	if err != nil {
+		return nil, err
+	}
+	e, err := l.newEncoder()
+	if err != nil {
+		return nil, err
+	}
+	h := &H264{library: l, encoder: e, format: f}
+	if err := h.start(bitrate); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return h, nil
+}
+
+// start gives the encoder its parameters, and takes the parameter sets that it makes of them.
+func (h *H264) start(bitrate int) error {
+	e, level, format := h.encoder, int32(traceErrors), int32(formatI420)
+	if err := e.call(setOption, "trace level", optionTrace, uintptr(unsafe.Pointer(&level))); err != nil {
+		return err
+	}
+	p := &parameters{}
+	if err := e.call(getDefaultParams, "default parameters", uintptr(unsafe.Pointer(p)), 0); err != nil {
+		return err
+	}
+	p.set(h.format, bitrate)
+	if err := e.call(initializeExt, fmt.Sprintf("%dx%d at %d bit/s", h.format.Width, h.format.Height, bitrate), uintptr(unsafe.Pointer(p)), 0); err != nil {
+		return err
+	}
+	if err := e.call(setOption, "pixels", optionFormat, uintptr(unsafe.Pointer(&format))); err != nil {
+		return err
+	}
+	if err := e.call(encodeParameterSets, "parameter sets", uintptr(unsafe.Pointer(&h.info)), 0); err != nil {
+		return err
+	}
+	return h.keepSets()
+}
+
+// set says what is wanted of openh264's defaults.
+func (p *parameters) set(f pipeline.Format, bitrate int) {
+	rate := float64(f.Rate.Num) / float64(f.Rate.Den)
+	known := min(max(rate, 1), maxRate) // what openh264 allows; it counts bits by frames
+	bits := int32(min(float64(bitrate)*known/rate, math.MaxInt32/2))
+	p.usage, p.width, p.height, p.bitrate = usageCamera, int32(f.Width), int32(f.Height), bits
+	p.rateControl, p.maxFrameRate, p.frameSkip = rateBits, float32(known), false
+	p.temporalLayers, p.spatialLayers, p.references = 1, 1, 1
+	p.intraPeriod, p.sceneChange = 0, false // key frames are asked for
+	p.parameterSets, p.longTerm, p.threads = constantID, false, 1
+	l := &p.layers[0]
+	l.width, l.height, l.frameRate, l.bitrate = p.width, p.height, p.maxFrameRate, bits
+	l.profile = profileBaseline
+	if f.Width*f.Height >= sliced {
+		p.threads = uint16(min(runtime.NumCPU(), maxThread))
+		l.slices.mode, l.slices.count = slicesFixed, uint32(p.threads)
+	}
+	l.videoSignal, l.videoFormat, l.colorsGiven = true, videoUndefined, true
+	l.fullRange = f.Color == pipeline.BT601Full || f.Color == pipeline.BT709Full
+	l.primaries, l.transfer, l.matrix = colorBT709, colorBT709, colorBT709
+	if f.Color == pipeline.BT601Full || f.Color == pipeline.BT601Limited {
+		l.matrix = colorSMPTE170M
+	}
+}
+
+// units are the bytes of layer i, which begin with a start code, and the lengths of its units. They lie in memory of C.
+func (h *H264) units(i int) (data []byte, lengths []int32) {
+	l := &h.info.layers[i]
+	lengths = unsafe.Slice(*(**int32)(unsafe.Pointer(&l.lengths)), l.units)
+	size := 0
+	for _, n := range lengths {
+		size += int(n)
+	}
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&l.data)), size), lengths
+}
+
+// keepSets copies the parameter sets.
+func (h *H264) keepSets() error {
+	const startCode, kinds, sps, pps = 4, 0x1f, 7, 8
+	for i := range int(h.info.count) {
+		data, lengths := h.units(i)
+		for _, n := range lengths {
+			unit := append([]byte(nil), data[startCode:n]...)
+			switch unit[0] & kinds {
+			case sps:
+				h.sps = unit
+			case pps:
+				h.pps = unit
+			}
+			data = data[n:]
+		}
+	}
+	if len(h.sps) < 4 || h.pps == nil {
+		return fmt.Errorf("%w: no parameter sets", ErrEncode)
+	}
+	return nil
+}
+
+// ParameterSets are the SPS and the PPS of the stream, without start codes.
+func (h *H264) ParameterSets() (sps, pps []byte) { return h.sps, h.pps }
+
+// Encode appends f's picture to dst as a byte stream of H.264 (Annex B). A key frame begins with the parameter sets. It does not
+// write beyond dst's capacity.
+func (h *H264) Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error) {
+	w, ht, stride := f.Format.Width, f.Format.Height, f.Format.Stride
+	luma, chroma := stride*ht, stride*ht/4
+	if f.Format.Pixel != h.format.Pixel || w != h.format.Width || ht != h.format.Height || len(f.Bytes) < luma+2*chroma {
+		return dst, fmt.Errorf("%w: frame %d: %d bytes of %s", ErrFormat, f.Sequence, len(f.Bytes), f.Format)
+	}
+	if key {
+		if err := h.encoder.call(forceIntraFrame, "key frame", 1, ^uintptr(0)); err != nil {
+			return dst, err
+		}
+	}
+	base := uintptr(unsafe.Pointer(&f.Bytes[0]))
+	h.picture = sourcePicture{
+		format: formatI420, width: int32(w), height: int32(ht), timestamp: h.taken * 1000 * int64(h.format.Rate.Den) / int64(h.format.Rate.Num),
+		strides: [4]int32{int32(stride), int32(stride / 2), int32(stride / 2)},
+		planes:  [4]uintptr{base, base + uintptr(luma), base + uintptr(luma+chroma)},
+	}
+	h.taken++
+	err := h.encoder.call(encodeFrame, "encode", uintptr(unsafe.Pointer(&h.picture)), uintptr(unsafe.Pointer(&h.info)))
+	runtime.KeepAlive(f)
+	if err == nil && h.info.frameType == frameSkipped {
+		err = fmt.Errorf("%w: the picture is skipped", ErrEncode)
+	}
+	if err != nil {
+		return dst, fmt.Errorf("frame %d: %w", f.Sequence, err)
+	}
+	for i := range int(h.info.count) {
+		data, _ := h.units(i)
+		if len(data) > cap(dst)-len(dst) {
+			return dst, fmt.Errorf("%w: frame %d: more than %d bytes", ErrEncode, f.Sequence, cap(dst))
+		}
+		dst = append(dst, data...)
+	}
+	return dst, nil
+}
+
+// Close frees the encoder.
+func (h *H264) Close() error {
+	if h.encoder == nil {
+		return nil
+	}
+	err := h.encoder.call(uninitialize, "end", 0, 0)
+	purego.SyscallN(h.library.destroy, uintptr(unsafe.Pointer(h.encoder)))
+	h.encoder = nil
+	return err
+}

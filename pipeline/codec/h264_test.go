@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package codec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+func testEncoder(t testing.TB, f pipeline.Format, bitrate int) *H264 {
+	t.Helper()
+	h, err := NewH264(f, bitrate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// decode has ffmpeg decode a stream, and returns luma and chroma of each picture.
+func decode(t testing.TB, stream []byte, f pipeline.Format) [][]byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "stream.h264")
+	if err := os.WriteFile(path, stream, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("ffmpeg", "-hide_banner", "-loglevel", "warning", "-xerror", "-i", path, "-fps_mode", "passthrough", "-f", "rawvideo", "-")
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.Output()
+	if err != nil || log.Len() > 0 {
+		t.Fatalf("%s: %v\n%s", cmd, err, &log)
+	}
+	size := f.Width * f.Height * 3 / 2
+	if len(out)%size != 0 {
+		t.Fatalf("%d bytes decoded, a picture has %d", len(out), size)
+	}
+	var list [][]byte
+	for ; len(out) > 0; out = out[size:] {
+		list = append(list, out[:size])
+	}
+	return list
+}
+
+// TestH264 decodes with ffmpeg what openh264 has encoded: each picture, in order, like the one that went in; of sizes that are
+// no whole number of blocks, of one slice and of several.
+func TestH264(t *testing.T) {
+	const frames, keyAt = 30, 17
+	for _, size := range [][2]int{{16, 16}, {322, 182}, {960, 540}, {1280, 722}} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			f := rtptest.Format(t, pipeline.I420, size[0], size[1], 30)
+			h := testEncoder(t, f, size[0]*size[1]*30/4+200_000)
+			dst := make([]byte, 0, 2*f.Size()+4096)
+			var stream []byte
+			var fill [5]*pipeline.Frame
+			for n := range fill {
+				fill[n] = rtptest.Frame(f, n)
+			}
+			for n := range frames {
+				unit, err := h.Encode(dst, fill[n%5], n == 0 || n == keyAt)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sps, pps := h.ParameterSets()
+				sets := fmt.Sprintf("\x00\x00\x00\x01%s\x00\x00\x00\x01%s\x00\x00\x00\x01", sps, pps)
+				if key := bytes.HasPrefix(unit, []byte(sets)); key != (n == 0 || n == keyAt) || key && unit[len(sets)]&31 != 5 || !key && unit[4]&31 != 1 {
+					t.Errorf("unit %d begins with % x", n, unit[:8])
+				}
+				stream = append(stream, unit...)
+			}
+			got := decode(t, stream, f)
+			if len(got) != frames {
+				t.Fatalf("%d of %d pictures", len(got), frames)
+			}
+			for n, picture := range got {
+				if db := rtptest.PSNR(picture, fill[n%5].Bytes); db < 30 {
+					t.Errorf("picture %d: %.1f dB", n, db)
+				}
+			}
+		})
+	}
+}
+
+// TestH264Colors has ffprobe tell what the stream says of itself.
+func TestH264Colors(t *testing.T) {
+	for color, want := range map[pipeline.Colorimetry]string{
+		pipeline.BT709Limited: "color_range=tv color_space=bt709 color_transfer=bt709 color_primaries=bt709",
+		pipeline.BT709Full:    "color_range=pc color_space=bt709 color_transfer=bt709 color_primaries=bt709",
+		pipeline.BT601Full:    "color_range=pc color_space=smpte170m color_transfer=bt709 color_primaries=bt709",
+	} {
+		f := rtptest.Format(t, pipeline.I420, 320, 180, 30)
+		f.Color = color
+		unit, err := testEncoder(t, f, 1e6).Encode(make([]byte, 0, f.Size()), rtptest.Frame(f, 0), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("ffprobe", "-loglevel", "error", "-f", "h264", "-show_entries",
+			"stream=profile,width,height,refs,has_b_frames,color_range,color_space,color_transfer,color_primaries", "-of", "default=nw=1", "-")
+		cmd.Stdin = bytes.NewReader(unit)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		got := strings.Join(strings.Fields(string(out)), " ")
+		if want := "profile=Constrained Baseline width=320 height=180 has_b_frames=0 " + want + " refs=1"; got != want {
+			t.Errorf("%s: ffprobe says %s, not %s", color, got, want)
+		}
+	}
+}
+
+// TestH264Rate compares the bits of two seconds with those that are wanted, at rates that openh264 knows and at others.
+func TestH264Rate(t *testing.T) {
+	for _, rate := range []pipeline.Rate{{Num: 30, Den: 1}, {Num: 30000, Den: 1001}, {Num: 120, Den: 1}, {Num: 1, Den: 2}} {
+		const bits, seconds = 33_000, 4 // a frame
+		bitrate := bits * rate.Num / rate.Den
+		f := rtptest.Format(t, pipeline.I420, 320, 180, 30)
+		f.Rate = rate
+		h := testEncoder(t, f, bitrate)
+		dst, bytes, frames := make([]byte, 0, 2*f.Size()), 0, max(seconds*rate.Num/rate.Den, 20)
+		for n := range frames {
+			unit, err := h.Encode(dst, rtptest.Frame(f, n), n == 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes += len(unit)
+		}
+		got := float64(8*bytes) * float64(rate.Num) / float64(rate.Den) / float64(frames)
+		t.Logf("%s/s: %.0f bit/s", rate, got)
+		if got < 0.7*float64(bitrate) || got > 1.3*float64(bitrate) {
+			t.Errorf("%s/s: %.0f bit/s, %d wanted", rate, got, bitrate)
+		}
+	}
+}
+
+func TestH264Refuses(t *testing.T) {
+	f := rtptest.Format(t, pipeline.I420, 320, 180, 30)
+	for name, change := range map[string]func(*pipeline.Format){
+		"pixels":    func(f *pipeline.Format) { f.Pixel = pipeline.NV12 },
+		"rate":      func(f *pipeline.Format) { f.Rate = pipeline.Rate{} },
+		"size":      func(f *pipeline.Format) { f.Width = 14 },
+		"36864":     func(f *pipeline.Format) { f.Width, f.Height = 8192, 4320 },
+		"memory is": func(f *pipeline.Format) { f.Memory = pipeline.MemoryDevice },
+	} {
+		bad := f
+		change(&bad)
+		if _, err := NewH264(bad, 1e6); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := open("libopenh264.so.none"); !errors.Is(err, ErrNoLibrary) || !strings.Contains(err.Error(), "apt-get install libopenh264-7") {
+		t.Errorf("no library: %v", err)
+	}
+	h := testEncoder(t, f, 1e6)
+	if _, err := h.Encode(make([]byte, 0, 100), rtptest.Frame(f, 0), true); !errors.Is(err, ErrEncode) {
+		t.Errorf("no room: %v", err)
+	}
+	if _, err := h.Encode(nil, rtptest.Frame(rtptest.Format(t, pipeline.I420, 160, 90, 30), 0), true); !errors.Is(err, ErrFormat) {
+		t.Errorf("another size: %v", err)
+	}
+}
+
+// BenchmarkH264 is what a picture costs. rusage has the time of all threads.
+func BenchmarkH264(b *testing.B) {
+	for _, size := range [][2]int{{960, 540}, {1920, 1080}} {
+		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
+			f := rtptest.Format(b, pipeline.I420, size[0], size[1], 30)
+			h := testEncoder(b, f, size[0]*size[1]*3)
+			dst := make([]byte, 0, 2*f.Size())
+			var fill [5]*pipeline.Frame
+			for n := range fill {
+				fill[n] = rtptest.Frame(f, n)
+			}
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				if _, err := h.Encode(dst, fill[n%5], n%60 == 0); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package codec
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// LibraryName is openh264, by the name of its interface; Package has it.
+const (
+	LibraryName = "libopenh264.so.7"
+	Package     = "libopenh264-7"
+)
+
+// Errors that callers tell apart. They come wrapped with what, where and what to do.
+var (
+	ErrNoLibrary = errors.New("H.264 cannot be encoded here")
+	ErrFormat    = errors.New("pictures cannot be encoded as H.264")
+	ErrEncode    = errors.New("openh264")
+)
+
+// library has the functions of openh264. It is never unloaded.
+type library struct {
+	create, destroy uintptr
+}
+
+// loaded is openh264, once it has been opened. A library that is missing may be installed while the program runs.
+var loaded struct {
+	sync.Mutex
+	library *library
+}
+
+func load() (*library, error) {
+	loaded.Lock()
+	defer loaded.Unlock()
+	if loaded.library == nil {
+		l, err := open(LibraryName)
+		if err != nil {
+			return nil, err
+		}
+		loaded.library = l
+	}
+	return loaded.library, nil
+}
+
+// open opens a library by its name.
+func open(name string) (*library, error) {
+	handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: install openh264 (apt-get install %s): %w", ErrNoLibrary, Package, err)
+	}
+	l := &library{}
+	for name, at := range map[string]*uintptr{"WelsCreateSVCEncoder": &l.create, "WelsDestroySVCEncoder": &l.destroy} {
+		if *at, err = purego.Dlsym(handle, name); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNoLibrary, err)
+		}
+	}
+	return l, nil
+}
+
+// encoder is an ISVCEncoder: its first word is the table of its methods.
+type encoder struct{ table *[methodCount]uintptr }
+
+// newEncoder makes an encoder, which lies in memory of C.
+func (l *library) newEncoder() (*encoder, error) {
+	var e *encoder
+	if r, _, _ := purego.SyscallN(l.create, uintptr(unsafe.Pointer(&e))); r != 0 || e == nil {
+		return nil, fmt.Errorf("%w: WelsCreateSVCEncoder: result %d", ErrEncode, int32(r))
+	}
+	return e, nil
+}
+
+// call calls a method of up to two arguments. Pointers may be converted in the argument list.
+//
+//go:uintptrescapes
+func (e *encoder) call(m method, what string, a, b uintptr) error {
+	if r, _, _ := purego.SyscallN(e.table[m], uintptr(unsafe.Pointer(e)), a, b); int32(r) != 0 {
+		return fmt.Errorf("%w: %s: result %d", ErrEncode, what, int32(r))
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rtp
+
+import (
+	"fmt"
+	"hash/crc32"
+	"sync/atomic"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/udp"
+)
+
+// An H264Encoder makes H.264 without B pictures.
+type H264Encoder interface {
+	// Encode appends the access unit of f, which is I420, to dst, as a byte stream (ITU-T H.264 Annex B). A key frame begins
+	// with the parameter sets, and is an IDR picture. It must not write beyond dst's capacity.
+	Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error)
+	// ParameterSets are the SPS and the PPS of all units, without start codes.
+	ParameterSets() (sps, pps []byte)
+}
+
+const (
+	blockBytes = 400 // of a macroblock at most, 3200 bits (H.264 §A.3.1)
+	unitRoom   = 4096
+	fuHeader   = 2   // FU indicator and FU header (RFC 6184 §5.8)
+	moreUnits  = 128 // packets that a frame may need because its units are many
+)
+
+// A key frame comes every 2 s, and when a receiver asks for one, but not sooner than half a second after the one before.
+const (
+	keySeconds  = 2
+	keysASecond = 2
+)
+
+// h264Packetizer makes RFC 6184 packets of I420 frames, packetization mode 1: a unit is a packet, or is cut into packets of one
+// size but the last (FU-A).
+type h264Packetizer struct {
+	headerWriter
+	checksum bool
+	encoder  H264Encoder
+	room     int // bytes of a frame
+	size     int // of a packet without the RTP header
+	every    int // frames from one key frame to the next
+	rest     int // frames that a key frame is not asked for again
+	since    int // frames since the last key frame, and that one
+	wanted   atomic.Bool
+}
+
+func newH264Packetizer(s Stream, f pipeline.Format) *h264Packetizer {
+	blocks := (f.Width + 15) / 16 * ((f.Height + 15) / 16)
+	p := &h264Packetizer{
+		headerWriter: newHeaderWriter(s), checksum: s.Checksum, encoder: s.H264,
+		room: blocks*blockBytes + unitRoom, every: 1, rest: 1,
+	}
+	p.size = s.MTU - ipUDPHeader - p.head
+	if f.Rate.Num > 0 {
+		p.every = max(keySeconds*f.Rate.Num/f.Rate.Den, 1)
+		p.rest = max(f.Rate.Num/f.Rate.Den/keysASecond, 1)
+	}
+	p.since = p.every
+	return p
+}
+
+// KeyFrame asks for a key frame. It may be called while frames are packetized.
+func (p *h264Packetizer) KeyFrame() { p.wanted.Store(true) }
+
+// NewTrain implements Packetizer.
+func (p *h264Packetizer) NewTrain() (*Train, error) {
+	n := p.room/(p.size-fuHeader) + moreUnits
+	pitch := p.head + fuHeader
+	t, err := newTrain(n, 2, n*pitch, p.room)
+	if err != nil {
+		return nil, err
+	}
+	for i := range n {
+		h := t.headers[i*pitch:][:pitch]
+		p.header(h, false)
+		t.iov[2*i] = udp.Vector{Base: udp.Address(h), Len: uint64(p.head)}
+	}
+	return t, nil
+}
+
+// Packetize implements Packetizer: it encodes f and cuts the access unit.
+func (p *h264Packetizer) Packetize(t *Train, f *pipeline.Frame) error {
+	key := p.since >= p.every || p.since >= p.rest && p.wanted.Load()
+	if key {
+		p.wanted.Store(false)
+		p.since = 0
+	}
+	unit, err := p.encoder.Encode(t.scratch[:0], f, key)
+	if p.since++; err == nil && (udp.Address(unit) != udp.Address(t.scratch) || len(unit) > len(t.scratch)) {
+		err = fmt.Errorf("the access unit outgrew the %d bytes given to the encoder", len(t.scratch))
+	}
+	if err == nil {
+		p.claim(t)
+		t.payload, t.info = unit, p.info(f)
+		err = p.cut(t, unit)
+	}
+	if err != nil { // receivers have lost what the next frame refers to
+		p.since = p.every
+		return fmt.Errorf("%w: frame %d: %w", ErrH264, f.Sequence, err)
+	}
+	return nil
+}
+
+// cut lays the units of a byte stream out over packets.
+func (p *h264Packetizer) cut(t *Train, stream []byte) error {
+	first, packets := p.next, 0
+	t.bytes = 0
+	for unit, rest := NextUnit(stream); unit != nil; unit, rest = NextUnit(rest) {
+		t.info.pixels += len(unit)
+		if p.checksum {
+			t.info.crc = crc32.Update(t.info.crc, castagnoli, unit)
+		}
+		pieces := 1
+		if len(unit) > p.size {
+			pieces = (len(unit) - 1 + p.size - fuHeader - 1) / (p.size - fuHeader)
+		}
+		if packets+pieces > len(t.msgs) {
+			p.next = first
+			return fmt.Errorf("more than %d packets", len(t.msgs))
+		}
+		p.put(t, packets, pieces, unit)
+		packets += pieces
+	}
+	if packets == 0 {
+		return fmt.Errorf("%d bytes without a unit", len(stream))
+	}
+	t.header(packets - 1)[1] |= 1 << 7 // marker
+	t.count = packets
+	return nil
+}
+
+// put makes packets of a unit, from packet at on: one of all of it, or several of its bytes behind the first, which says what
+// it is and goes into the header of each (RFC 6184 §5.6, §5.8).
+func (p *h264Packetizer) put(t *Train, at, pieces int, unit []byte) {
+	head, data, room := p.head, unit, p.size
+	if pieces > 1 {
+		head, data, room = p.head+fuHeader, unit[1:], p.size-fuHeader
+	}
+	for i := range pieces {
+		v := t.iov[2*(at+i):]
+		v[0].Len = uint64(head)
+		h := t.header(at + i)
+		h[1] = p.pt
+		p.times(h, uint16(p.next), &t.info)
+		if pieces > 1 {
+			h[p.head], h[p.head+1] = unit[0]&^unitTypes|unitFUA, unit[0]&unitTypes
+			switch i {
+			case 0:
+				h[p.head+1] |= fuStart
+			case pieces - 1:
+				h[p.head+1] |= fuEnd
+			}
+		}
+		n := min(room, len(data))
+		v[1] = udp.Vector{Base: udp.Address(data), Len: uint64(n)}
+		data = data[n:]
+		t.bytes += head + n
+		p.next++
+	}
+}
