@@ -45,11 +45,16 @@ func (d *destination) hear(listen func(d *destination, b []byte, from netip.Addr
 }
 
 func (c *counters) heardFrom(b []byte, ssrc uint32, from netip.AddrPort, now time.Time) {
-	for _, r := range parseReports(b, ssrc, now) {
-		r.From = from.String()
-		c.mu.Lock()
+	c.take(parseReports(b, ssrc, now), from.String())
+}
+
+// take keeps the reports of a receiver.
+func (c *counters) take(reports []Report, from string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range reports {
+		r.From = from
 		c.keep(r)
-		c.mu.Unlock()
 	}
 }
 
@@ -78,6 +83,11 @@ func parseReports(b []byte, ssrc uint32, now time.Time) []Report {
 	if err != nil {
 		return nil
 	}
+	return receptions(packets, ssrc, now)
+}
+
+// receptions returns the reception reports about ssrc in packets.
+func receptions(packets []rtcp.Packet, ssrc uint32, now time.Time) []Report {
 	var out []Report
 	add := func(receiver uint32, blocks []rtcp.ReceptionReport) {
 		for _, r := range blocks {
