@@ -28,6 +28,7 @@ type Conn struct {
 	rest []byte     // of a packet that the socket has taken in part: it goes first
 	idle time.Time  // since when the socket has taken nothing, though there was something; zero: it takes
 
+	waiting int // bytes that were not sent when behind was asked last
 	stalled atomic.Bool // closed for that
 
 	call    func(fd uintptr) // sendmsg of message, made once
@@ -94,7 +95,7 @@ func (c *Conn) offer(vectors unsafe.Pointer, count int) (n int, errno unix.Errno
 	return c.send(vectors, count)
 }
 
-// send is sendmsg. A reader that takes nothing for too long loses its connection. An error other than EAGAIN is EPIPE: nothing can
+// send is sendmsg. An error other than EAGAIN is EPIPE: nothing can
 // be sent any more.
 func (c *Conn) send(vectors unsafe.Pointer, count int) (n int, errno unix.Errno) {
 	c.message = unix.Msghdr{Iov: (*unix.Iovec)(vectors), Iovlen: uint64(count)}
@@ -102,29 +103,46 @@ func (c *Conn) send(vectors unsafe.Pointer, count int) (n int, errno unix.Errno)
 	if err := c.raw.Control(c.call); err != nil {
 		return 0, unix.EPIPE
 	}
-	switch {
-	case c.errno == 0:
+	switch c.errno {
+	case 0:
 		c.idle = time.Time{}
 		return c.n, 0
-	case c.errno != unix.EAGAIN:
-		return 0, unix.EPIPE
-	case c.idle.IsZero():
-		c.idle = time.Now()
-	case time.Since(c.idle) > stallLimit:
-		c.stalled.Store(true)
-		_ = c.Conn.Close() // whoever reads from it hears of that
-		return 0, unix.EPIPE
+	case unix.EAGAIN:
+		c.wait()
+		return 0, unix.EAGAIN
 	}
-	return 0, unix.EAGAIN
+	return 0, unix.EPIPE
 }
 
-// behind is how many bytes wait to be sent.
+// wait notes that the reader has taken nothing. One that takes nothing for too long loses its connection.
+func (c *Conn) wait() {
+	if c.idle.IsZero() {
+		c.idle = time.Now()
+	}
+	if time.Since(c.idle) > stallLimit {
+		c.stalled.Store(true)
+		_ = c.Conn.Close() // whoever reads from it hears of that
+	}
+}
+
+// behind is how many bytes wait to be sent; those of an answer that waits for room are not counted.
 func (c *Conn) behind() int {
+	if !c.mu.TryLock() {
+		return 0
+	}
+	defer c.mu.Unlock()
 	c.n = 0
 	if c.raw.Control(c.query) != nil {
 		return 0
 	}
-	return c.n + len(c.rest)
+	switch n := c.n + len(c.rest); {
+	case n < c.waiting || n == 0:
+		c.idle = time.Time{}
+	default:
+		c.wait()
+	}
+	c.waiting = c.n + len(c.rest)
+	return c.waiting
 }
 
 // tell writes an RTCP compound on a channel, if there is room for it.
