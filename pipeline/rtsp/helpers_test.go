@@ -5,11 +5,20 @@ package rtsp
 import (
 	"context"
 	"log/slog"
+	"os"
 	"testing"
 
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
+
+// long skips a test that make test leaves out.
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("TEGRACAST_LONG") == "" {
+		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
+	}
+}
 
 // serve streams src as name until the test ends, and returns the sink and the server.
 func serve(t testing.TB, c Config, name string, s send.Config, src *rtptest.Source) (*send.Sink, *Server) {

@@ -122,3 +122,9 @@ func readByPeers(t *testing.T, frames int) {
 
 // TestPeersRead: ffmpeg and GStreamer read raw video and JPEG by UDP and TCP, with a password, and each frame is right from the first on.
 func TestPeersRead(t *testing.T) { readByPeers(t, 60) }
+
+// TestPeersReadAMinute is the same for a minute.
+func TestPeersReadAMinute(t *testing.T) {
+	long(t)
+	readByPeers(t, 1800)
+}

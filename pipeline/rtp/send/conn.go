@@ -28,7 +28,7 @@ type Conn struct {
 	rest []byte     // of a packet that the socket has taken in part: it goes first
 	idle time.Time  // since when the socket has taken nothing, though there was something; zero: it takes
 
-	waiting int // bytes that were not sent when behind was asked last
+	waiting int         // bytes that were not sent when behind was asked last
 	stalled atomic.Bool // closed for that
 
 	call    func(fd uintptr) // sendmsg of message, made once
