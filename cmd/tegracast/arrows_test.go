@@ -29,6 +29,7 @@ var may = map[string][]string{
 	"pipeline/web":     {"pipeline", "pipeline/preview"},
 	"pipeline/results": {"pipeline"},
 	"pipeline/ucx":     {"pipeline"},
+	"pipeline/rtsp":    {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/rtptest"},
 	"pipeline/record":  {"pipeline", "cudahost"},
 
 	"cmd/tegracast/config":          {"tegra", "fpga", "board", "capture", "pipeline/...", "cmd/tegracast/config/yamlfile", "cmd/tegracast/programtest"},
@@ -37,6 +38,7 @@ var may = map[string][]string{
 	"cmd/tegracast/command":         {},
 	"cmd/tegracast/boardwatch":      {"board"},
 	"cmd/tegracast/fanout":          {"pipeline/..."},
+	"cmd/tegracast/egress":          {"pipeline/...", "cmd/tegracast/config"},
 	"cmd/tegracast/device":          {"cudahost", "tegra", "fpga", "capture", "cmd/tegracast/command"},
 	"cmd/tegracast/loopback":        {"cudahost", "tegra", "fpga", "capture", "pipeline", "cmd/tegracast/command", "cmd/tegracast/device"},
 	"cmd/tegracast/verdict":         {"pipeline/..."},
@@ -44,7 +46,7 @@ var may = map[string][]string{
 	"cmd/tegracast/appliance": {
 		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture",
 		"cmd/tegracast/config/...", "cmd/tegracast/lines", "cmd/tegracast/device", "cmd/tegracast/boardwatch", "cmd/tegracast/fanout",
-		"cmd/tegracast/starts", "cmd/tegracast/programtest",
+		"cmd/tegracast/egress", "cmd/tegracast/starts", "cmd/tegracast/programtest",
 	},
 	"cmd/tegracast/starts": {},
 	"cmd/tegracast/doctor": {

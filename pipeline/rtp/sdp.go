@@ -27,6 +27,8 @@ type Path struct {
 	From netip.Addr
 	To   netip.AddrPort
 	TTL  int // of a group; 0: 1
+	// Control is the stream's URL in an RTSP session, relative to that of the session; empty: there is none.
+	Control string
 }
 
 // Describe makes the SDP (RFC 8866) of a stream of frames of format f.
@@ -65,6 +67,9 @@ func Describe(s Stream, f pipeline.Format, p Path) ([]byte, error) {
 	}
 	if s.CaptureTime {
 		m.WithValueAttribute("extmap", fmt.Sprintf("%d %s", captureTimeID, captureTimeURI)) // RFC 8285 §5
+	}
+	if p.Control != "" {
+		m.WithValueAttribute("control", p.Control)
 	}
 	describeClock(m, s, p.From)
 	if s.Checksum {

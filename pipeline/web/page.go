@@ -29,9 +29,19 @@ type Output struct {
 	Name    string   `json:"name"`
 	Sends   string   `json:"sends"` // in words
 	To      []string `json:"to,omitempty"`
-	SDP     bool     `json:"sdp"`     // it is a stream, which a file describes
-	Picture bool     `json:"picture"` // it can be looked at
-	Trigger bool     `json:"trigger"` // it is a recording that waits for a trigger
+	RTSP    string   `json:"rtsp,omitempty"`    // where it is read
+	Readers []Reader `json:"readers,omitempty"` // who read it there
+	SDP     bool     `json:"sdp"`               // it is a stream, which a file describes
+	Picture bool     `json:"picture"`           // it can be looked at
+	Trigger bool     `json:"trigger"`           // it is a recording that waits for a trigger
+}
+
+// A Reader takes an output by RTSP.
+type Reader struct {
+	Address string `json:"address"`
+	By      string `json:"by"`     // in words
+	Frames  uint64 `json:"frames"` // sent as a whole
+	Lost    uint64 `json:"lost"`   // frames of which all or some packets were not sent
 }
 
 // A View is a look at an output.

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/cmd/tegracast/egress"
 	"github.com/tegracast/tegracast/cmd/tegracast/fanout"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cudahost"
@@ -53,6 +54,7 @@ type Appliance struct {
 	storage    *cufile.Driver // nil: nothing is recorded
 	recordings record.Recordings
 	fanout     fanout.Outputs
+	egress     egress.Streams
 	text       []byte // of the configuration
 
 	quarantine *kernel.Quarantine

@@ -6,12 +6,12 @@ import "github.com/tegracast/tegracast/cmd/tegracast/config"
 
 // plan says what of a configuration is to be opened.
 type plan struct {
-	memory, web bool
-	flows       map[string]bool // by the source's name
-	outputs     map[string]bool
-	lines       map[string]bool
-	cards       map[string]bool // device files that are polled from now on, or no more: all their users are opened again
-	adjusted    map[string]bool // stages and outputs that go on, and are told what is new
+	memory, web, rtsp bool
+	flows             map[string]bool // by the source's name
+	outputs           map[string]bool
+	lines             map[string]bool
+	cards             map[string]bool // device files that are polled from now on, or no more: all their users are opened again
+	adjusted          map[string]bool // stages and outputs that go on, and are told what is new
 }
 
 func emptyPlan() plan {
@@ -38,7 +38,7 @@ func everything(c *config.Appliance) plan {
 // stages, a line for its own sake or the source's that it looks at, and everything for the memory.
 func planned(old, new *config.Appliance) plan {
 	p := emptyPlan()
-	p.memory, p.web = old.Memory != new.Memory, old.Web != new.Web
+	p.memory, p.web, p.rtsp = old.Memory != new.Memory, old.Web != new.Web, old.RTSP != new.RTSP
 	for _, c := range [][2]*config.Appliance{{old, new}, {new, old}} {
 		p.compare(c[0], c[1])
 	}

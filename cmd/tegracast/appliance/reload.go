@@ -122,6 +122,11 @@ func (r *runner) apply(ctx context.Context, c *config.Appliance, p plan) error {
 		}
 	}
 	r.a.lines.Start(ctx)
+	if p.rtsp {
+		if err := r.a.egress.Listen(c.RTSP, r.a.env.Out, r.a.env.Log); err != nil {
+			return err
+		}
+	}
 	if p.web {
 		return r.web.open(ctx, c.Web)
 	}

@@ -41,7 +41,13 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("output %s: %w", c.Name, err), encoder.Close())
 	}
-	o.free = func() error { return errors.Join(sink.Close(), encoder.Close()) }
+	o.free = func() error {
+		a.egress.Remove(c.Name)
+		return errors.Join(sink.Close(), encoder.Close())
+	}
+	if err := a.egress.Add(c.Name, sink); err != nil {
+		return nil, errors.Join(err, o.free())
+	}
 	o.stream = &stream{c.Name, k, sink}
 	return sink, nil
 }

@@ -65,6 +65,10 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 		return err
 	}
 	defer r.web.close()
+	if err := r.a.egress.Listen(r.cfg.RTSP, r.a.env.Out, r.a.env.Log); err != nil {
+		return err
+	}
+	defer r.a.egress.Close()
 	if err := r.announce(everything(r.cfg).outputs); err != nil {
 		return err
 	}
@@ -84,7 +88,7 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	for _, c := range r.a.controllers() {
 		fmt.Fprintf(r.a.env.Out, "%v\n", c)
 	}
-	destinations(r.a.env.Out, r.a.streams())
+	r.a.egress.Print(r.a.env.Out)
 	r.a.fanout.Print(r.a.env.Out)
 	r.a.received()
 	fmt.Fprintf(r.a.env.Out, "cpu: %.1f s in %.1f s\n", (cpuTime() - cpu).Seconds(), time.Since(began).Seconds())

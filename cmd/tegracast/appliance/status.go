@@ -35,12 +35,12 @@ type view struct {
 	stats      pipeline.Stats
 	loops      []*controller
 	quarantine []string // kernels in quarantine
-	fanout     string
+	readers    string
 	lines      string
 }
 
 func (a *Appliance) view() view {
-	return view{a.stats(), a.controllers(), a.leftOut(), a.fanout.Status(), lines.Status(a.lines.Books())}
+	return view{a.stats(), a.controllers(), a.leftOut(), a.egress.Status() + a.fanout.Status(), lines.Status(a.lines.Books())}
 }
 
 func newStatus(a *Appliance) *status {
@@ -109,7 +109,7 @@ func (s *status) line() string {
 	for _, name := range v.quarantine {
 		fmt.Fprintf(&b, "  | %s in quarantine", name)
 	}
-	b.WriteString(v.fanout)
+	b.WriteString(v.readers)
 	b.WriteString(v.lines)
 	fmt.Fprintf(&b, "  | cpu %.0f %%", 100*(cpu-s.cpu).Seconds()/seconds)
 	s.before, s.at, s.cpu = v.stats, now, cpu
@@ -119,7 +119,7 @@ func (s *status) line() string {
 func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d)/1e6) }
 
 // summary prints the final books: for every output captured = delivered + dropped. Delivered is what the output has done
-// its work on; what became of it on the way to each receiver is told by destinations.
+// its work on; what became of it on the way to each receiver is told by egress.
 func summary(w io.Writer, st pipeline.Stats) {
 	for _, s := range st.Sources {
 		events := strings.Trim(reasons(s.Report), " ()")
@@ -133,22 +133,6 @@ func summary(w io.Writer, st pipeline.Stats) {
 		dropped := o.Captured - o.Delivered - o.Waiting
 		fmt.Fprintf(w, "%s: captured %d = delivered %d + dropped %d%s, latency p50 %s p99 %s p99.9 %s\n",
 			o.Name, o.Captured, o.Delivered, dropped, reasons(o.Dropped), ms(o.Latency.P50), ms(o.Latency.P99), ms(o.Latency.P999))
-	}
-}
-
-// destinations prints what each receiver was sent, and what it reports itself.
-func destinations(w io.Writer, streams []*stream) {
-	for _, s := range streams {
-		st := s.sink.Stats()
-		first := ""
-		if st.First.Count > 0 { // the first packet of a frame that leaves in slices goes before its DMA is done
-			first = fmt.Sprintf("first packet p50 %s p99 %s p99.9 %s, to ", ms(st.First.P50), ms(st.First.P99), ms(st.First.P999))
-		}
-		fmt.Fprintf(w, "%s: DMA done to %slast p50 %s p99 %s p99.9 %s; bucket p50 %d p99 %d max %d packets\n", s.name, first,
-			ms(st.Last.P50), ms(st.Last.P99), ms(st.Last.P999), st.Bucket.P50, st.Bucket.P99, st.Bucket.Max)
-		for _, d := range st.Destinations {
-			fmt.Fprintf(w, "%s to %v\n", s.name, d)
-		}
 	}
 }
 

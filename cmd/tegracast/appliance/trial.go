@@ -35,6 +35,6 @@ func Trial(ctx context.Context, e Env, c *config.Appliance, begin func([]Stream)
 	}
 	end()
 	summary(e.Out, a.stats())
-	destinations(e.Out, a.streams())
+	a.egress.Print(e.Out)
 	return a.finish(err)
 }

@@ -95,6 +95,7 @@ func (a *Appliance) list() []web.Output {
 		for _, o := range f.outputs {
 			x := web.Output{Name: o.name, Picture: o.view.Pixel != 0, Trigger: a.recordings.Triggered(o.name)}
 			if o.stream != nil {
+				x.RTSP, x.Readers = a.egress.URL(o.name), a.egress.Readers(o.name)
 				x.SDP, x.Sends, x.To = true, payloadNames[o.stream.config.Payload.V], o.stream.config.Destinations
 			}
 			x.Sends = cmp.Or(x.Sends, "frames")

@@ -20,6 +20,7 @@ type Appliance struct {
 	Outputs []Output
 	Lines   []Line // in the order in which they are opened
 	Web     Web
+	RTSP    RTSP
 	Text    []byte // of the file
 
 	file *File

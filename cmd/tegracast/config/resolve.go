@@ -15,8 +15,11 @@ import (
 func (r *resolver) resolve(root yamlfile.Section) error {
 	r.file.Memory = cmp.Or(r.file.Memory, "auto")
 	r.out.Memory, r.out.MemoryAt = r.file.Memory, root.Key("memory").Place()
-	r.out.Web = r.file.Web
+	r.out.Web, r.out.RTSP = r.file.Web, r.file.RTSP
 	if err := r.file.Web.check(root.Key("web")); err != nil {
+		return err
+	}
+	if err := r.file.RTSP.check(root.Key("rtsp")); err != nil {
 		return err
 	}
 	for _, step := range []func(yamlfile.Section) error{r.sources, r.stages, r.outputs, r.lines, r.writeCombined, r.slots, r.files} {

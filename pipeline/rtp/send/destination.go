@@ -12,7 +12,9 @@ import (
 
 // A destination is where one copy of the stream goes.
 type destination struct {
-	name     string // as configured
+	name     string       // as configured, or the reader's address
+	reader   string       // how the reader has asked for the stream; empty: it is configured
+	line     *interleaved // for a reader's connection; nil: UDP
 	socket   socket
 	way      way
 	progress progress
@@ -52,9 +54,12 @@ func newDestination(name string, c Config, buffer int, ready bool) (*destination
 }
 
 // begin starts a new train.
-func (d *destination) begin() {
+func (d *destination) begin(t *train) {
 	d.progress = progress{}
 	d.way.begin(d.way.kind != ZeroCopy || d.leaves())
+	if d.line != nil && d.line.late(t) {
+		d.giveUp(t, unix.EAGAIN)
+	}
 }
 
 // lagging says whether the train before was cut because the socket buffer stayed full, or the destination is away.
@@ -71,6 +76,9 @@ func (d *destination) late() unix.Errno {
 // push sends up to packet to, until the socket buffer is full.
 func (d *destination) push(t *train, to int) {
 	p := &d.progress
+	if d.line != nil {
+		to = d.line.portion(t, p.next, to)
+	}
 	for p.open(to) {
 		most := to
 		if d.reach.is != here {
@@ -168,7 +176,13 @@ func reason(why unix.Errno) string {
 
 // report sends an RTCP compound, if there is room for it in the socket. A failure is counted and does no harm: the next one comes.
 func (d *destination) report(b []byte) {
-	if !d.socket.teller.tell(b) {
+	told := false
+	if d.line != nil {
+		told = d.line.conn.tell(d.line.channel+1, b)
+	} else {
+		told = d.socket.teller.tell(b)
+	}
+	if !told {
 		d.counters.errors.Add(1)
 	}
 }
@@ -183,6 +197,9 @@ func (d *destination) reap() {
 func (d *destination) close() error {
 	if d.way.zero != nil {
 		d.way.zero.letGo()
+	}
+	if d.line != nil {
+		return nil // the connection is its owner's
 	}
 	return d.socket.close()
 }

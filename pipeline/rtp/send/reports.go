@@ -51,13 +51,18 @@ func (c *counters) heardFrom(b []byte, ssrc uint32, from netip.AddrPort, now tim
 	if err != nil {
 		return false
 	}
-	for _, r := range reports(packets, ssrc, now) {
-		r.From = from.String()
-		c.mu.Lock()
-		c.keep(r)
-		c.mu.Unlock()
-	}
+	c.take(receptions(packets, ssrc, now), from.String())
 	return slices.ContainsFunc(packets, func(p rtcp.Packet) bool { return asksKeyFrame(p, ssrc) })
+}
+
+// take keeps the reports of a receiver.
+func (c *counters) take(reports []Report, from string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range reports {
+		r.From = from
+		c.keep(r)
+	}
 }
 
 // asksKeyFrame says whether a receiver cannot decode the stream's pictures (RFC 4585 §6.3.1, RFC 5104 §4.3.1).
@@ -90,8 +95,8 @@ func (c *counters) keep(r Report) {
 	c.heard[oldest] = r
 }
 
-// reports returns the reception reports about ssrc in an RTCP compound.
-func reports(packets []rtcp.Packet, ssrc uint32, now time.Time) []Report {
+// receptions returns the reception reports about ssrc in packets.
+func receptions(packets []rtcp.Packet, ssrc uint32, now time.Time) []Report {
 	var out []Report
 	add := func(receiver uint32, blocks []rtcp.ReceptionReport) {
 		for _, r := range blocks {

@@ -145,6 +145,10 @@ func (s *Sink) next(ctx context.Context, h *holding) (job, error) {
 			h.free <- t
 			return job{}, err
 		}
+		if t.filling.frame == nil && len(*s.sender.dests.Load()) == 0 {
+			h.queue.Done(f) // nobody takes it: nothing is packetized, or encoded
+			continue
+		}
 		err = s.packetize(t, f)
 		if err == nil {
 			s.frames.Add(1)
@@ -191,8 +195,11 @@ func (s *Sink) Remove(dest string) error { return s.sender.Remove(dest) }
 // SDP describes the stream as it is sent to the first destination, or to nobody in particular when there is none.
 func (s *Sink) SDP() ([]byte, error) {
 	to, from := netip.AddrPortFrom(netip.IPv4Unspecified(), rtp.DefaultPort), netip.IPv4Unspecified()
-	if dests := *s.sender.dests.Load(); len(dests) > 0 {
-		to, from = dests[0].socket.addr, dests[0].socket.local()
+	for _, d := range *s.sender.dests.Load() {
+		if d.reader == "" {
+			to, from = d.socket.addr, d.socket.local()
+			break
+		}
 	}
 	return rtp.Describe(s.config.Stream, s.format, rtp.Path{From: from, To: to, TTL: s.config.TTL})
 }

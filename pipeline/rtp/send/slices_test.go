@@ -178,7 +178,7 @@ func TestADamagedFrameIsCountedOnce(t *testing.T) {
 	if err := s.packer.Packetize(tr.Train, tr.filling.frame); err != nil {
 		t.Fatal(err)
 	}
-	d.begin()
+	d.begin(s.trains[0])
 	d.giveUp(tr, unix.EMSGSIZE)
 	s.sender.abandon(tr, []*destination{d}, errDamaged)
 	if st := s.Stats().Destinations[0]; st.Cut != 1 {

@@ -23,7 +23,8 @@ type Stats struct {
 
 // DestinationStats are the counters of one destination.
 type DestinationStats struct {
-	Address    string   `json:"address"`              // as configured
+	Address    string   `json:"address"`              // as configured, or a reader's
+	Reader     string   `json:"reader,omitempty"`     // how the reader has asked for the stream; empty: it is configured
 	Packets    uint64   `json:"packets"`              // taken by the kernel
 	Bytes      uint64   `json:"bytes"`                // UDP payload of these packets
 	Frames     uint64   `json:"frames"`               // sent as a whole
@@ -41,10 +42,15 @@ func (x *transmitter) Stats() []DestinationStats {
 	dests := *x.dests.Load()
 	out := make([]DestinationStats, len(dests))
 	for i, d := range dests {
-		out[i] = d.counters.stats()
-		out[i].Address, out[i].SendBuffer = d.name, d.socket.buffer
+		out[i] = d.stats()
 	}
 	return out
+}
+
+func (d *destination) stats() DestinationStats {
+	st := d.counters.stats()
+	st.Address, st.Reader, st.SendBuffer = d.name, d.reader, d.socket.buffer
+	return st
 }
 
 // LastReport is the newest of the receivers' reports.
@@ -59,7 +65,11 @@ func (d DestinationStats) LastReport() (r Report, ok bool) {
 
 // String is one line: what was sent, what went wrong here, and what the receiver last said.
 func (d DestinationStats) String() string {
-	s := fmt.Sprintf("%s: frames %d, cut %d, refused %d", d.Address, d.Frames, d.Cut, d.Refused)
+	s := d.Address
+	if d.Reader != "" {
+		s += " (" + d.Reader + ")"
+	}
+	s += fmt.Sprintf(": frames %d, cut %d, refused %d", d.Frames, d.Cut, d.Refused)
 	if r, ok := d.LastReport(); ok {
 		s += fmt.Sprintf(", receiver lost %.1f %%, %d in all, jitter %.3f ms", 100*r.FractionLost, r.Lost, float64(r.Jitter)/1e6)
 	}

@@ -95,47 +95,21 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 
 // Add adds a destination "host:port". It may be called while trains are sent.
 func (x *transmitter) Add(dest string) error {
-	d, err := newDestination(dest, x.config, x.buffer, x.ready)
+	d, err := x.open(dest)
 	if err != nil {
 		return err
 	}
-	x.warn(d)
-	if x.span > 0 {
-		x.mu.Lock() // a train that is sent has reports, too
-		b := slices.Clone(x.control.SenderReport(time.Now(), 0, 0))
-		x.mu.Unlock()
-		d.way.leaveOnTime(&d.socket, x.config, b)
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	old := *x.dests.Load()
-	taken := slices.ContainsFunc(old, func(o *destination) bool { return o.socket.addr == d.socket.addr })
-	if taken || x.closed {
-		reason := "is sent to already"
-		if x.closed {
-			reason = "the output has ended"
-		}
-		return errors.Join(fmt.Errorf("%w: %s: %s", ErrDestination, dest, reason), d.close())
-	}
-	list := append(slices.Clone(old), d)
-	x.dests.Store(&list)
-	x.hearing.Go(func() { d.hear(x.listen) })
-	return nil
+	return x.attach(d)
 }
 
 // Remove removes the destination that was added by that name or address. It may be called while trains are sent.
 func (x *transmitter) Remove(dest string) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	old := *x.dests.Load()
-	i := slices.IndexFunc(old, func(d *destination) bool { return d.name == dest || d.socket.addr.String() == dest })
-	if i < 0 || x.closed {
+	is := func(d *destination) bool { return d.reader == "" && (d.name == dest || d.socket.addr.String() == dest) }
+	was, err := x.detach(is)
+	if !was {
 		return fmt.Errorf("%w: %s: is not sent to", ErrDestination, dest)
 	}
-	list := slices.Delete(slices.Clone(old), i, i+1)
-	x.dests.Store(&list)
-	x.bye(old[i])
-	return old[i].close()
+	return err
 }
 
 // warn logs what will not go well with d.
@@ -187,7 +161,7 @@ func (x *transmitter) Send(t *train) (failed bool) {
 // begin prepares for t.
 func (x *transmitter) begin(t *train, dests []*destination) {
 	for _, d := range dests {
-		d.begin()
+		d.begin(t)
 	}
 	now := x.pacer.now()
 	if t.filling.frame != nil {

@@ -73,7 +73,7 @@ function showOutputs(outputs) {
     if (seen.length && !seen.includes(shown)) show(seen[0]);
   }
   const list = get("outputs");
-  const key = JSON.stringify(outputs);
+  const key = JSON.stringify(outputs, (name, v) => name === "readers" ? v.length : v);
   if (list.dataset.key === key) return;
   list.dataset.key = key;
   list.replaceChildren(...outputs.map(outputItem));
@@ -81,7 +81,8 @@ function showOutputs(outputs) {
 
 function outputItem(o) {
   const item = element("li");
-  item.append(element("p", o.name + ": " + o.sends + (o.to ? " to " + o.to.join(", ") : "")));
+  item.append(element("p", o.name + ": " + o.sends + (o.to ? " to " + o.to.join(", ") : "") +
+    (o.rtsp ? ", " + o.rtsp + " (" + (o.readers || []).length + " readers)" : "")));
   const name = encodeURIComponent(o.name);
   if (o.picture) item.append(element("a", "Snapshot", { class: "button", href: name + ".jpg", download: o.name + ".jpg" }));
   if (o.sdp) item.append(element("a", "SDP file", { class: "button", href: name + ".sdp" }));

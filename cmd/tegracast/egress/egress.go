@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package egress has the RTP streams of an appliance: their books for people and for a metrics server, and the RTSP server at which
+// readers ask for them.
+package egress
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
+	"github.com/tegracast/tegracast/pipeline/rtsp"
+	"github.com/tegracast/tegracast/pipeline/web"
+)
+
+// Streams are those that are open. The zero Streams has none, and nobody can read them by RTSP.
+type Streams struct {
+	mu     sync.Mutex
+	list   []stream
+	server *rtsp.Server // nil: there is none
+}
+
+type stream struct {
+	name string
+	sink *send.Sink
+}
+
+// Add adds a stream. Readers find it by its name.
+func (s *Streams) Add(name string, sink *send.Sink) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, stream{name, sink})
+	if s.server == nil {
+		return nil
+	}
+	return s.server.Add(name, sink)
+}
+
+// Remove forgets a stream and ends its readers' sessions.
+func (s *Streams) Remove(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = slices.DeleteFunc(s.list, func(x stream) bool { return x.name == name })
+	if s.server != nil {
+		s.server.Remove(name)
+	}
+}
+
+// Listen has the streams read by RTSP as c says, and tells where. The server that there was ends, with its sessions. The default
+// address may be taken by somebody else; one that the configuration names may not.
+func (s *Streams) Listen(c config.RTSP, out io.Writer, log *slog.Logger) error {
+	s.Close()
+	if c.Address() == "" {
+		return nil
+	}
+	cfg := rtsp.Config{Listen: c.Address(), User: c.User, Logger: log}
+	if c.PasswordFile != "" {
+		b, err := pipeline.ReadRegular(c.PasswordFile, maxPassword, "a password")
+		if err != nil {
+			return fmt.Errorf("rtsp.password_file: %w", err)
+		}
+		line, _, _ := bytes.Cut(b, []byte("\n"))
+		if cfg.Password = strings.TrimRight(string(line), "\r"); cfg.Password == "" {
+			return fmt.Errorf("rtsp.password_file: %s: the first line is empty: write a password there", c.PasswordFile)
+		}
+	}
+	server, err := rtsp.Listen(cfg)
+	switch {
+	case c.Listen == "" && errors.Is(err, syscall.EADDRINUSE):
+		log.Warn("no RTSP: another program uses this address: set rtsp.listen to another address, or to none", "listen", c.Address())
+		return nil
+	case err != nil:
+		return fmt.Errorf("rtsp.listen: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.server = server
+	var urls []string
+	for _, x := range s.list {
+		if err := server.Add(x.name, x.sink); err != nil {
+			return err
+		}
+		urls = append(urls, server.URL(x.name))
+	}
+	if len(urls) > 0 {
+		fmt.Fprintf(out, "rtsp: %s\n", strings.Join(urls, " "))
+	}
+	return nil
+}
+
+// maxPassword is the longest file of a password, in bytes.
+const maxPassword = 4096
+
+// Close ends the server and its sessions.
+func (s *Streams) Close() {
+	s.mu.Lock()
+	server := s.server
+	s.server = nil
+	s.mu.Unlock()
+	if server != nil {
+		server.Close()
+	}
+}
+
+// URL is where a stream is read by RTSP from this machine; empty: nowhere.
+func (s *Streams) URL(name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.server == nil {
+		return ""
+	}
+	return s.server.URL(name)
+}
+
+// open are the streams of now.
+func (s *Streams) open() []stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.list)
+}
+
+// Readers are those that take a stream by RTSP.
+func (s *Streams) Readers(name string) (list []web.Reader) {
+	for _, x := range s.open() {
+		if x.name != name {
+			continue
+		}
+		for _, r := range x.readers() {
+			list = append(list, web.Reader{Address: r.Address, By: r.Reader, Frames: r.Frames, Lost: r.Cut})
+		}
+	}
+	return list
+}
+
+func (x stream) readers() []send.DestinationStats {
+	return slices.DeleteFunc(x.sink.Stats().Destinations, func(d send.DestinationStats) bool { return d.Reader == "" })
+}
+
+// Status is for a status line; empty: nobody reads by RTSP.
+func (s *Streams) Status() string {
+	var b strings.Builder
+	for _, x := range s.open() {
+		lost := uint64(0)
+		all := x.readers()
+		for _, r := range all {
+			lost += r.Cut
+		}
+		if len(all) > 0 {
+			fmt.Fprintf(&b, "  | %s to %d readers lost %d", x.name, len(all), lost)
+		}
+	}
+	return b.String()
+}
+
+// Print prints what each receiver was sent, and what it reports itself.
+func (s *Streams) Print(w io.Writer) {
+	for _, x := range s.open() {
+		st := x.sink.Stats()
+		first := ""
+		if st.First.Count > 0 { // the first packet of a frame that leaves in slices goes before its DMA is done
+			first = fmt.Sprintf("first packet p50 %s p99 %s p99.9 %s, to ", ms(st.First.P50), ms(st.First.P99), ms(st.First.P999))
+		}
+		fmt.Fprintf(w, "%s: DMA done to %slast p50 %s p99 %s p99.9 %s; bucket p50 %d p99 %d max %d packets\n", x.name, first,
+			ms(st.Last.P50), ms(st.Last.P99), ms(st.Last.P999), st.Bucket.P50, st.Bucket.P99, st.Bucket.Max)
+		for _, d := range st.Destinations {
+			fmt.Fprintf(w, "%s to %v\n", x.name, d)
+		}
+	}
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d)/1e6) }

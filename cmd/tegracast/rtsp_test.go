@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+// TestServeRTSP: serve prints the page's address and then the URLs, ffmpeg reads both outputs with the password, and the readers are
+// in the status, the metrics and the books.
+func TestServeRTSP(t *testing.T) {
+	p := rtptest.EvenPorts(t, 4)
+	text := fmt.Sprintf(`
+web: {listen: "127.0.0.1:%d"}
+rtsp: {listen: "127.0.0.1:%d", user: me, password_file: %s}
+sources: [{name: camera, model: {width: 320, height: 240, rate: 20}}]
+isp: [{name: isp, workers: 1}]
+outputs:
+  - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
+  - {name: jpeg, scale: half, rtp: {payload: jpeg, destinations: ["127.0.0.1:%d"]}}
+`, p[0], p[1], programtest.Write(t, "password", "a word\n"), p[2], p[3])
+	appliance := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "config.yaml", text), "--sdp-dir", t.TempDir())
+	base := fmt.Sprintf("http://127.0.0.1:%d", p[0])
+	fetch(t, base+"/readyz")
+	read := func(name, transport string, frames int) *programtest.Process {
+		return programtest.Start(t, "ffmpeg", "-loglevel", "error", "-rtsp_transport", transport, "-i",
+			fmt.Sprintf("rtsp://me:a%%20word@127.0.0.1:%d/%s", p[1], name), "-frames:v", fmt.Sprint(frames), "-f", "null", "-")
+	}
+	stays := read("raw", "tcp", 1<<20)
+	read("raw", "udp", 20).Need(t, time.Minute)
+	read("jpeg", "tcp", 20).Need(t, time.Minute)
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		_, status := fetch(t, base+"/api/v1/status")
+		_, metrics := fetch(t, base+"/metrics")
+		if strings.Contains(status, `"by":"RTSP over TCP"`) && strings.Count(metrics, "tegracast_rtp_packets_total{") == 3 {
+			break
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatalf("%s\n%s", status, metrics)
+		}
+	}
+	appliance.Stop(t)
+	_ = stays.Process.Kill()
+	out := appliance.Out.String()
+	urls := fmt.Sprintf("\nrtsp: rtsp://127.0.0.1:%d/raw rtsp://127.0.0.1:%d/jpeg\n", p[1], p[1])
+	if !strings.HasPrefix(out, "page: ") || !strings.Contains(out, urls) || !strings.Contains(out, "(RTSP over TCP): frames ") {
+		t.Error(out)
+	}
+}
+
+// TestRTSPConfiguration: what others could read without a password, and half a password, are refused with their line.
+func TestRTSPConfiguration(t *testing.T) {
+	for section, want := range map[string]string{
+		"{listen: 0.0.0.0:8554}": "others can reach 0.0.0.0:8554",
+		"{listen: localhost}":    "write an address and a port",
+		"{user: me}":             "a user needs a password",
+		"{password_file: /x}":    "whose password?",
+		"{listen: none}":         "",
+		"{listen: 0.0.0.0:8554, user: me, password_file: /etc/a/file}": "",
+	} {
+		file := programtest.Write(t, "config.yaml", "rtsp: "+section+"\n"+programtest.Small)
+		check := programtest.StartProgram(t, "config", "check", file)
+		if s := check.End(t, 10*time.Second); (s == 0) != (want == "") || !strings.Contains(check.Err.String(), want) || want != "" && !strings.Contains(check.Err.String(), ":1:") {
+			t.Errorf("%s: status %d\n%s", section, s, check.Err.String())
+		}
+	}
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/pion/rtcp"
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline/rtp"
+)
+
+// A Reader is a destination that has asked for the stream, as by RTSP. It comes and goes while the sink runs. Its first packet is a
+// frame's first.
+type Reader struct {
+	sender *transmitter
+	d      *destination
+	begun  bool
+}
+
+// readerBuffer is the most that a connection's socket buffer is asked to hold, in bytes.
+const readerBuffer = 8 << 20
+
+// ReaderTo opens the sockets for a reader that takes packets at to. Nothing is sent before Begin.
+func (s *Sink) ReaderTo(to netip.AddrPort) (*Reader, error) {
+	d, err := s.sender.open(to.String())
+	if err != nil {
+		return nil, err
+	}
+	d.reader = "RTSP over UDP"
+	return &Reader{sender: s.sender, d: d}, nil
+}
+
+// ReaderOn is a reader that takes packets on a channel of a connection, and RTCP on the next one. The connection is the caller's.
+func (s *Sink) ReaderOn(c *Conn, channel byte) *Reader {
+	line := &interleaved{conn: c, channel: channel}
+	name := c.RemoteAddr().String()
+	d := &destination{
+		name: name, line: line, reader: "RTSP over TCP", socket: socket{fd: -1}, log: s.config.Logger.With("destination", name),
+		way: way{kind: Single, best: line, now: line, ahead: maxAhead, burst: s.config.Burst},
+	}
+	d.counters.head = uint64(s.config.HeaderSize())
+	size := min(s.format.Size(), readerBuffer)
+	_ = c.raw.Control(func(fd uintptr) { // else the kernel finds a size by itself (tcp(7)), and large frames may be cut
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size)
+	})
+	return &Reader{sender: s.sender, d: d}
+}
+
+// Ports are the local ports that RTP and RTCP leave from; 0 for a connection.
+func (r *Reader) Ports() (rtp, rtcp int) {
+	if r.d.line != nil {
+		return 0, 0
+	}
+	port := r.d.socket.conn.LocalAddr().(*net.UDPAddr).Port
+	return port - 1, port
+}
+
+// Begin has the reader sent to, from the next frame on, which is a key frame soon, if frames refer to others.
+func (r *Reader) Begin() error {
+	r.begun = true
+	r.sender.keyFrame()
+	return r.sender.attach(r.d)
+}
+
+// Hear takes RTCP that came from the reader over its connection.
+func (r *Reader) Hear(p rtcp.Packet) {
+	r.d.counters.take(receptions([]rtcp.Packet{p}, r.SSRC(), time.Now()), r.d.name)
+	if asksKeyFrame(p, r.SSRC()) {
+		r.sender.keyFrame()
+	}
+}
+
+// Stats reads the reader's counters.
+func (r *Reader) Stats() DestinationStats { return r.d.stats() }
+
+// Close says goodbye to the reader and frees its sockets, at the end of the frame that is being sent.
+func (r *Reader) Close() error {
+	if !r.begun {
+		return r.d.close()
+	}
+	_, err := r.sender.detach(func(d *destination) bool { return d == r.d }) // an output that has ended has closed it
+	return err
+}
+
+// SSRC is that of the packets that are sent now.
+func (r *Reader) SSRC() uint32 { return r.sender.identity.ssrc.Load() }
+
+// Session describes the stream for RTSP, whose SETUP says where it goes (RFC 2326 appendix C). control is the stream's URL, behind
+// that of the session; from is the address of this machine.
+func (s *Sink) Session(from netip.Addr, control string) ([]byte, error) {
+	to := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
+	if from.Is6() {
+		to = netip.AddrPortFrom(netip.IPv6Unspecified(), 0)
+	}
+	return rtp.Describe(s.config.Stream, s.format, rtp.Path{From: from, To: to, Control: control})
+}
+
+// open opens the sockets of a destination.
+func (x *transmitter) open(dest string) (*destination, error) {
+	d, err := newDestination(dest, x.config, x.buffer, x.ready)
+	if err != nil {
+		return nil, err
+	}
+	x.warn(d)
+	if x.span > 0 {
+		x.mu.Lock() // a train that is sent has reports, too
+		b := slices.Clone(x.control.SenderReport(time.Now(), 0, 0))
+		x.mu.Unlock()
+		d.way.leaveOnTime(&d.socket, x.config, b)
+	}
+	return d, nil
+}
+
+// attach has a destination sent to from the next train on. On an error it has been closed.
+func (x *transmitter) attach(d *destination) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	old := *x.dests.Load()
+	taken := d.line == nil && slices.ContainsFunc(old, func(o *destination) bool { return o.line == nil && o.socket.addr == d.socket.addr })
+	if taken || x.closed {
+		reason := "is sent to already"
+		if x.closed {
+			reason = "the output has ended"
+		}
+		return errors.Join(fmt.Errorf("%w: %s: %s", ErrDestination, d.name, reason), d.close())
+	}
+	list := append(slices.Clone(old), d)
+	x.dests.Store(&list)
+	if d.line == nil {
+		x.hearing.Go(func() { d.hear(x.listen) })
+	}
+	return nil
+}
+
+// detach removes the destination that is meant, after the train that is being sent, and says whether there was one.
+func (x *transmitter) detach(meant func(*destination) bool) (was bool, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	old := *x.dests.Load()
+	i := slices.IndexFunc(old, meant)
+	if i < 0 || x.closed {
+		return false, nil
+	}
+	list := slices.Delete(slices.Clone(old), i, i+1)
+	x.dests.Store(&list)
+	x.bye(old[i])
+	return true, old[i].close()
+}

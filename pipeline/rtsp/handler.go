@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rtsp
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+
+	"github.com/bluenviron/gortsplib/v5"
+	"github.com/bluenviron/gortsplib/v5/pkg/base"
+	"github.com/bluenviron/gortsplib/v5/pkg/headers"
+	"github.com/bluenviron/gortsplib/v5/pkg/liberrors"
+	"github.com/pion/rtcp"
+
+	"github.com/bluenviron/gortsplib/v5/pkg/description"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
+)
+
+// handler answers gortsplib.
+type handler struct{ *Server }
+
+// reader is a session that has been set up.
+type reader struct {
+	stream  string
+	packets *send.Reader
+	conn    *conn
+}
+
+// control is the URL of a stream's only track, as gortsplib has it.
+const control = "trackID=0"
+
+func status(s base.StatusCode) *base.Response { return &base.Response{StatusCode: s} }
+
+// admit checks the password, where there is one.
+func (h *handler) admit(c *gortsplib.ServerConn, r *base.Request) error {
+	if h.config.User == "" || c.VerifyCredentials(r, h.config.User, h.config.Password) {
+		return nil
+	}
+	return liberrors.ErrServerAuth{}
+}
+
+// OnDescribe implements gortsplib.ServerHandlerOnDescribe.
+func (h *handler) OnDescribe(ctx *gortsplib.ServerHandlerOnDescribeCtx) (*base.Response, *gortsplib.ServerStream, error) {
+	if err := h.admit(ctx.Conn, ctx.Request); err != nil {
+		return status(base.StatusUnauthorized), nil, err
+	}
+	st := h.find(ctx.Path)
+	if st == nil {
+		return status(base.StatusNotFound), nil, nil
+	}
+	from := netip.IPv4Unspecified()
+	if local, ok := ctx.Conn.NetConn().LocalAddr().(*net.TCPAddr); ok { // not of a tunnel through HTTP
+		from = local.AddrPort().Addr().Unmap()
+	}
+	text, err := st.sink.Session(from, control)
+	if err != nil {
+		h.config.Logger.Error("rtsp: a stream cannot be described", "output", st.name, "error", err)
+		return status(base.StatusInternalServerError), nil, nil
+	}
+	return &base.Response{StatusCode: base.StatusOK, Body: text}, nil, nil
+}
+
+// OnSetup implements gortsplib.ServerHandlerOnSetup: it opens the reader's sockets.
+func (h *handler) OnSetup(ctx *gortsplib.ServerHandlerOnSetupCtx) (*base.Response, *gortsplib.ServerStream, error) {
+	if err := h.admit(ctx.Conn, ctx.Request); err != nil {
+		return status(base.StatusUnauthorized), nil, err
+	}
+	st := h.find(ctx.Path)
+	c, direct := ctx.Conn.NetConn().(*conn)
+	h.mu.Lock()
+	_, again := h.readers[ctx.Session]
+	full := len(h.readers) >= maxReaders
+	h.mu.Unlock()
+	switch {
+	case st == nil:
+		return status(base.StatusNotFound), nil, nil
+	case again: // there is one track
+		return status(base.StatusMethodNotValidInThisState), nil, nil
+	case full:
+		return status(base.StatusServiceUnavailable), nil, nil
+	case !direct: // a tunnel through HTTP
+		return status(base.StatusUnsupportedTransport), nil, nil
+	}
+	packets, err := open(st.sink, c, ctx.Transport.Protocol, ctx.Request.Header["Transport"])
+	if err != nil {
+		h.config.Logger.Warn("rtsp: a reader is refused", "output", st.name, "reader", c.RemoteAddr(), "error", err)
+		return status(base.StatusUnsupportedTransport), nil, nil
+	}
+	h.mu.Lock()
+	h.readers[ctx.Session] = &reader{st.name, packets, c}
+	h.mu.Unlock()
+	return status(base.StatusOK), st.sessions, nil
+}
+
+var errTransport = errors.New("it asks for ports, or channels, that cannot be used: RTP's must be even, RTCP takes the next one")
+
+// open opens the sockets of a reader as its SETUP asks for them.
+func open(sink *send.Sink, c *conn, p gortsplib.Protocol, header base.HeaderValue) (*send.Reader, error) {
+	var all headers.Transports
+	if err := all.Unmarshal(header); err != nil {
+		return nil, err
+	}
+	for _, t := range all { // gortsplib has taken the first that it can
+		multicast := t.Delivery != nil && *t.Delivery == headers.TransportDeliveryMulticast
+		switch {
+		case t.Profile != headers.TransportProfileAVP || multicast:
+		case p == gortsplib.ProtocolTCP && t.Protocol == headers.TransportProtocolTCP:
+			channel := 0
+			if t.InterleavedIDs != nil {
+				channel = t.InterleavedIDs[0]
+			}
+			if channel < 0 || channel > 254 {
+				return nil, errTransport
+			}
+			return sink.ReaderOn(c.Conn, byte(channel)), nil
+		case p == gortsplib.ProtocolUDP && t.Protocol == headers.TransportProtocolUDP:
+			ports := t.ClientPorts
+			if ports == nil || ports[0] <= 0 || ports[0] > 65534 || ports[0]%2 != 0 || ports[1] != ports[0]+1 {
+				return nil, errTransport
+			}
+			remote := c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+			return sink.ReaderTo(netip.AddrPortFrom(remote, uint16(ports[0])))
+		}
+	}
+	return nil, errTransport
+}
+
+// OnPlay implements gortsplib.ServerHandlerOnPlay: packets go behind the answer.
+func (h *handler) OnPlay(ctx *gortsplib.ServerHandlerOnPlayCtx) (*base.Response, error) {
+	if err := h.admit(ctx.Conn, ctx.Request); err != nil {
+		return status(base.StatusUnauthorized), err
+	}
+	r := h.reader(ctx.Session)
+	c, direct := ctx.Conn.NetConn().(*conn)
+	if r == nil || !direct || ctx.Session.State() == gortsplib.ServerSessionStatePlay {
+		return status(base.StatusOK), nil
+	}
+	if ctx.Session.Transport().Protocol == gortsplib.ProtocolTCP {
+		if c != r.conn { // its channels are those of another connection
+			return status(base.StatusMethodNotValidInThisState), nil
+		}
+		ctx.Session.OnPacketRTCPAny(func(_ *description.Media, p rtcp.Packet) { r.packets.Hear(p) })
+	}
+	session := ctx.Session
+	c.then = func() {
+		if err := r.packets.Begin(); err != nil {
+			h.config.Logger.Warn("rtsp: a reader is refused", "output", r.stream, "reader", c.RemoteAddr(), "error", err)
+			session.Close()
+			return
+		}
+		h.config.Logger.Info("rtsp: a reader begins", "output", r.stream, "reader", r.packets.Stats().Address)
+	}
+	return status(base.StatusOK), nil
+}
+
+// OnResponse implements gortsplib.ServerHandlerOnResponse: the ports and the SSRC are ours.
+func (h *handler) OnResponse(c *gortsplib.ServerConn, res *base.Response) {
+	res.Header["Server"] = base.HeaderValue{"tegracast"}
+	given, is := res.Header["Transport"]
+	r := h.reader(c.Session())
+	if !is || r == nil {
+		return
+	}
+	var t headers.Transport
+	if t.Unmarshal(given) != nil {
+		return
+	}
+	ssrc := r.packets.SSRC()
+	t.SSRC = &ssrc
+	if t.ServerPorts != nil {
+		rtp, rtcp := r.packets.Ports()
+		t.ServerPorts = &[2]int{rtp, rtcp}
+	}
+	res.Header["Transport"] = t.Marshal()
+}
+
+// OnSessionClose implements gortsplib.ServerHandlerOnSessionClose: the reader gives everything back.
+func (h *handler) OnSessionClose(ctx *gortsplib.ServerHandlerOnSessionCloseCtx) {
+	h.mu.Lock()
+	r := h.readers[ctx.Session]
+	delete(h.readers, ctx.Session)
+	h.mu.Unlock()
+	if r == nil {
+		return
+	}
+	st := r.packets.Stats()
+	why := ctx.Error
+	if r.conn.Stalled() {
+		why = errors.New("it took nothing for too long")
+	}
+	if err := r.packets.Close(); err != nil {
+		h.config.Logger.Warn("rtsp: the sockets of a reader were closed with errors", "reader", st.Address, "error", err)
+	}
+	h.config.Logger.Info("rtsp: a reader has left", "output", r.stream, "reader", st.Address, "frames", st.Frames, "lost", st.Cut, "reason", why)
+}
+
+// OnConnClose implements gortsplib.ServerHandlerOnConnClose. A reader by UDP whose connection ends is not waited for.
+func (h *handler) OnConnClose(ctx *gortsplib.ServerHandlerOnConnCloseCtx) {
+	if s := ctx.Conn.Session(); s != nil {
+		s.Close()
+	}
+}
+
+// reader returns that of a session, or nil.
+func (h *handler) reader(s *gortsplib.ServerSession) *reader {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.readers[s]
+}

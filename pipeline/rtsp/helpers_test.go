@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rtsp
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"testing"
+
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
+)
+
+// long skips a test that make test leaves out.
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("TEGRACAST_LONG") == "" {
+		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
+	}
+}
+
+// serve streams src as name until the test ends, and returns the sink and the server.
+func serve(t testing.TB, c Config, name string, s send.Config, src *rtptest.Source) (*send.Sink, *Server) {
+	t.Helper()
+	c.Listen, c.Logger = "127.0.0.1:0", slog.New(slog.DiscardHandler)
+	s.Logger = c.Logger
+	server, err := Listen(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink, err := send.New(s, src.Format())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Add(name, sink); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		rtptest.Run(t, ctx, src, sink)
+	}()
+	close(src.Ready)
+	t.Cleanup(func() {
+		server.Close()
+		cancel()
+		<-ended
+	})
+	return sink, server
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rtsp
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
+)
+
+// A peer is another implementation that reads a URL and writes so many frames to a file.
+type peer struct {
+	program, debian string
+	args            func(url, transport, out string, frames int) []string
+}
+
+func ffmpeg(pixels string) peer {
+	return peer{"ffmpeg", "ffmpeg", func(url, transport, out string, frames int) []string {
+		return []string{
+			"-hide_banner", "-loglevel", "warning", "-rtsp_transport", transport, "-buffer_size", "4194304", "-fflags", "nobuffer",
+			"-fpsprobesize", "0", "-analyzeduration", "200000", "-i", url, "-fps_mode", "passthrough", "-frames:v", fmt.Sprint(frames),
+			"-f", "rawvideo", "-pix_fmt", pixels, "-y", out,
+		}
+	}}
+}
+
+func gstreamer(chain string) peer {
+	return peer{"gst-launch-1.0", rtptest.GStreamer, func(url, transport, out string, frames int) []string {
+		return strings.Fields(fmt.Sprintf("-q rtspsrc location=%s protocols=%s latency=100 udp-buffer-size=4194304 ! %s ! identity eos-after=%d ! filesink location=%s",
+			url, transport, chain, frames+1, out))
+	}}
+}
+
+// read has the peer read frames, and returns them.
+func (p peer) read(t *testing.T, url, transport string, frames int) []byte {
+	t.Helper()
+	if _, err := exec.LookPath(p.program); err != nil {
+		t.Fatalf("%s is missing: apt-get install %s", p.program, p.debian)
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second+time.Duration(frames)*time.Second/10)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, p.program, p.args(url, transport, out, frames)...)
+	log, err := cmd.CombinedOutput()
+	b, rerr := os.ReadFile(out)
+	if err != nil || rerr != nil {
+		t.Fatalf("%s: %v, %v\n%.4000s", cmd, err, rerr, log)
+	}
+	return b
+}
+
+// right counts the frames of size bytes, and those of them that are one of what was sent.
+func right(got []byte, size int, is func([]byte) bool) (all, good int) {
+	for n := 0; n+size <= len(got); n += size {
+		if all++; is(got[n : n+size]) {
+			good++
+		}
+	}
+	return all, good
+}
+
+// payload is one that peers read, and what they make of it.
+type payload struct {
+	name   string
+	config send.Config
+	format pipeline.Format
+	peers  map[string]peer
+	size   int // of what they write for a frame
+	same   func(sent *pipeline.Frame, got []byte) bool
+}
+
+func payloads(t *testing.T) []payload {
+	const w, h, padded = 320, 180, 184 // JPEG's size is a multiple of 8 for them
+	return []payload{{
+		name: "raw", format: rtptest.Format(t, pipeline.UYVY, w, h, 30), size: 2 * w * h,
+		peers: map[string]peer{"ffmpeg": ffmpeg("uyvy422"), "gstreamer": gstreamer("rtpvrawdepay")},
+		same:  func(sent *pipeline.Frame, got []byte) bool { return bytes.Equal(sent.Bytes, got) },
+	}, {
+		name: "jpeg", format: rtptest.Format(t, pipeline.I420, w, h, 30), size: w * padded * 3 / 2,
+		config: send.Config{Stream: rtp.Stream{Payload: rtp.JPEG}},
+		peers:  map[string]peer{"ffmpeg": ffmpeg("yuvj420p"), "gstreamer": gstreamer("rtpjpegdepay ! jpegdec")},
+		same:   func(sent *pipeline.Frame, got []byte) bool { return rtptest.PSNR(sent.Bytes[:w*h], got[:w*h]) > 35 },
+	}}
+}
+
+// readByPeers has each peer read frames of each payload by each transport.
+func readByPeers(t *testing.T, frames int) {
+	for _, p := range payloads(t) {
+		for name, reader := range p.peers {
+			for _, transport := range []string{"udp", "tcp"} {
+				t.Run(p.name+"/"+name+"/"+transport, func(t *testing.T) {
+					t.Parallel()
+					src := rtptest.NewSource(t, p.format, 0)
+					p.config.Checksum = true
+					_, server := serve(t, Config{User: "me", Password: "a word"}, p.name, p.config, src)
+					url := strings.Replace(server.URL(p.name), "rtsp://", "rtsp://me:a%20word@", 1)
+					got := reader.read(t, url, transport, frames)
+					all, good := right(got, p.size, func(b []byte) bool {
+						return slices.ContainsFunc(src.Fill, func(f *pipeline.Frame) bool { return p.same(f, b) })
+					})
+					t.Logf("%d frames, %d right", all, good)
+					if all < frames || good < all || len(got)%p.size != 0 {
+						t.Errorf("%d bytes, %d frames, %d of them right", len(got), all, good)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestPeersRead: ffmpeg and GStreamer read raw video and JPEG by UDP and TCP, with a password, and each frame is right from the first on.
+func TestPeersRead(t *testing.T) { readByPeers(t, 60) }
+
+// TestPeersReadAMinute is the same for a minute.
+func TestPeersReadAMinute(t *testing.T) {
+	long(t)
+	readByPeers(t, 1800)
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rtsp
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gortsplib/v5"
+	"github.com/bluenviron/gortsplib/v5/pkg/base"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
+)
+
+// client is one end of a connection.
+type client struct {
+	net.Conn
+	in      *bufio.Reader
+	url     string
+	session string
+	cseq    int
+}
+
+func dial(t testing.TB, s *Server, name string) *client {
+	t.Helper()
+	c, err := net.Dial("tcp", s.addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return &client{Conn: c, in: bufio.NewReaderSize(c, 1<<16), url: s.URL(name)}
+}
+
+// ask sends a request and returns the status and the headers of the answer. Packets before it are passed over.
+func (c *client) ask(method, suffix, header string) (status string, h textproto.MIMEHeader, err error) {
+	c.cseq++
+	if c.session != "" {
+		header += "Session: " + c.session + "\r\n"
+	}
+	if _, err := fmt.Fprintf(c, "%s %s%s RTSP/1.0\r\nCSeq: %d\r\n%s\r\n", method, c.url, suffix, c.cseq, header); err != nil {
+		return "", nil, err
+	}
+	for {
+		if b, err := c.in.Peek(1); err != nil {
+			return "", nil, err
+		} else if b[0] != '$' {
+			break
+		}
+		if _, _, err := c.packet(); err != nil {
+			return "", nil, err
+		}
+	}
+	r := textproto.NewReader(c.in)
+	if status, err = r.ReadLine(); err != nil {
+		return "", nil, err
+	}
+	if h, err = r.ReadMIMEHeader(); err != nil {
+		return "", nil, err
+	}
+	if n, _ := strconv.Atoi(h.Get("Content-Length")); n > 0 {
+		_, err = c.in.Discard(n)
+	}
+	return status, h, err
+}
+
+// packet reads a packet and its channel.
+func (c *client) packet() (channel byte, b []byte, err error) {
+	var head [4]byte
+	if _, err := io.ReadFull(c.in, head[:]); err != nil {
+		return 0, nil, err
+	}
+	if head[0] != '$' {
+		return 0, nil, fmt.Errorf("not a packet: %q", head)
+	}
+	b = make([]byte, binary.BigEndian.Uint16(head[2:]))
+	_, err = io.ReadFull(c.in, b)
+	return head[1], b, err
+}
+
+// play sets the stream up with a Transport header and begins.
+func (c *client) play(t testing.TB, transport string) (answered string) {
+	t.Helper()
+	status, h, err := c.ask("SETUP", "/trackID=0", "Transport: "+transport+"\r\n")
+	if err != nil || status != "RTSP/1.0 200 OK" {
+		t.Fatalf("SETUP %s: %s %v", transport, status, err)
+	}
+	c.session, _, _ = strings.Cut(h.Get("Session"), ";")
+	if status, _, err := c.ask("PLAY", "/", ""); err != nil || status != "RTSP/1.0 200 OK" {
+		t.Fatalf("PLAY: %s %v", status, err)
+	}
+	return h.Get("Transport")
+}
+
+const overTCP = "RTP/AVP/TCP;unicast;interleaved=0-1"
+
+// frames reads frames of raw video and returns how many began with their first packet and had all packets until the marker.
+func (c *client) frames(n int) (whole int, err error) {
+	began, next := false, uint16(0)
+	for done := 0; done < n; {
+		channel, b, err := c.packet()
+		switch {
+		case err != nil:
+			return whole, err
+		case channel != 0:
+			continue
+		}
+		seq, line, offset := binary.BigEndian.Uint16(b[2:]), binary.BigEndian.Uint16(b[16:]), binary.BigEndian.Uint16(b[18:])
+		first := line == 0 && offset == 0
+		began = first || began && seq == next
+		if next = seq + 1; b[1]>>7 == 1 {
+			if done++; began {
+				whole++
+			}
+			began = false
+		}
+	}
+	return whole, nil
+}
+
+// eventually waits for what must become true on a slow machine, too.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatal(what)
+		}
+	}
+}
+
+func small(t testing.TB, fps int) *rtptest.Source {
+	return rtptest.NewSource(t, rtptest.Format(t, pipeline.UYVY, 160, 120, fps), 0)
+}
+
+// TestPassword: who does not know it gets neither the description nor a session; an address that others reach needs one.
+func TestPassword(t *testing.T) {
+	_, server := serve(t, Config{User: "me", Password: "word"}, "raw", send.Config{}, small(t, 30))
+	for who, right := range map[string]bool{"": false, "me:wrong@": false, "you:word@": false, "me:word@": true} {
+		u, err := base.ParseURL(strings.Replace(server.URL("raw"), "rtsp://", "rtsp://"+who, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := gortsplib.Client{Scheme: u.Scheme, Host: u.Host}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.Describe(u); (err == nil) != right {
+			t.Errorf("%q: %v", who, err)
+		}
+		c.Close()
+	}
+	c := dial(t, server, "raw")
+	if status, _, err := c.ask("SETUP", "/trackID=0", "Transport: "+overTCP+"\r\n"); err != nil || status != "RTSP/1.0 401 Unauthorized" {
+		t.Errorf("%s %v", status, err)
+	}
+	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
+		for _, c := range []Config{{}, {User: "me"}, {Password: "word"}} {
+			c.Listen = address
+			if _, err := Listen(c); !errors.Is(err, ErrPassword) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+	}
+}
+
+// TestReadersLeave: readers begin with a frame's first packet, whoever leaves or vanishes gives everything back, and what cannot be
+// is refused.
+func TestReadersLeave(t *testing.T) {
+	sink, server := serve(t, Config{}, "raw", send.Config{}, small(t, 30))
+	readers := func() int { return len(sink.Stats().Destinations) }
+	for _, leave := range []func(c *client){
+		func(c *client) {
+			if status, _, err := c.ask("TEARDOWN", "/", ""); err != nil || status != "RTSP/1.0 200 OK" {
+				t.Errorf("%s %v", status, err)
+			}
+		},
+		func(c *client) { c.Close() },
+	} {
+		tcp := dial(t, server, "raw")
+		tcp.play(t, overTCP)
+		if whole, err := tcp.frames(3); err != nil || whole != 3 {
+			t.Errorf("%d of 3 frames are whole: %v", whole, err)
+		}
+		if status, _, err := tcp.ask("GET_PARAMETER", "/", ""); err != nil || status != "RTSP/1.0 200 OK" {
+			t.Errorf("between packets: %s %v", status, err)
+		}
+		port := rtptest.EvenPorts(t, 1)[0]
+		socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+		if err != nil {
+			t.Fatal(err)
+		}
+		udp := dial(t, server, "raw")
+		answer := udp.play(t, fmt.Sprintf("RTP/AVP;unicast;client_port=%d-%d", port, port+1))
+		b := make([]byte, 2000)
+		_, from, err := socket.ReadFromUDPAddrPort(b)
+		if want := fmt.Sprintf("server_port=%d-%d", from.Port(), from.Port()+1); err != nil || !strings.Contains(answer, want) {
+			t.Errorf("%s, not %s: %v", answer, want, err)
+		}
+		if ssrc := fmt.Sprintf("ssrc=%08X", binary.BigEndian.Uint32(b[8:])); !strings.Contains(strings.ToUpper(answer), strings.ToUpper(ssrc)) {
+			t.Errorf("%s, not %s", answer, ssrc)
+		}
+		if n := readers(); n != 2 {
+			t.Errorf("%d readers", n)
+		}
+		leave(tcp)
+		leave(udp)
+		eventually(t, "readers have left and are sent to", func() bool { return readers() == 0 })
+		socket.Close()
+	}
+	for _, transport := range []string{
+		"RTP/AVP;unicast;client_port=5001-5002", "RTP/AVP;unicast;client_port=0-1", "RTP/AVP;unicast;client_port=70000-70001",
+		"RTP/AVP/TCP;unicast;interleaved=300-301", "RTP/AVP;multicast", "RTP/SAVP;unicast;client_port=5000-5001",
+	} {
+		if status, _, err := dial(t, server, "raw").ask("SETUP", "/trackID=0", "Transport: "+transport+"\r\n"); err == nil && strings.Contains(status, "200") {
+			t.Errorf("%s: %s", transport, status)
+		}
+	}
+	if status, _, err := dial(t, server, "other").ask("DESCRIBE", "", ""); err != nil || status != "RTSP/1.0 404 Not Found" {
+		t.Errorf("%s %v", status, err)
+	}
+	server.Remove("raw")
+	if status, _, err := dial(t, server, "raw").ask("DESCRIBE", "", ""); err != nil || status != "RTSP/1.0 404 Not Found" {
+		t.Errorf("%s %v", status, err)
+	}
+}
+
+// TestStalledReaders: of 50 readers five pause and one reads nothing. They lose frames; the other 44 lose none; the five get whole
+// frames again.
+func TestStalledReaders(t *testing.T) {
+	long(t)
+	const all, stalled, enough = 50, 6, 40
+	sink, server := serve(t, Config{}, "raw", send.Config{}, small(t, 10))
+	type result struct {
+		whole int
+		err   error
+	}
+	results := make(chan result, all)
+	var idle []*client
+	for i := range all {
+		c := dial(t, server, "raw")
+		if i < stalled {
+			idle = append(idle, c)
+		}
+		c.play(t, overTCP)
+		if i >= stalled {
+			go func() {
+				whole, err := c.frames(enough)
+				results <- result{whole, err}
+				_, _ = io.Copy(io.Discard, c.in) // until all have enough
+			}()
+		}
+	}
+	for range all - stalled {
+		if r := <-results; r.err != nil || r.whole != enough {
+			t.Errorf("a reader that reads got %d whole frames of %d: %v", r.whole, enough, r.err)
+		}
+	}
+	slow := map[string]bool{}
+	for _, c := range idle {
+		slow[c.LocalAddr().String()] = true
+	}
+	for _, d := range sink.Stats().Destinations {
+		if slow[d.Address] != (d.Cut > 0) {
+			t.Errorf("stalled %v: %v", slow[d.Address], d)
+		}
+	}
+	for _, c := range idle[1:] {
+		go func() {
+			whole, err := c.frames(20)
+			results <- result{whole, err}
+		}()
+	}
+	for range idle[1:] {
+		if r := <-results; r.err != nil || r.whole < 15 {
+			t.Errorf("a reader that goes on got %d whole frames of 20: %v", r.whole, r.err)
+		}
+	}
+}
+
+// TestManyConnections: of 1,000 clients those beyond the limit are told so, or closed, and a reader loses no frame meanwhile.
+func TestManyConnections(t *testing.T) {
+	sink, server := serve(t, Config{}, "raw", send.Config{}, small(t, 30))
+	reader := dial(t, server, "raw")
+	reader.play(t, overTCP)
+	go func() { _, _ = io.Copy(io.Discard, reader.in) }()
+	taken, told, closed := 0, 0, 0
+	for range 1000 {
+		c := dial(t, server, "raw")
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		switch status, _, err := c.ask("OPTIONS", "", ""); {
+		case err != nil:
+			closed++
+		case status == "RTSP/1.0 200 OK":
+			taken++
+		case status == "RTSP/1.0 503 Service Unavailable":
+			told++
+		default:
+			t.Fatal(status)
+		}
+	}
+	t.Logf("%d were answered, %d told that there is no room, %d closed", taken, told, closed)
+	if taken != maxConnections-1 || told+closed != 1000-taken || told < 500 {
+		t.Errorf("%d, %d, %d", taken, told, closed)
+	}
+	if d := sink.Stats().Destinations[0]; d.Cut > 0 || d.Frames == 0 {
+		t.Error(d)
+	}
+}
+
+// FuzzRequests sends what clients may send. The server answers or closes, and answers others.
+func FuzzRequests(f *testing.F) {
+	_, server := serve(f, Config{}, "raw", send.Config{}, small(f, 30))
+	for _, seed := range []string{
+		"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n", "GET / HTTP/1.1\r\n\r\n", "$\x00\xff\xffabc", "DESCRIBE rtsp://h/raw RTSP/1.0\r\nCSeq: 1\r\n\r\n",
+		"SETUP rtsp://h/raw/trackID=0 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n\r\nPLAY rtsp://h/raw/ RTSP/1.0\r\nCSeq: 2\r\n\r\n",
+		"SETUP rtsp://h/raw/trackID=9 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP;unicast;client_port=1-0\r\n\r\n",
+		"GET /raw HTTP/1.1\r\nX-Sessioncookie: a\r\nAccept: application/x-rtsp-tunnelled\r\n\r\n", "PLAY rtsp://h/raw RTSP/1.0\r\nCSeq: 1\r\nSession: 1\r\nContent-Length: 99999999999\r\n\r\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := dial(t, server, "raw")
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		_, _ = c.Write(b)
+		_ = c.Conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, io.LimitReader(c.in, 1<<20))
+		c.Close()
+		other := dial(t, server, "raw")
+		defer other.Close()
+		_ = other.SetDeadline(time.Now().Add(time.Minute))
+		if status, _, err := other.ask("DESCRIBE", "", ""); err != nil || status != "RTSP/1.0 200 OK" {
+			t.Fatalf("%s %v", status, err)
+		}
+	})
+}
