@@ -4,10 +4,12 @@ package rtsp
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"testing"
 
+	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
@@ -36,17 +38,23 @@ func serve(t testing.TB, c Config, name string, s send.Config, src *rtptest.Sour
 	if err := server.Add(name, sink); err != nil {
 		t.Fatal(err)
 	}
+	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: c.Logger})
+	if err := g.AddSource("source", src); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Attach(pipeline.OutputConfig{Name: name, Sink: sink}); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		rtptest.Run(t, ctx, src, sink)
-	}()
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx) }()
 	close(src.Ready)
 	t.Cleanup(func() {
 		server.Close()
 		cancel()
-		<-ended
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 	})
 	return sink, server
 }
