@@ -130,8 +130,9 @@ func TestH264Rate(t *testing.T) {
 		f.Rate = rate
 		h := testEncoder(t, f, bitrate)
 		dst, bytes, frames := make([]byte, 0, 2*f.Size()), 0, max(seconds*rate.Num/rate.Den, 20)
+		fill := [2]*pipeline.Frame{rtptest.Frame(f, 0), rtptest.Frame(f, 1)}
 		for n := range frames {
-			unit, err := h.Encode(dst, rtptest.Frame(f, n), n == 0)
+			unit, err := h.Encode(dst, fill[n%2], n == 0)
 			if err != nil {
 				t.Fatal(err)
 			}
