@@ -342,7 +342,8 @@ func FuzzRequests(f *testing.F) {
 		"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n", "GET / HTTP/1.1\r\n\r\n", "$\x00\xff\xffabc", "DESCRIBE rtsp://h/raw RTSP/1.0\r\nCSeq: 1\r\n\r\n",
 		"SETUP rtsp://h/raw/trackID=0 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n\r\nPLAY rtsp://h/raw/ RTSP/1.0\r\nCSeq: 2\r\n\r\n",
 		"SETUP rtsp://h/raw/trackID=9 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP;unicast;client_port=1-0\r\n\r\n",
-		"GET /raw HTTP/1.1\r\nX-Sessioncookie: a\r\nAccept: application/x-rtsp-tunnelled\r\n\r\n", "PLAY rtsp://h/raw RTSP/1.0\r\nCSeq: 1\r\nSession: 1\r\nContent-Length: 99999999999\r\n\r\n",
+		"GET /raw HTTP/1.1\r\nX-Sessioncookie: a\r\nAccept: application/x-rtsp-tunnelled\r\n\r\n",
+		"PLAY rtsp://h/raw RTSP/1.0\r\nCSeq: 1\r\nSession: 1\r\nContent-Length: 99999999999\r\n\r\n",
 	} {
 		f.Add([]byte(seed))
 	}
