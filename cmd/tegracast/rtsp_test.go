@@ -66,7 +66,8 @@ func TestRTSPConfiguration(t *testing.T) {
 	} {
 		file := programtest.Write(t, "config.yaml", "rtsp: "+section+"\n"+programtest.Small)
 		check := programtest.StartProgram(t, "config", "check", file)
-		if s := check.End(t, 10*time.Second); (s == 0) != (want == "") || !strings.Contains(check.Err.String(), want) || want != "" && !strings.Contains(check.Err.String(), ":1:") {
+		s := check.End(t, 10*time.Second)
+		if (s == 0) != (want == "") || !strings.Contains(check.Err.String(), want) || want != "" && !strings.Contains(check.Err.String(), ":1:") {
 			t.Errorf("%s: status %d\n%s", section, s, check.Err.String())
 		}
 	}

@@ -192,7 +192,8 @@ func (h *handler) OnSessionClose(ctx *gortsplib.ServerHandlerOnSessionCloseCtx) 
 	if err := r.packets.Close(); err != nil {
 		h.config.Logger.Warn("rtsp: the sockets of a reader were closed with errors", "reader", st.Address, "error", err)
 	}
-	h.config.Logger.Info("rtsp: a reader has left", "output", r.stream, "reader", st.Address, "frames", st.Frames, "lost", st.Cut, "reason", why)
+	h.config.Logger.Info("rtsp: a reader has left",
+		"output", r.stream, "reader", st.Address, "frames", st.Frames, "lost", st.Cut, "reason", why)
 }
 
 // OnConnClose implements gortsplib.ServerHandlerOnConnClose. A reader by UDP whose connection ends is not waited for.

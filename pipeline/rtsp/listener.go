@@ -84,7 +84,10 @@ func (l *listener) refuse(c net.Conn) {
 		if c.SetDeadline(time.Now().Add(refuseTime)) != nil || asked.Unmarshal(bufio.NewReader(c)) != nil {
 			return
 		}
-		answer := base.Response{StatusCode: base.StatusServiceUnavailable, Header: base.Header{"CSeq": asked.Header["CSeq"], "Retry-After": {"10"}}}
+		answer := base.Response{
+			StatusCode: base.StatusServiceUnavailable,
+			Header:     base.Header{"CSeq": asked.Header["CSeq"], "Retry-After": {"10"}},
+		}
 		if b, err := answer.Marshal(); err == nil {
 			_, _ = c.Write(b)
 		}

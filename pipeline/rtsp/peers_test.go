@@ -84,12 +84,12 @@ type payload struct {
 func payloads(t *testing.T) []payload {
 	const w, h, padded = 320, 180, 184 // JPEG's size is a multiple of 8 for them
 	return []payload{{
-		name: "raw", format: rtptest.Format(t, pipeline.UYVY, w, h, 30), size: 2 * w * h,
+		name: "raw", config: send.Config{Stream: rtp.Stream{Checksum: true}}, format: rtptest.Format(t, pipeline.UYVY, w, h, 30), size: 2 * w * h,
 		peers: map[string]peer{"ffmpeg": ffmpeg("uyvy422"), "gstreamer": gstreamer("rtpvrawdepay")},
 		same:  func(sent *pipeline.Frame, got []byte) bool { return bytes.Equal(sent.Bytes, got) },
 	}, {
 		name: "jpeg", format: rtptest.Format(t, pipeline.I420, w, h, 30), size: w * padded * 3 / 2,
-		config: send.Config{Stream: rtp.Stream{Payload: rtp.JPEG}},
+		config: send.Config{Stream: rtp.Stream{Payload: rtp.JPEG, Checksum: true}},
 		peers:  map[string]peer{"ffmpeg": ffmpeg("yuvj420p"), "gstreamer": gstreamer("rtpjpegdepay ! jpegdec")},
 		same:   func(sent *pipeline.Frame, got []byte) bool { return rtptest.PSNR(sent.Bytes[:w*h], got[:w*h]) > 35 },
 	}}
@@ -103,7 +103,6 @@ func readByPeers(t *testing.T, frames int) {
 				t.Run(p.name+"/"+name+"/"+transport, func(t *testing.T) {
 					t.Parallel()
 					src := rtptest.NewSource(t, p.format, 0)
-					p.config.Checksum = true
 					_, server := serve(t, Config{User: "me", Password: "a word"}, p.name, p.config, src)
 					url := strings.Replace(server.URL(p.name), "rtsp://", "rtsp://me:a%20word@", 1)
 					got := reader.read(t, url, transport, frames)

@@ -89,7 +89,8 @@ func Listen(c Config) (*Server, error) {
 // Add has readers find a stream by its name.
 func (s *Server) Add(name string, sink *send.Sink) error {
 	// gortsplib answers SETUP by this. DESCRIBE is answered by the sink.
-	one := &description.Media{Type: description.MediaTypeVideo, Formats: []format.Format{&format.Generic{PayloadTyp: 96, RTPMa: "any/90000", ClockRat: 90000}}}
+	all := &format.Generic{PayloadTyp: 96, RTPMa: "any/90000", ClockRat: 90000}
+	one := &description.Media{Type: description.MediaTypeVideo, Formats: []format.Format{all}}
 	st := &gortsplib.ServerStream{Server: s.server, Desc: &description.Session{Medias: []*description.Media{one}}}
 	if err := st.Initialize(); err != nil {
 		return fmt.Errorf("rtsp: stream %s: %w", name, err)

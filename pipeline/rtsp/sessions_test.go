@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/textproto"
 	"strconv"
@@ -319,12 +320,30 @@ func TestManyConnections(t *testing.T) {
 
 // FuzzRequests sends what clients may send. The server answers or closes, and answers others.
 func FuzzRequests(f *testing.F) {
-	_, server := serve(f, Config{}, "raw", send.Config{}, small(f, 30))
+	log := slog.New(slog.DiscardHandler)
+	server, err := Listen(Config{Listen: "127.0.0.1:0", Logger: log})
+	if err != nil {
+		f.Fatal(err)
+	}
+	sink, err := send.New(send.Config{Logger: log}, rtptest.Format(f, pipeline.UYVY, 160, 120, 30))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() {
+		server.Close()
+		if err := sink.Close(); err != nil {
+			f.Error(err)
+		}
+	})
+	if err := server.Add("raw", sink); err != nil {
+		f.Fatal(err)
+	}
 	for _, seed := range []string{
 		"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n", "GET / HTTP/1.1\r\n\r\n", "$\x00\xff\xffabc", "DESCRIBE rtsp://h/raw RTSP/1.0\r\nCSeq: 1\r\n\r\n",
 		"SETUP rtsp://h/raw/trackID=0 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n\r\nPLAY rtsp://h/raw/ RTSP/1.0\r\nCSeq: 2\r\n\r\n",
 		"SETUP rtsp://h/raw/trackID=9 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP;unicast;client_port=1-0\r\n\r\n",
-		"GET /raw HTTP/1.1\r\nX-Sessioncookie: a\r\nAccept: application/x-rtsp-tunnelled\r\n\r\n", "PLAY rtsp://h/raw RTSP/1.0\r\nCSeq: 1\r\nSession: 1\r\nContent-Length: 99999999999\r\n\r\n",
+		"GET /raw HTTP/1.1\r\nX-Sessioncookie: a\r\nAccept: application/x-rtsp-tunnelled\r\n\r\n",
+		"PLAY rtsp://h/raw RTSP/1.0\r\nCSeq: 1\r\nSession: 1\r\nContent-Length: 99999999999\r\n\r\n",
 	} {
 		f.Add([]byte(seed))
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/board/gpio"
+	"github.com/tegracast/tegracast/cmd/tegracast/config/readers"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 )
@@ -20,7 +21,7 @@ type Appliance struct {
 	Outputs []Output
 	Lines   []Line // in the order in which they are opened
 	Web     Web
-	RTSP    RTSP
+	RTSP    readers.RTSP
 	Text    []byte // of the file
 
 	file *File

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"github.com/tegracast/tegracast/cmd/tegracast/config/readers"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 )
@@ -14,7 +15,7 @@ type File struct {
 	StageKinds `yaml:",inline"`
 	Outputs    []OutputSection `yaml:"outputs" jsonschema:"minItems=1" jsonschema_description:"Where frames go."`
 	GPIO       GPIO            `yaml:"gpio,omitempty" jsonschema_description:"Lines of the board: trigger, strobe, reset, LED, edges and PPS."`
-	RTSP       RTSP            `yaml:"rtsp,omitempty" jsonschema_description:"RTSP server, at which readers ask for the RTP streams (docs/rtsp.md)."`
+	RTSP       readers.RTSP    `yaml:"rtsp,omitempty" jsonschema_description:"RTSP server, at which readers ask for the RTP streams (docs/rtsp.md)."`
 	Web        Web             `yaml:"web,omitempty" jsonschema_description:"Metrics and health over HTTP."`
 }
 

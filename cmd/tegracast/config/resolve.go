@@ -19,7 +19,7 @@ func (r *resolver) resolve(root yamlfile.Section) error {
 	if err := r.file.Web.check(root.Key("web")); err != nil {
 		return err
 	}
-	if err := r.file.RTSP.check(root.Key("rtsp")); err != nil {
+	if err := r.file.RTSP.Check(root.Key("rtsp")); err != nil {
 		return err
 	}
 	for _, step := range []func(yamlfile.Section) error{r.sources, r.stages, r.outputs, r.lines, r.writeCombined, r.slots, r.files} {

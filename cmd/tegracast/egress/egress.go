@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/config/readers"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 	"github.com/tegracast/tegracast/pipeline/rtsp"
@@ -58,7 +58,7 @@ func (s *Streams) Remove(name string) {
 
 // Listen has the streams read by RTSP as c says, and tells where. The server that there was ends, with its sessions. The default
 // address may be taken by somebody else; one that the configuration names may not.
-func (s *Streams) Listen(c config.RTSP, out io.Writer, log *slog.Logger) error {
+func (s *Streams) Listen(c readers.RTSP, out io.Writer, log *slog.Logger) error {
 	s.Close()
 	if c.Address() == "" {
 		return nil
