@@ -245,8 +245,7 @@ func interrupt(t *testing.T, p *programtest.Process) {
 	}
 }
 
-// TestReceiversFail: one is killed and one is stopped; a third one goes on, and the stopped one takes frames again when it goes on. UCX
-// 1.13.1 ends the process now and then when a connection with a rendezvous under way is closed by force (docs/ucx.md).
+// TestReceiversFail: one is killed and one is stopped; a third one goes on, and the stopped one takes frames again when it goes on.
 func TestReceiversFail(t *testing.T) {
 	if !longRun {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")

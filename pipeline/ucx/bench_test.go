@@ -8,9 +8,10 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/tegracast/tegracast/pipeline/ucx/perftest"
 )
 
 // window is how many messages are under way, as in ucx_perftest.
@@ -23,13 +24,12 @@ func BenchmarkBandwidth(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%dKB", transportName(shared), size>>10), func(b *testing.B) {
 				e, _ := benchPeer(b, shared)
 				n := 400 << 20 / size
-				var ratios, mbs []float64
+				var c perftest.Comparison
 				for range b.N {
 					ours := bandwidth(b, e, size, n)
-					theirs := perftest(b, 5, "-t", "ucp_am_bw", "-s", strconv.Itoa(size), "-n", strconv.Itoa(n), "-w", "10")
-					ratios, mbs = append(ratios, ours/theirs), append(mbs, ours)
+					c.Add(ours, perftest.Run(b, 5, "-t", "ucp_am_bw", "-s", strconv.Itoa(size), "-n", strconv.Itoa(n), "-w", "10"))
 				}
-				report(b, ratios, mbs, "MB/s")
+				c.Report(b, slices.Max[[]float64], "MB/s")
 			})
 		}
 	}
@@ -40,13 +40,12 @@ func BenchmarkLatency(b *testing.B) {
 	for _, shared := range []bool{false, true} {
 		b.Run(transportName(shared), func(b *testing.B) {
 			e, w := benchPeer(b, shared)
-			var ratios, us []float64
+			var c perftest.Comparison
 			for range b.N {
 				ours := latency(b, w, e, 5000)
-				theirs := perftest(b, 1, "-t", "ucp_am_lat", "-E", "sleep", "-s", "64", "-n", "5000", "-w", "100")
-				ratios, us = append(ratios, ours/theirs), append(us, ours)
+				c.Add(ours, perftest.Run(b, 1, "-t", "ucp_am_lat", "-E", "sleep", "-s", "64", "-n", "5000", "-w", "100"))
 			}
-			report(b, ratios, us, "µs")
+			c.Report(b, slices.Min[[]float64], "µs")
 		})
 	}
 }
@@ -122,42 +121,4 @@ func latency(b *testing.B, w *Worker, e *Endpoint, n int) float64 {
 	tidy(b, next(b, finished, "end of the round trips"))
 	slices.Sort(times)
 	return float64(times[n/2].Nanoseconds()) / 1e3
-}
-
-// perftest runs ucx_perftest with itself, with error handling as we have it (-e), and returns a column of its last line: 1 is the median of the latency, 5 the whole bandwidth.
-func perftest(b *testing.B, column int, args ...string) float64 {
-	b.Helper()
-	const port = "18913"
-	server := exec.Command("ucx_perftest", "-p", port, "-e")
-	if err := server.Start(); err != nil {
-		b.Fatal(err)
-	}
-	defer server.Wait()
-	defer server.Process.Kill()
-	for range 100 { // until it listens
-		time.Sleep(50 * time.Millisecond)
-		out, err := exec.Command("ucx_perftest", append([]string{"127.0.0.1", "-p", port, "-f", "-v", "-e"}, args...)...).Output()
-		if err != nil {
-			continue
-		}
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-		columns := strings.Split(lines[len(lines)-1], ",")
-		if v, err := strconv.ParseFloat(columns[min(column, len(columns)-1)], 64); err == nil {
-			return v
-		}
-		b.Fatalf("ucx_perftest says %q", out)
-	}
-	b.Fatal("ucx_perftest does not run")
-	return 0
-}
-
-// report prints the median ratio with its spread, and the median of ours.
-func report(b *testing.B, ratios, ours []float64, unit string) {
-	slices.Sort(ratios)
-	slices.Sort(ours)
-	b.ReportMetric(ratios[len(ratios)/2], "ratio")
-	b.ReportMetric(ratios[0], "ratio-min")
-	b.ReportMetric(ratios[len(ratios)-1], "ratio-max")
-	b.ReportMetric(ours[len(ours)/2], unit)
-	b.ReportMetric(0, "ns/op")
 }

@@ -34,8 +34,11 @@ type Endpoint struct {
 	own    bool // to the worker itself
 	failed func(error)
 
-	state endpointState // these two under the worker's lock
-	err   error
+	// The worker's lock guards these.
+	state  endpointState
+	err    error
+	active int        // messages that are sent and fetched
+	ending chan error // what waits until there are none, and then for the end; nil: nobody
 }
 
 // Dial connects to a listener.
@@ -106,7 +109,7 @@ func (e *Endpoint) report() {
 func (e *Endpoint) Err() error {
 	e.worker.mu.Lock()
 	defer e.worker.mu.Unlock()
-	if e.err == nil && e.state != opened {
+	if e.err == nil && (e.state != opened || e.ending != nil) {
 		return ErrClosed
 	}
 	return e.err
@@ -115,8 +118,8 @@ func (e *Endpoint) Err() error {
 // String names the peer.
 func (e *Endpoint) String() string { return "endpoint " + e.peer }
 
-// Close waits until everything that was sent has left, and closes the connection together with the peer. If ctx ends before that, or
-// the connection has failed, it is closed by force.
+// Close waits until everything that was sent has left, and what is fetched has come, and closes the connection together with the peer.
+// If ctx ends before that, or the connection has failed, it is closed by force.
 func (e *Endpoint) Close(ctx context.Context) error {
 	flushed, err := e.begin(symEpFlush)
 	if err == nil {
@@ -133,6 +136,9 @@ func (e *Endpoint) Close(ctx context.Context) error {
 	if errors.Is(err, ErrConnectionReset) || errors.Is(err, ErrCanceled) { // the peer was faster
 		return nil
 	}
+	if err != nil {
+		e.Abort()
+	}
 	return err
 }
 
@@ -141,10 +147,33 @@ func (e *Endpoint) begin(call symbol) (<-chan error, error) {
 	w := e.worker
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e.state != opened || w.closed {
+	if e.state != opened || e.ending != nil || w.closed {
 		return nil, ErrClosed
 	}
 	result := make(chan error, 1)
+	if call == symEpClose && e.active > 0 {
+		e.ending = result
+	} else {
+		e.start(call, result)
+	}
+	return result, nil
+}
+
+// rest begins the orderly close that has waited until no message is under way. The library itself does not wait for a rendezvous: it
+// would never end, or end the process by an assertion.
+func (e *Endpoint) rest() {
+	result := e.ending
+	e.ending = nil
+	if e.err != nil {
+		e.force()
+		result <- e.err
+		return
+	}
+	e.start(symEpClose, result)
+}
+
+func (e *Endpoint) start(call symbol, result chan<- error) {
+	w := e.worker
 	r := w.newRequest(call, e)
 	r.done = func(err error) { result <- err }
 	w.param = requestParam{mask: opCallback | opUser, callback: callbacks().sent, user: w.key(r.number)}
@@ -154,14 +183,13 @@ func (e *Endpoint) begin(call symbol) (<-chan error, error) {
 		delete(w.byHandle, e.handle)
 	}
 	if r.begun(p) {
-		return result, nil
+		return
 	}
 	if call == symEpClose {
 		e.state = gone
 		delete(w.endpoints, e.number)
 	}
 	result <- check(call, e.peer, p.status())
-	return result, nil
 }
 
 func await(ctx context.Context, result <-chan error) error {
@@ -191,6 +219,10 @@ func (e *Endpoint) force() {
 	}
 	w := e.worker
 	e.state = gone
+	if e.ending != nil {
+		e.ending <- &Error{Call: symbolNames[symEpClose], What: e.peer, Status: ErrCanceled}
+		e.ending = nil
+	}
 	delete(w.byHandle, e.handle)
 	delete(w.endpoints, e.number)
 	r := w.newRequest(symEpClose, e)

@@ -45,7 +45,7 @@ func (e *Endpoint) Send(m *Outgoing, done func(error)) error {
 func (e *Endpoint) send(m *Outgoing, done func(error)) (statusPointer, error) {
 	w := e.worker
 	switch {
-	case w.closed || e.state != opened:
+	case w.closed || e.state != opened || e.ending != nil:
 		return 0, ErrClosed
 	case e.err != nil:
 		return 0, e.err

@@ -38,16 +38,32 @@ func (w *Worker) newRequest(call symbol, e *Endpoint) *request {
 	r := w.free[n-1]
 	w.free = w.free[:n-1]
 	r.call, r.endpoint, r.active = call, e, true
+	if r.ofMessage() {
+		e.active++
+	}
 	return r
 }
 
-// put makes the request free again.
+// ofMessage says whether the request is for a message of an endpoint.
+func (r *request) ofMessage() bool {
+	return r.endpoint != nil && (r.call == symAMSend || r.call == symAMRecvData)
+}
+
+// put makes the request free again. When it was the last one of its endpoint, that may be closed.
 func (r *request) put() {
+	e, last := r.endpoint, false
+	if r.ofMessage() {
+		e.active--
+		last = e.active == 0 && e.ending != nil
+	}
 	r.pinned.Unpin()
 	clear(r.parts)
 	r.parts = r.parts[:0]
 	r.endpoint, r.message, r.done, r.received, r.active = nil, nil, nil, nil, false
 	r.worker.free = append(r.worker.free, r)
+	if last {
+		e.rest()
+	}
 }
 
 // begun reports whether the operation is under way. If not, it is finished, and the request is free.

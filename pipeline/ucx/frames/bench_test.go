@@ -4,18 +4,66 @@ package frames
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/ucx/perftest"
 )
 
-// BenchmarkFrames sends frames to a receiver of this process by UCX, as fast as it takes them, with and without CRC.
+const takerVariable = "TEGRACAST_FRAMES_TAKER"
+
+func TestMain(m *testing.M) {
+	if at := os.Getenv(takerVariable); at != "" {
+		taker(at)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// taker is another process: it takes the frames at that address until its input ends.
+func taker(at string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	r, err := Connect(ctx, ReceiverConfig{Address: at, Buffers: 8, Logger: quiet()})
+	if err == nil {
+		err = errors.Join(r.Run(ctx, (*pipeline.Frame).Release), r.Close())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
+
+// BenchmarkFrames sends frames to another process, as fast as that takes them, and compares that with ucx_perftest, in turn, with and
+// without CRC: one of each an iteration (-benchtime 7x).
 func BenchmarkFrames(b *testing.B) {
-	for _, size := range []int{64 << 10, 4 << 20} {
-		for _, sum := range []bool{false, true} {
-			b.Run(fmt.Sprintf("%d KB, CRC %t", size>>10, sum), func(b *testing.B) { benchmarkFrames(b, size, sum) })
+	if _, err := exec.LookPath("ucx_perftest"); err != nil {
+		b.Skip("NEEDS ucx_perftest (Debian's ucx-utils)")
+	}
+	b.Setenv("UCX_NET_DEVICES", "lo")
+	for _, transports := range []string{"tcp", "tcp,posix"} {
+		for _, size := range []int{64 << 10, 4 << 20} {
+			for _, sum := range []bool{false, true} {
+				b.Run(fmt.Sprintf("%s/%dKB/CRC=%t", transports, size>>10, sum), func(b *testing.B) {
+					b.Setenv("UCX_TLS", transports)
+					if transports != "tcp" {
+						b.Setenv("UCX_CM_USE_ALL_DEVICES", "y")
+						b.Setenv("UCX_MM_ERROR_HANDLING", "y")
+						b.Setenv("UCX_NET_DEVICES", "all")
+					}
+					benchmarkFrames(b, size, sum)
+				})
+			}
 		}
 	}
 }
@@ -26,44 +74,62 @@ func benchmarkFrames(b *testing.B, size int, sum bool) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	defer func() {
+		if err := k.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
 	var slots []pipeline.Slot
 	for range Holds(1) + 2 {
 		slots = append(slots, pipeline.Slot{Bytes: make([]byte, f.Size())})
 	}
-	pool := pipeline.NewPool("bench", f, slots, nil)
+	freed := make(chan struct{}, len(slots))
+	pool := pipeline.NewPool("bench", f, slots, func(int) {
+		select {
+		case freed <- struct{}{}:
+		default:
+		}
+	})
 	queue := pipeline.NewQueue(1, pipeline.Block, pipeline.NewAccount("bench", nil))
-	r, err := Connect(b.Context(), ReceiverConfig{Address: server.Addr().String(), Buffers: 8, Unverified: !sum, Logger: quiet()})
+	defer takes(b, server.Addr().String())()
+	await(b, "the stream", func() bool { return len(k.Stats().Receivers) == 1 })
+	n := 400 << 20 / size
+	var c perftest.Comparison
+	for range b.N {
+		began := time.Now()
+		for range n {
+			for !ready(k) {
+				select {
+				case <-freed:
+				case <-time.After(100 * time.Microsecond): // it is free a little later
+				}
+			}
+			k.send(queue, pool.Get())
+		}
+		await(b, "all frames", k.idle)
+		ours := float64(n*size) / (1 << 20) / time.Since(began).Seconds()
+		c.Add(ours, perftest.Run(b, 5, "-t", "ucp_am_bw", "-s", strconv.Itoa(size), "-n", strconv.Itoa(n), "-w", "10"))
+	}
+	c.Report(b, slices.Max[[]float64], "MB/s")
+}
+
+// takes starts a taker, and returns what ends it.
+func takes(b *testing.B, at string) (end func()) {
+	b.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env, cmd.Stderr = append(os.Environ(), takerVariable+"="+at), os.Stderr
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err != nil {
 		b.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(b.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = r.Run(ctx, func(f *pipeline.Frame) { f.Release() })
-	}()
-	await(b, "the stream", func() bool { return len(k.Stats().Receivers) == 1 })
-	b.SetBytes(int64(size))
-	b.ReportAllocs()
-	for range b.N {
-		for !ready(k) {
-			time.Sleep(10 * time.Microsecond)
+	return func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			b.Error(err)
 		}
-		x, err := pool.Wait(ctx)
-		if err != nil {
-			b.Fatal(err)
-		}
-		k.send(queue, x)
-	}
-	await(b, "all frames", func() bool { return r.Stats().Frames == uint64(b.N) })
-	b.StopTimer()
-	cancel()
-	<-ended
-	if err := r.Close(); err != nil {
-		b.Error(err)
-	}
-	if err := k.Close(); err != nil {
-		b.Error(err)
 	}
 }
 

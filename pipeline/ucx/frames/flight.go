@@ -93,9 +93,11 @@ func (f *flight) landed(err error) {
 		}
 	}
 	s.flying = slices.DeleteFunc(s.flying, func(x *flight) bool { return x == f })
-	s.free = append(s.free, f)
 	s.hub.mu.Unlock()
 	j.release()
+	s.hub.mu.Lock()
+	s.free = append(s.free, f) // after the job is free: a stream has one for each flight
+	s.hub.mu.Unlock()
 }
 
 // A job is a frame that is on its way to some receivers.

@@ -135,6 +135,30 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// TestFull: who comes when a stream has its receivers is told so, and gets frames when one has gone.
+func TestFull(t *testing.T) {
+	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
+	k := newTestSink(t, h, StreamConfig{Name: "front"}, f)
+	first, _ := call(h, "first")
+	speak(t, first, idHello, (&hello{oldest, newest, "1.13.1"}).append(nil))
+	speak(t, first, idSubscribe, (&subscribe{every: 1}).append(nil))
+	await(t, "the first receiver", func() bool { return len(k.Stats().Receivers) == 1 })
+	second, _ := call(h, "second")
+	said := ear(second)
+	speak(t, second, idHello, (&hello{oldest, newest, "1.13.1"}).append(nil))
+	speak(t, second, idSubscribe, (&subscribe{every: 1}).append(nil))
+	if y := <-said; y.code != CodeFull || !contains(y.reason, "1 receivers") {
+		t.Errorf("%+v", y)
+	}
+	r := listener(t, h, ReceiverConfig{}, nil)
+	time.AfterFunc(50*time.Millisecond, first.peer.cut)
+	s := newStudio(t, f, 16, k)
+	got := start(t, r)
+	await(t, "the place", func() bool { st := k.Stats(); return st.Gone == 1 && len(st.Receivers) == 1 })
+	s.emit(1, nil)
+	next(t, got)
+}
+
 // sender plays the sender for one receiver, by hand.
 func sender(t *testing.T, say func(own *line, m incoming)) *Receiver {
 	t.Helper()

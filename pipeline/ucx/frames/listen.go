@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -130,29 +129,34 @@ func (s *Server) watch(ctx context.Context, failed error) {
 	}
 }
 
-// devices are the network devices that UCX knows when it is opened now: those that are up and have an address.
+// devices are the network devices that UCX knows when it is opened now.
 func devices() map[string]bool {
 	list, _ := net.Interfaces()
 	found := map[string]bool{}
 	for _, i := range list {
-		addresses, _ := i.Addrs()
-		found[i.Name] = i.Flags&net.FlagRunning != 0 && slices.ContainsFunc(addresses, func(a net.Addr) bool {
-			ip, is := a.(*net.IPNet)
-			return is && ip.IP.IsGlobalUnicast()
-		})
+		if usable(i) {
+			found[i.Name] = true
+		}
 	}
-	maps.DeleteFunc(found, func(_ string, usable bool) bool { return !usable })
 	return found
 }
 
-// grown says whether a network device has come that UCX does not know.
-func (s *Server) grown() bool {
-	for name := range devices() {
-		if !s.devices[name] {
-			return true
-		}
+// usable says whether UCX would use a network device: one that is up and has an address. It always knows the loopback.
+func usable(i net.Interface) bool {
+	if i.Flags&net.FlagRunning == 0 || i.Flags&net.FlagLoopback != 0 {
+		return false
 	}
-	return false
+	addresses, _ := i.Addrs()
+	return slices.ContainsFunc(addresses, func(a net.Addr) bool {
+		ip, is := a.(*net.IPNet)
+		return is && ip.IP.IsGlobalUnicast()
+	})
+}
+
+// grown says whether a network device has come that UCX does not know. It asks only for the addresses of those.
+func (s *Server) grown() bool {
+	list, _ := net.Interfaces()
+	return slices.ContainsFunc(list, func(i net.Interface) bool { return !s.devices[i.Name] && usable(i) })
 }
 
 // reopen opens UCX once more, for a network device that has come. Those who are connected connect again. It returns why nobody listens.

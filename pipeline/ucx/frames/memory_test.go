@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
 func newTestHub(t testing.TB) *hub {
@@ -215,6 +216,49 @@ func TestStopped(t *testing.T) {
 	if st := k.Stats(); len(st.Receivers) != 1 || st.Gone != 1 {
 		t.Errorf("%+v", st)
 	}
+}
+
+// A deaf link takes what it is sent, and ends nothing until it is told to.
+type deaf struct{ under chan func(error) }
+
+func (d *deaf) Send(m *ucx.Outgoing, done func(error)) error {
+	if m.ID == idFrame {
+		d.under <- done
+	}
+	return nil
+}
+
+func (d *deaf) end(ended func()) { go ended() }
+
+// TestGoneHolds: frames that receivers hold although they have gone cost the others frames, and stop nobody.
+func TestGoneHolds(t *testing.T) {
+	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
+	k := newTestSink(t, h, StreamConfig{Name: "front"}, f)
+	s := newStudio(t, f, 16, k)
+	join := func() (*session, *deaf) {
+		d := &deaf{make(chan func(error), 10)}
+		x := h.connected(d, "stopped", time.Now())
+		x.receive(incoming{id: idHello, data: (&hello{oldest, newest, "1.13.1"}).append(nil)}, time.Now())
+		x.receive(incoming{id: idSubscribe, data: (&subscribe{every: 1, credits: maxCredits}).append(nil)}, time.Now())
+		return x, d
+	}
+	first, held := join()
+	s.emit(inFlight, nil)
+	h.drop(first, bye{CodeSlow, "test"}, "here")
+	_, other := join()
+	s.emit(2, nil)
+	if st := k.Stats(); st.Receivers[0].Frames != 1 || st.Receivers[0].Lost != 1 {
+		t.Errorf("while all is held: %+v", st)
+	}
+	(<-held.under)(errCut)
+	s.emit(1, nil)
+	if st := k.Stats(); st.Receivers[0].Frames != 2 || st.Lost != 1 {
+		t.Errorf("when a frame is back: %+v", st)
+	}
+	for _, done := range []func(error){<-held.under, <-other.under, <-other.under} {
+		done(errCut)
+	}
+	await(t, "the slots to come back", func() bool { return s.camera.pool.Leased() == 0 })
 }
 
 // TestDamaged: a frame whose pixels change on their way is counted, and not handed on.

@@ -203,14 +203,15 @@ func (s *session) tell() {
 	}
 }
 
-// claim takes the next frame for the receiver, if it wants it and has room. A frame that it wants and cannot have is lost.
-func (s *session) claim(now time.Time) *flight {
+// claim takes the next frame for the receiver, if it wants it and it and the stream have room. A frame that it wants and cannot have is
+// lost.
+func (s *session) claim(now time.Time, room bool) *flight {
 	due := s.books.offered%uint64(s.wants.every) == 0
 	s.books.offered++
 	switch {
 	case !due:
 		return nil
-	case s.credits == 0 || len(s.free) == 0:
+	case !room || s.credits == 0 || len(s.free) == 0:
 		s.books.lost++
 		return nil
 	}

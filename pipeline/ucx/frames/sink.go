@@ -121,7 +121,7 @@ func (k *Sink) send(q *pipeline.Queue, f *pipeline.Frame) {
 		q.Done(f)
 		return
 	}
-	j := <-k.jobs // there is one: each flight that could be claimed has none
+	j := <-k.jobs // claim has seen it, and nobody else takes one
 	j.queue, j.frame = q, f
 	j.holders.Store(int32(len(k.due) + 1))
 	for _, x := range k.due {
@@ -130,7 +130,8 @@ func (k *Sink) send(q *pipeline.Queue, f *pipeline.Frame) {
 	j.release()
 }
 
-// claim finds who takes a frame now, and its memory.
+// claim finds who takes a frame now, and its memory. While receivers that have gone still hold all that the stream may hold, nobody
+// does: all lose the frame.
 func (k *Sink) claim(f *pipeline.Frame) (*ucx.Memory, error) {
 	k.known.Lock()
 	defer k.known.Unlock()
@@ -139,11 +140,11 @@ func (k *Sink) claim(f *pipeline.Frame) (*ucx.Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
+	now, room := time.Now(), len(k.jobs) > 0
 	k.hub.mu.Lock()
 	defer k.hub.mu.Unlock()
 	for _, s := range k.receivers {
-		if x := s.claim(now); x != nil {
+		if x := s.claim(now, room); x != nil {
 			k.due = append(k.due, x)
 		}
 	}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package perftest compares what benchmarks reach with ucx_perftest.
+package perftest
+
+import (
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Run runs ucx_perftest with itself, with error handling as we have it (-e), and returns a column of its last line: 1 is the median of
+// the latency, 5 the whole bandwidth.
+func Run(b *testing.B, column int, args ...string) float64 {
+	b.Helper()
+	const port = "18913"
+	server := exec.Command("ucx_perftest", "-p", port, "-e")
+	if err := server.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer server.Wait()
+	defer server.Process.Kill()
+	for range 100 { // until it listens
+		time.Sleep(50 * time.Millisecond)
+		out, err := exec.Command("ucx_perftest", append([]string{"127.0.0.1", "-p", port, "-f", "-v", "-e"}, args...)...).Output()
+		if err != nil {
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		columns := strings.Split(lines[len(lines)-1], ",")
+		if v, err := strconv.ParseFloat(columns[min(column, len(columns)-1)], 64); err == nil {
+			return v
+		}
+		b.Fatalf("ucx_perftest says %q", out)
+	}
+	b.Fatal("ucx_perftest does not run")
+	return 0
+}
+
+// A Comparison is what both have reached, in turn.
+type Comparison struct{ ours, ratios, theirs []float64 }
+
+// Add adds a turn of both.
+func (c *Comparison) Add(ours, theirs float64) {
+	c.ours, c.theirs, c.ratios = append(c.ours, ours), append(c.theirs, theirs), append(c.ratios, ours/theirs)
+}
+
+// Report prints the median ratio with its spread, that of the best of both, which a busy machine harms least, and the best of ours.
+func (c *Comparison) Report(b *testing.B, best func([]float64) float64, unit string) {
+	slices.Sort(c.ratios)
+	b.ReportMetric(c.ratios[len(c.ratios)/2], "ratio")
+	b.ReportMetric(c.ratios[0], "ratio-min")
+	b.ReportMetric(c.ratios[len(c.ratios)-1], "ratio-max")
+	b.ReportMetric(best(c.ours)/best(c.theirs), "ratio-best")
+	b.ReportMetric(best(c.ours), unit)
+	b.ReportMetric(0, "ns/op")
+}
