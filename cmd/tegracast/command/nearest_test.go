@@ -11,7 +11,7 @@ import (
 func TestNearest(t *testing.T) {
 	words := []string{"serve", "loopback", "probe", "receive", "record", "doctor", "bind", "config", "version", "completion", "man"}
 	for typed, want := range map[string]string{
-		"sevre": "serve", "serv": "serve", "prob": "probe", "recrod": "record", "rec": "receive", "docktor": "doctor", "conf": "config",
+		"sevre": "serve", "serv": "serve", "prob": "probe", "recodr": "record", "rec": "receive", "docktor": "doctor", "conf": "config",
 		"loopbak": "loopback", "mna": "man", "x": "", "": "", "stream": "", "configuration-of-all": "",
 	} {
 		if got := command.Nearest(typed, words); got != want {
