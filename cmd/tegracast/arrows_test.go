@@ -21,7 +21,8 @@ var may = map[string][]string{
 	"pipeline":         {},
 	"pipeline/isp":     {"pipeline", "cudahost"},
 	"pipeline/kernel":  {"pipeline", "cudahost"},
-	"pipeline/rtp":     {"pipeline", "pipeline/rtp/rtptest"},
+	"pipeline/rtp":     {"pipeline", "pipeline/rtp/rtptest", "pipeline/codec"}, // its tests encode
+	"pipeline/codec":   {"pipeline", "cudahost", "pipeline/rtp/rtptest"},
 	"capture":          {"cudahost", "tegra", "fpga", "board", "pipeline", "pipeline/record"},
 	"cmd/tegracast":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/..."},
 	"board/vjetson":    {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
@@ -54,8 +55,8 @@ var may = map[string][]string{
 		"cmd/tegracast/command", "cmd/tegracast/device", "cmd/tegracast/loopback", "cmd/tegracast/verdict", "cmd/tegracast/programtest",
 	},
 
-	"pipeline/rtp/send":       {"pipeline", "pipeline/rtp", "pipeline/rtp/rtptest"},
-	"pipeline/rtp/receive":    {"pipeline", "pipeline/rtp", "pipeline/rtp/rtptest"},
+	"pipeline/rtp/send":       {"pipeline", "pipeline/rtp", "pipeline/rtp/rtptest", "pipeline/codec"},
+	"pipeline/rtp/receive":    {"pipeline", "pipeline/rtp", "pipeline/rtp/rtptest", "pipeline/codec"},
 	"pipeline/rtp/rtptest":    {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/receive"},             // its own tests join both ends
 	"pipeline/rtp/benchpeers": {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/receive", "cudahost"}, // the egress as the appliance has it
 }
