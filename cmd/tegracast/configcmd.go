@@ -13,19 +13,34 @@ import (
 )
 
 const configUsage = `Usage: tegracast config default | check FILE | schema
+       tegracast config tls [--dir DIR] [--name NAME]
 
   default      print the default configuration, with comments
   check FILE   validate a configuration, - for standard input; after a mistake
                print its file, line and column, and exit with status 2
   schema       print the JSON Schema of the configuration, for editors
+  tls          make a certificate, its key and a password, with which other
+               machines may see the page, and print what to write into the
+               configuration. Existing files stay as they are
 `
 
 func configCommand(_ context.Context, e env, args []string) error {
 	f := e.flags("config", configUsage)
+	dir := f.String("dir", ".", "tls: write web.crt, web.key and web.password to `DIR`")
+	also := f.StringArray("name", nil, "tls: other machines call this one `NAME`, a host's name or an address; repeatable (this machine's own are known)")
 	if err := f.Parse(args); err != nil {
 		return parseError(f, err)
 	}
-	switch a := f.Args(); {
+	a := f.Args()
+	isTLS := len(a) == 1 && a[0] == "tls"
+	for _, name := range []string{"dir", "name"} {
+		if f.Changed(name) && !isTLS {
+			return command.UsageError{Err: fmt.Errorf("--%s is for tls alone: try tegracast config --help", name)}
+		}
+	}
+	switch {
+	case isTLS:
+		return configTLS(e, *dir, *also)
 	case len(a) == 1 && a[0] == "default":
 		_, err := e.Out.Write(config.Default())
 		return err
@@ -39,7 +54,7 @@ func configCommand(_ context.Context, e env, args []string) error {
 	case len(a) == 1 && a[0] == "schema":
 		return config.WriteSchema(e.Out)
 	}
-	return command.UsageError{Err: fmt.Errorf("use default, check FILE or schema: try tegracast config --help")}
+	return command.UsageError{Err: fmt.Errorf("use default, check FILE, schema or tls: try tegracast config --help")}
 }
 
 // checked is the configuration in a file, or in what comes by the standard input.

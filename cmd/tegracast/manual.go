@@ -119,7 +119,9 @@ func fishCompletion(w io.Writer, list []page) {
 }
 
 // subcommands are the words that may follow a command.
-var subcommands = map[string][]string{"record": {"info", "verify", "export"}, "config": {"default", "check", "schema"}, "completion": {"bash", "zsh", "fish"}}
+var subcommands = map[string][]string{
+	"record": {"info", "verify", "export"}, "config": {"default", "check", "schema", "tls"}, "completion": {"bash", "zsh", "fish"},
+}
 
 func manual(ctx context.Context, e env, args []string) error {
 	f := e.flags("man", "Usage: tegracast man\n\nPrints the manual page. To read it: tegracast man | man -l -\n")

@@ -69,7 +69,7 @@ const (
 //go:embed page
 var pageFiles embed.FS
 
-// addPage adds what this machine alone may see, but for files.
+// addPage adds what not everyone may see, but for files.
 func (c *Config) addPage(mux *http.ServeMux) {
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {
@@ -77,15 +77,15 @@ func (c *Config) addPage(mux *http.ServeMux) {
 	}
 	page := http.FileServerFS(files)
 	for _, path := range []string{"/{$}", "/page.css", "/page.js"} {
-		mux.Handle("GET "+path, private(page))
+		mux.Handle("GET "+path, c.private(page))
 	}
-	mux.Handle("GET /api/v1/status", private(http.HandlerFunc(c.status)))
+	mux.Handle("GET /api/v1/status", c.private(http.HandlerFunc(c.status)))
 }
 
 // files answers what is asked of an output, by the end of the path, and leaves the others to rest.
 func (c *Config) files(rest http.Handler) http.Handler {
 	watchers := make(chan struct{}, maxWatchers)
-	show := private(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	show := c.private(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		file := r.PathValue("file")
 		kind := path.Ext(file)
 		name := strings.TrimSuffix(file, kind)
@@ -112,29 +112,46 @@ func (c *Config) files(rest http.Handler) http.Handler {
 }
 
 const forThisMachine = "only this machine itself can look, at http://127.0.0.1 or http://localhost; " +
-	"from another one: ssh -L 8080:127.0.0.1:8080 HOST"
+	"from another one: ssh -L 8080:127.0.0.1:8080 HOST, or by TLS and a password (tegracast config tls)"
 
-// private admits clients of this machine only. They must name it as such: else a page of another site, whose name leads here, could
-// read the answers through a browser of this machine.
-func private(next http.Handler) http.Handler {
+// private admits clients of this machine, and those that Access lets in. The former must name the machine as such: else a page of
+// another site, whose name leads here, could read the answers through a browser of this machine.
+func (c *Config) private(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		client, err := netip.ParseAddrPort(r.RemoteAddr)
-		host, _, splitErr := net.SplitHostPort(r.Host)
-		if splitErr != nil {
-			host = r.Host
-		}
-		asked, _ := netip.ParseAddr(strings.Trim(host, "[]")) // the zero Addr is no loopback address
-		if err != nil || !client.Addr().Unmap().IsLoopback() || host != "localhost" && !asked.IsLoopback() {
-			http.Error(w, forThisMachine, http.StatusForbidden)
-			return
-		}
 		h := w.Header()
 		h.Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
+		switch {
+		case here(r):
+		case c.door == nil:
+			http.Error(w, forThisMachine, http.StatusForbidden)
+			return
+		case !c.door.admits(w, r):
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// guarded is private where there is a password. Without one everyone may ask who reaches the address.
+func (c *Config) guarded(next http.Handler) http.Handler {
+	if c.door == nil {
+		return next
+	}
+	return c.private(next)
+}
+
+// here says whether a request is of this machine, and names it as such.
+func here(r *http.Request) bool {
+	client, err := netip.ParseAddrPort(r.RemoteAddr)
+	host, _, splitErr := net.SplitHostPort(r.Host)
+	if splitErr != nil {
+		host = r.Host
+	}
+	asked, _ := netip.ParseAddr(strings.Trim(host, "[]")) // the zero Addr is no loopback address
+	return err == nil && client.Addr().Unmap().IsLoopback() && (host == "localhost" || asked.IsLoopback())
 }
 
 func (c *Config) status(w http.ResponseWriter, _ *http.Request) {

@@ -128,7 +128,7 @@ func TestFilesOfOutputs(t *testing.T) {
 
 // TestOnlyThisMachineLooks: neither another machine, nor a page of another site in a browser of this one.
 func TestOnlyThisMachineLooks(t *testing.T) {
-	h := private(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, nil) }))
+	h := new(Config).private(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, nil) }))
 	for _, tt := range []struct {
 		client, host string
 		status       int

@@ -35,11 +35,14 @@ type Config struct {
 	// Trigger triggers the recording of an output. It returns false where there is none of that name.
 	Trigger func(output, cause string) (found bool, err error)
 	Logger  *slog.Logger
+	Access  *Access // for other machines; nil: they have none but to metrics, health and triggers
+
+	door *door // nil: there is no password
 }
 
 // A Server answers GET /metrics, /healthz (503 and the reason while the pipeline stalls) and /readyz (503 until every output
-// is armed), and POST /record/NAME/trigger (404: there is no such recording, 409: it cannot be triggered). To this machine alone it
-// shows a page (/), the state of everything (/api/v1/status), and for each output its stream's description (/NAME.sdp), the picture of
+// is armed), and POST /record/NAME/trigger (404: there is no such recording, 409: it cannot be triggered). To this machine alone, and
+// to others by TLS with the password of Config.Access (401 without it, 429 after ten wrong ones), it shows a page (/), the state of everything (/api/v1/status), and for each output its stream's description (/NAME.sdp), the picture of
 // now (/NAME.jpg) and moving pictures (/NAME.mjpeg; 409: the output cannot be shown). At most 32 clients are connected, 8 of them
 // watch moving pictures, and one other answer is made at a time: clients cannot starve the stream.
 type Server struct {
@@ -58,10 +61,17 @@ func New(c Config) (*Server, error) {
 			return nil, fmt.Errorf("metrics: %w", err)
 		}
 	}
+	if c.Access != nil {
+		var err error
+		if c.door, err = newDoor(c.Access); err != nil {
+			return nil, err
+		}
+	}
 	quick, mux := http.NewServeMux(), http.NewServeMux()
 	rest := bounded(quick, maxAnswer)
 	mux.Handle("/", rest)
-	quick.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn)}))
+	errorLog := slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn)
+	quick.Handle("GET /metrics", c.guarded(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: errorLog})))
 	quick.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, stalled := c.Health()
 		answer(w, stalled)
@@ -75,7 +85,7 @@ func New(c Config) (*Server, error) {
 		}
 	})
 	// A page of another site cannot trigger through a browser of this machine.
-	quick.Handle("POST /record/{name}/trigger", http.NewCrossOriginProtection().Handler(http.HandlerFunc(c.trigger)))
+	quick.Handle("POST /record/{name}/trigger", c.guarded(http.NewCrossOriginProtection().Handler(http.HandlerFunc(c.trigger))))
 	c.addPage(quick)
 	mux.Handle("GET /{file}", c.files(rest))
 	if c.Profile {
@@ -89,9 +99,12 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Access != nil {
+		l = c.Access.listen(l)
+	}
 	return &Server{l, &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn), ConnState: new(connections).watch,
+		ErrorLog: errorLog, ConnState: new(connections).watch,
 	}}, nil
 }
 

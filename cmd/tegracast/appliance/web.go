@@ -5,18 +5,20 @@ package appliance
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/boardwatch"
-	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/config/readers"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/web"
@@ -31,13 +33,15 @@ type webRunner struct {
 }
 
 // open takes the place of the server that there was.
-func (w *webRunner) open(ctx context.Context, c config.Web) error {
+func (w *webRunner) open(ctx context.Context, c readers.Web) error {
 	w.close()
 	server, err := w.listen(c)
 	if err != nil || server == nil {
 		return err
 	}
-	if page := pageAddress(server.Addr()); page != "" {
+	if c.TLS() {
+		fmt.Fprintf(w.out, "page: https://%s (any user; the password is in %s)\n", nameFor(server.Addr()), c.PasswordFile)
+	} else if page := pageAddress(server.Addr()); page != "" {
 		fmt.Fprintf(w.out, "page: %s (from another machine: ssh -L 8080:%s HOST, then http://127.0.0.1:8080)\n",
 			page, strings.TrimPrefix(page, "http://"))
 	}
@@ -64,6 +68,16 @@ func pageAddress(listening net.Addr) string {
 	return ""
 }
 
+// nameFor is what other machines call an address of this one, if it is all of them.
+func nameFor(listening net.Addr) string {
+	a, ok := listening.(*net.TCPAddr)
+	name, err := os.Hostname()
+	if !ok || !a.IP.IsUnspecified() || err != nil {
+		return listening.String()
+	}
+	return net.JoinHostPort(name, strconv.Itoa(a.Port))
+}
+
 func (w *webRunner) close() {
 	if w.cancel != nil {
 		w.cancel()
@@ -73,25 +87,45 @@ func (w *webRunner) close() {
 }
 
 // listen takes the address. The default one may be taken by somebody else; one that the configuration names may not.
-func (w *webRunner) listen(c config.Web) (*web.Server, error) {
-	if c.Listen == config.NoListen {
+func (w *webRunner) listen(c readers.Web) (*web.Server, error) {
+	if c.Nowhere() {
 		return nil, nil
 	}
 	cfg := w.cfg
-	cfg.Listen, cfg.Profile = cmp.Or(c.Listen, config.DefaultListen), c.Profile
+	cfg.Listen, cfg.Profile = cmp.Or(c.Listen, readers.DefaultWeb), c.Profile
+	var err error
+	if cfg.Access, err = access(c); err != nil {
+		return nil, err
+	}
 	server, err := web.New(cfg)
 	switch {
 	case err == nil:
-		if l, ok := server.Addr().(*net.TCPAddr); ok && !l.IP.IsLoopback() {
+		if l, ok := server.Addr().(*net.TCPAddr); ok && !l.IP.IsLoopback() && !c.TLS() {
 			w.cfg.Logger.Warn("everyone who can reach this address can read metrics and health, and trigger recordings", "listen", server.Addr())
 		}
 		return server, nil
 	case c.Listen == "" && errors.Is(err, syscall.EADDRINUSE):
 		w.cfg.Logger.Warn("no metrics: another program uses this address: set web.listen to another address, or to none",
-			"listen", config.DefaultListen)
+			"listen", readers.DefaultWeb)
 		return nil, nil
 	}
 	return nil, fmt.Errorf("web.listen: %w", err)
+}
+
+// access is how other machines may look; nil: not at all.
+func access(c readers.Web) (*web.Access, error) {
+	if !c.TLS() {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.Certificate, c.Key)
+	if err != nil {
+		return nil, fmt.Errorf("web.certificate, web.key: %w", err)
+	}
+	password, err := readers.Password(c.PasswordFile)
+	if err != nil {
+		return nil, fmt.Errorf("web.password_file: %w", err)
+	}
+	return &web.Access{Certificate: pair, Password: password}, nil
 }
 
 // newWeb is a server that tells of the appliance.

@@ -20,7 +20,7 @@ type Appliance struct {
 	Stages  []Stage  // behind what they read from
 	Outputs []Output
 	Lines   []Line // in the order in which they are opened
-	Web     Web
+	Web     readers.Web
 	RTSP    readers.RTSP
 	Text    []byte // of the file
 

@@ -16,7 +16,7 @@ func (r *resolver) resolve(root yamlfile.Section) error {
 	r.file.Memory = cmp.Or(r.file.Memory, "auto")
 	r.out.Memory, r.out.MemoryAt = r.file.Memory, root.Key("memory").Place()
 	r.out.Web, r.out.RTSP = r.file.Web, r.file.RTSP
-	if err := r.file.Web.check(root.Key("web")); err != nil {
+	if err := r.file.Web.Check(root.Key("web")); err != nil {
 		return err
 	}
 	if err := r.file.RTSP.Check(root.Key("rtsp")); err != nil {

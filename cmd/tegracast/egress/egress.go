@@ -5,7 +5,6 @@
 package egress
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +16,6 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/readers"
-	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 	"github.com/tegracast/tegracast/pipeline/rtsp"
 	"github.com/tegracast/tegracast/pipeline/web"
@@ -65,13 +63,9 @@ func (s *Streams) Listen(c readers.RTSP, out io.Writer, log *slog.Logger) error 
 	}
 	cfg := rtsp.Config{Listen: c.Address(), User: c.User, Logger: log}
 	if c.PasswordFile != "" {
-		b, err := pipeline.ReadRegular(c.PasswordFile, maxPassword, "a password")
-		if err != nil {
+		var err error
+		if cfg.Password, err = readers.Password(c.PasswordFile); err != nil {
 			return fmt.Errorf("rtsp.password_file: %w", err)
-		}
-		line, _, _ := bytes.Cut(b, []byte("\n"))
-		if cfg.Password = strings.TrimRight(string(line), "\r"); cfg.Password == "" {
-			return fmt.Errorf("rtsp.password_file: %s: the first line is empty: write a password there", c.PasswordFile)
 		}
 	}
 	server, err := rtsp.Listen(cfg)
@@ -97,9 +91,6 @@ func (s *Streams) Listen(c readers.RTSP, out io.Writer, log *slog.Logger) error 
 	}
 	return nil
 }
-
-// maxPassword is the longest file of a password, in bytes.
-const maxPassword = 4096
 
 // Close ends the server and its sessions.
 func (s *Streams) Close() {

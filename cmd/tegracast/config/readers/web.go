@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package readers
+
+import (
+	"net/netip"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+)
+
+// Web is what the appliance shows and tells over HTTP.
+type Web struct {
+	Listen       string `yaml:"listen,omitempty" jsonschema_description:"address:port of the page, metrics and health (default 127.0.0.1:8080), or none."`
+	Profile      bool   `yaml:"profile,omitempty" jsonschema_description:"Serve Go's profiles under /debug/pprof/, too. Only on a loopback address."`
+	Certificate  string `yaml:"certificate,omitempty" jsonschema_description:"PEM file with the certificate by which other machines may look, over TLS. tegracast config tls makes it, the key and the password."`
+	Key          string `yaml:"key,omitempty" jsonschema_description:"PEM file with the certificate's private key."`
+	PasswordFile string `yaml:"password_file,omitempty" jsonschema_description:"File with the password of other machines in its first line, at least 12 characters."`
+}
+
+// DefaultWeb is where only this machine can ask.
+const DefaultWeb = "127.0.0.1:8080"
+
+// Nowhere says whether nothing listens.
+func (w Web) Nowhere() bool { return w.Listen == nowhere }
+
+// TLS says whether other machines may look.
+func (w Web) TLS() bool { return w.Certificate != "" }
+
+// Check refuses what cannot be.
+func (w Web) Check(at yamlfile.Section) error {
+	for _, x := range []struct{ key, value string }{{"certificate", w.Certificate}, {"key", w.Key}, {"password_file", w.PasswordFile}} {
+		if (x.value != "") != w.TLS() {
+			return at.Key(x.key).Errorf("certificate, key and password_file go together: tegracast config tls makes all three")
+		}
+	}
+	if w.Listen == "" || w.Nowhere() {
+		return nil
+	}
+	address, err := netip.ParseAddrPort(w.Listen)
+	switch {
+	case err != nil:
+		return at.Key("listen").Errorf("%q: write an address and a port, such as %s, or %s", w.Listen, DefaultWeb, nowhere)
+	case w.Profile && !address.Addr().IsLoopback():
+		return at.Key("profile").Errorf("profiles show what is in memory: listen must be a loopback address such as %s", DefaultWeb)
+	}
+	return nil
+}

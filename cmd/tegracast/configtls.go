@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
+)
+
+// certificateYears is how long the certificate is good: an appliance that nobody looks after should not shut itself off.
+const certificateYears = 10
+
+// configTLS makes what the page needs to be seen from other machines: a certificate signed by itself, its key, and a password.
+func configTLS(e env, dir string, extra []string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	names, addresses, err := ownNames(extra)
+	if err != nil {
+		return command.UsageError{Err: err}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: names[0], Organization: []string{"tegracast"}},
+		NotBefore: now.Add(-24 * time.Hour), NotAfter: now.AddDate(certificateYears, 0, 0), // a board's clock may be late at first
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true, DNSNames: names, IPAddresses: addresses,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		return err
+	}
+	paths := [3]string{filepath.Join(dir, "web.crt"), filepath.Join(dir, "web.key"), filepath.Join(dir, "web.password")}
+	if err := writeNew(paths, [3][]byte{
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+		[]byte(rand.Text() + "\n"),
+	}); err != nil {
+		return err
+	}
+	fmt.Fprintf(e.Out, "certificate of %s\n  good until %s, SHA-256 % X\n\n", strings.Join(names, ", "), c.NotAfter.Format(time.DateOnly), sha256.Sum256(der))
+	fmt.Fprintf(e.Out, "Have the service's user read the files (chown tegracast), and write into the configuration:\n\n"+
+		"web:\n  listen: 0.0.0.0:8443\n  certificate: %s\n  key: %s\n  password_file: %s\n", paths[0], paths[1], paths[2])
+	return nil
+}
+
+// ownNames are the names and addresses of this machine, and further ones.
+func ownNames(extra []string) (names []string, addresses []net.IP, err error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, nil, err
+	}
+	names = []string{host, "localhost"}
+	if !strings.Contains(host, ".") {
+		names = append(names, host+".local") // mDNS
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLinkLocalUnicast() {
+			addresses = append(addresses, n.IP)
+		}
+	}
+	for _, x := range extra {
+		if ip := net.ParseIP(x); ip != nil {
+			addresses = append(addresses, ip)
+		} else if x == "" || strings.ContainsAny(x, " /:@") {
+			return nil, nil, fmt.Errorf("--name %q: write a host's name or an address, such as camera.example.org", x)
+		} else if !slices.Contains(names, x) {
+			names = append(names, x)
+		}
+	}
+	return names, addresses, nil
+}
+
+// writeNew writes files that were not there, for their owner alone: all, or none.
+func writeNew(paths [3]string, content [3][]byte) error {
+	for i, path := range paths {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, os.ErrExist) {
+			err = fmt.Errorf("%w: remove it, or write to another folder (--dir)", err)
+		} else if err == nil {
+			_, err = f.Write(content[i])
+			if err = errors.Join(err, f.Close()); err != nil {
+				i++ // it is there
+			}
+		}
+		if err != nil {
+			for _, made := range paths[:i] {
+				err = errors.Join(err, os.Remove(made))
+			}
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+)
+
+// TestConfigTLS: what config tls makes is a certificate of this machine and its key, for their owner alone; what it prints is a section
+// that config check takes; and nothing that was there is lost.
+func TestConfigTLS(t *testing.T) {
+	dir := t.TempDir()
+	status, out, errw := runs(t, "config", "tls", "--dir", dir, "--name", "camera.example.org", "--name", "192.0.2.77")
+	if status != exitOK {
+		t.Fatalf("status %d: %s", status, errw)
+	}
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "web.crt"), filepath.Join(dir, "web.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(pair.Leaf)
+	for _, name := range []string{"localhost", "camera.example.org", "192.0.2.77", "127.0.0.1"} {
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: time.Now().AddDate(9, 0, 0)}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"web.crt", "web.key", "web.password"} {
+		if i, err := os.Stat(filepath.Join(dir, name)); err != nil || i.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, i, err)
+		}
+	}
+	_, text, _ := runs(t, "config", "default")
+	_, section, _ := strings.Cut(out, "web:")
+	file := programtest.Write(t, "c.yaml", text+"\nweb:"+section)
+	if status, _, errw := runs(t, "config", "check", file); status != exitOK {
+		t.Errorf("the section is refused: %s", errw)
+	}
+	password, err := os.ReadFile(filepath.Join(dir, "web.password"))
+	if err != nil || len(strings.TrimSpace(string(password))) < 20 || strings.Contains(out, strings.TrimSpace(string(password))) {
+		t.Errorf("password %q, %v", password, err)
+	}
+	if err := os.Remove(filepath.Join(dir, "web.crt")); err != nil {
+		t.Fatal(err)
+	}
+	says(t, "again", []string{"config", "tls", "--dir", dir}, exitFailure, "web.key", "--dir")
+	if _, err := os.Stat(filepath.Join(dir, "web.crt")); err == nil {
+		t.Error("a certificate without its key is left behind")
+	}
+	if again, err := os.ReadFile(filepath.Join(dir, "web.password")); err != nil || string(again) != string(password) {
+		t.Errorf("the password has changed: %v", err)
+	}
+}
+
+// TestAccessConfiguration: what is missing, or does not work, is said with its place.
+func TestAccessConfiguration(t *testing.T) {
+	_, text, _ := runs(t, "config", "default")
+	for section, words := range map[string][]string{
+		"web: {certificate: a, key: b}":                                   {"web.password_file", "tegracast config tls"},
+		"web: {password_file: a}":                                         {"web.password_file", "tegracast config tls"},
+		"web: {certificate: /none, key: /none, password_file: /none}":     nil,
+		"web: {listen: 'x', certificate: a, key: a, password_file: a}":    {"web.listen", "127.0.0.1:8080"},
+		"web: {listen: none, certificate: a, key: a, password_file: '' }": {"web.password_file"},
+	} {
+		status, out, errw := runs(t, "config", "check", programtest.Write(t, "c.yaml", text+"\n"+section+"\n"))
+		if want := map[bool]int{true: exitOK, false: exitUsage}[words == nil]; status != want {
+			t.Errorf("%s: status %d: %s%s", section, status, out, errw)
+		}
+		for _, w := range words {
+			if !strings.Contains(errw, w) {
+				t.Errorf("%s: %q does not say %s", section, errw, w)
+			}
+		}
+	}
+	says(t, "no certificate", []string{"serve", "--config", programtest.Write(t, "c.yaml", text+"\nweb: {certificate: /none, key: /none, password_file: /none}\n")},
+		exitFailure, "web.certificate", "/none")
+}
