@@ -135,6 +135,7 @@ func TestPageInABrowser(t *testing.T) {
 	if _, err := chromedp.Run(ctx, chromedp.Click(`//ul[@id="outputs"]//button[text()="Trigger"]`)); err != nil {
 		t.Fatal(err)
 	}
+	until("an event", `[...document.querySelectorAll("#events li")].some((e) => e.textContent.includes("rtp: sending"))`)
 	until("the trigger", `document.getElementById("outputs").textContent.includes("triggered at")`)
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		if list, _ := filepath.Glob(filepath.Join(recordings, "*.mcap")); len(list) == 1 {

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/pipeline/web"
 )
 
 const serveUsage = `Usage: tegracast serve [--config FILE] [--sdp-dir DIR] [OPTIONS]
@@ -77,7 +79,9 @@ const spare = 2
 
 // appliance is what an appliance works in.
 func (e env) appliance() appliance.Env {
-	return appliance.Env{Version: releaseVersion, Out: e.Out, Log: e.Log, Metrics: []prometheus.Collector{buildInfo()}}
+	events := web.NewEvents()
+	log := slog.New(slog.NewMultiHandler(e.Log.Handler(), slog.NewJSONHandler(events, nil)))
+	return appliance.Env{Version: releaseVersion, Out: e.Out, Log: log, Metrics: []prometheus.Collector{buildInfo()}, Events: events}
 }
 
 // addFaults gives every model source the faults of --fault.

@@ -79,6 +79,9 @@ func (c *Config) addPage(mux *http.ServeMux) {
 	for _, path := range []string{"/{$}", "/page.css", "/page.js"} {
 		mux.Handle("GET "+path, c.private(page))
 	}
+	mux.Handle("GET /api/v1/openapi.json", c.private(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFileFS(w, r, files, "openapi.json")
+	})))
 	mux.Handle("GET /api/v1/status", c.private(http.HandlerFunc(c.status)))
 }
 

@@ -34,6 +34,7 @@ type Config struct {
 	Metrics []prometheus.Collector // further ones
 	// Trigger triggers the recording of an output. It returns false where there is none of that name.
 	Trigger func(output, cause string) (found bool, err error)
+	Events  *Events // what happened; nil: nobody is told
 	Logger  *slog.Logger
 	Access  *Access // for other machines; nil: they have none but to metrics, health and triggers
 
@@ -42,9 +43,9 @@ type Config struct {
 
 // A Server answers GET /metrics, /healthz (503 and the reason while the pipeline stalls) and /readyz (503 until every output
 // is armed), and POST /record/NAME/trigger (404: there is no such recording, 409: it cannot be triggered). To this machine alone, and
-// to others by TLS with the password of Config.Access (401 without it, 429 after ten wrong ones), it shows a page (/), the state of everything (/api/v1/status), and for each output its stream's description (/NAME.sdp), the picture of
+// to others by TLS with the password of Config.Access (401 without it, 429 after ten wrong ones), it shows a page (/), the state of everything (/api/v1/status), events as they come (/api/v1/events), and for each output its stream's description (/NAME.sdp), the picture of
 // now (/NAME.jpg) and moving pictures (/NAME.mjpeg; 409: the output cannot be shown). At most 32 clients are connected, 8 of them
-// watch moving pictures, and one other answer is made at a time: clients cannot starve the stream.
+// watch moving pictures, 8 listen to events, and one other answer is made at a time: clients cannot starve the stream.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
@@ -67,11 +68,30 @@ func New(c Config) (*Server, error) {
 			return nil, err
 		}
 	}
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, err
+	}
+	if c.Access != nil {
+		l = c.Access.listen(l)
+	}
+	ended := make(chan struct{})
+	errorLog := slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn)
+	s := &http.Server{
+		Handler: c.routes(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: errorLog}), ended), ErrorLog: errorLog,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ConnState: new(connections).watch,
+	}
+	s.RegisterOnShutdown(func() { close(ended) })
+	return &Server{l, s}, nil
+}
+
+// routes says who answers what.
+func (c *Config) routes(metrics http.Handler, ended <-chan struct{}) http.Handler {
 	quick, mux := http.NewServeMux(), http.NewServeMux()
 	rest := bounded(quick, maxAnswer)
 	mux.Handle("/", rest)
-	errorLog := slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn)
-	quick.Handle("GET /metrics", c.guarded(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: errorLog})))
+	quick.Handle("GET /metrics", c.guarded(metrics))
 	quick.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, stalled := c.Health()
 		answer(w, stalled)
@@ -88,6 +108,9 @@ func New(c Config) (*Server, error) {
 	quick.Handle("POST /record/{name}/trigger", c.guarded(http.NewCrossOriginProtection().Handler(http.HandlerFunc(c.trigger))))
 	c.addPage(quick)
 	mux.Handle("GET /{file}", c.files(rest))
+	if c.Events != nil {
+		mux.Handle("GET /api/v1/events", c.private(c.tell(ended)))
+	}
 	if c.Profile {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -95,17 +118,7 @@ func New(c Config) (*Server, error) {
 		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	l, err := net.Listen("tcp", c.Listen)
-	if err != nil {
-		return nil, err
-	}
-	if c.Access != nil {
-		l = c.Access.listen(l)
-	}
-	return &Server{l, &http.Server{
-		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: errorLog, ConnState: new(connections).watch,
-	}}, nil
+	return mux
 }
 
 func (c *Config) trigger(w http.ResponseWriter, r *http.Request) {

@@ -28,6 +28,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/preview"
 	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
+	"github.com/tegracast/tegracast/pipeline/web"
 )
 
 // Env is what an appliance works in.
@@ -37,6 +38,7 @@ type Env struct {
 	Log     *slog.Logger
 	Board   lines.Board            // nil: the machine's own lines
 	Metrics []prometheus.Collector // of the program
+	Events  *web.Events            // what Log has got, for the page; nil: it is not told
 	// Processors is how many compute and send; 0: as many as run Go (runtime.GOMAXPROCS).
 	Processors int
 }

@@ -138,6 +138,6 @@ func newWeb(a *Appliance, h *health) *webRunner {
 	}
 	return &webRunner{out: a.env.Out, cfg: web.Config{
 		Version: a.env.Version, Stats: a.stats, Health: h.state, Outputs: a.list, View: a.look, SDP: a.describe, Trigger: trigger,
-		Metrics: append(own, a.env.Metrics...), Logger: a.env.Log,
+		Metrics: append(own, a.env.Metrics...), Events: a.env.Events, Logger: a.env.Log,
 	}}
 }

@@ -120,6 +120,20 @@ async function look() {
   setTimeout(look, 1000);
 }
 
+// happened puts an event before those that are shown.
+function happened(text) {
+  const { time, level, msg, ...rest } = JSON.parse(text);
+  const fields = Object.entries(rest).map(([k, v]) => k + "=" + (typeof v === "object" ? JSON.stringify(v) : v)).join(" ");
+  const item = element("li", new Date(time).toLocaleTimeString() + " " + msg + (fields ? ": " + fields : ""), { class: level });
+  if (level !== "INFO") item.prepend(element("strong", level === "ERROR" ? "Error: " : level === "WARN" ? "Warning: " : ""));
+  const list = get("events");
+  list.prepend(item);
+  while (list.children.length > 100) list.lastChild.remove();
+}
+
+// A browser connects again by itself when the appliance has restarted.
+new EventSource("api/v1/events").addEventListener("message", (e) => happened(e.data));
+
 // A stream of pictures ends with its output: a reload may have opened it again.
 get("picture").addEventListener("error", () => setTimeout(() => shown && show(shown), 2000));
 look();

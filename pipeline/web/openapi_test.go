@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"mime"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/invopop/jsonschema"
+)
+
+// openAPI is what the test asks of the document.
+type openAPI struct {
+	OpenAPI    string
+	Paths      map[string]map[string]operation
+	Components struct {
+		Schemas   map[string]any
+		Responses map[string]response
+	}
+}
+
+type operation struct {
+	OperationID string
+	Responses   map[string]response
+}
+
+type response struct {
+	Ref     string `json:"$ref"`
+	Content map[string]any
+}
+
+func theDocument(t *testing.T) (d openAPI) {
+	t.Helper()
+	b, err := os.ReadFile("page/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &d); err != nil || d.OpenAPI != "3.1.0" {
+		t.Fatalf("%s: %v", d.OpenAPI, err)
+	}
+	return d
+}
+
+// TestOpenAPIHasEveryRoute: each pattern that a handler has in the source is a path of the document, and each path has a handler.
+func TestOpenAPIHasEveryRoute(t *testing.T) {
+	documented := []string{}
+	for path, operations := range theDocument(t).Paths {
+		for method := range operations {
+			documented = append(documented, strings.ToUpper(method)+" "+path)
+		}
+	}
+	routes := []string{}
+	pattern := regexp.MustCompile(`^(GET|POST|PUT|DELETE|PATCH) /[a-z{]`)
+	collect := func(n ast.Node) bool {
+		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
+			switch text, _ := strconv.Unquote(l.Value); {
+			case text == "GET /{file}":
+				routes = append(routes, "GET /{name}.sdp", "GET /{name}.jpg", "GET /{name}.mjpeg")
+			case pattern.MatchString(text) && !strings.HasPrefix(text, "GET /debug/"): // Go's own
+				routes = append(routes, text)
+			}
+		}
+		return true
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, collect)
+	}
+	slices.Sort(documented)
+	slices.Sort(routes)
+	if !slices.Equal(documented, routes) {
+		t.Errorf("documented:\n%s\nthere are:\n%s", strings.Join(documented, "\n"), strings.Join(routes, "\n"))
+	}
+}
+
+// TestOpenAPIAnswers: what each path answers, well or not, is in the document, with its media type.
+func TestOpenAPIAnswers(t *testing.T) {
+	d := theDocument(t)
+	events := NewEvents()
+	_, _ = events.Write([]byte("{}\n"))
+	base := run(t, Config{
+		Listen: "127.0.0.1:0", Stats: stats, Health: (&state{}).health, Events: events, Outputs: func() []Output { return nil },
+		View: func(name string) (View, error) {
+			switch name {
+			case "film":
+				return &film{size: 100}, nil
+			case "sealed":
+				return nil, http.ErrNotSupported
+			}
+			return nil, ErrNoOutput
+		},
+		SDP: func(name string) ([]byte, error) {
+			if name == "film" {
+				return []byte("v=0\r\n"), nil
+			}
+			return nil, ErrNoOutput
+		},
+		Trigger: func(name, _ string) (bool, error) {
+			return name != "none", map[bool]error{true: http.ErrNotSupported}[name == "sealed"]
+		},
+	})
+	for path, operations := range d.Paths {
+		for method, o := range operations {
+			for _, name := range []string{"film", "sealed", "none"} {
+				for _, host := range []string{"", "camera.example"} {
+					status, kind := asked(t, strings.ToUpper(method), base+strings.ReplaceAll(path, "{name}", name), host)
+					r, ok := o.Responses[strconv.Itoa(status)]
+					if ref := strings.TrimPrefix(r.Ref, "#/components/responses/"); ref != "" {
+						r, ok = d.Components.Responses[ref]
+					}
+					if _, known := r.Content[kind]; !ok || !known {
+						t.Errorf("%s %s of %s for %q: status %d, %s is not in the document", method, path, name, host, status, kind)
+					}
+				}
+			}
+		}
+	}
+}
+
+// asked returns status and media type of an answer.
+func asked(t *testing.T, method, url, host string) (status int, kind string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = host
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	kind, _, err = mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	if err != nil {
+		t.Fatalf("%s: %v", url, err)
+	}
+	return answer.StatusCode, kind
+}
+
+// TestOpenAPISchemas: the schemas are those of the types, which have no descriptions. Lists that are empty are null.
+func TestOpenAPISchemas(t *testing.T) {
+	reflector := jsonschema.Reflector{Anonymous: true}
+	b, err := json.Marshal(reflector.Reflect(&Status{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var types struct {
+		Defs map[string]any `json:"$defs"`
+	}
+	if err := json.Unmarshal(b, &types); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := plain(theDocument(t).Components.Schemas), plain(types.Defs); !reflect.DeepEqual(got, want) {
+		g, _ := json.MarshalIndent(got, "", " ")
+		w, _ := json.MarshalIndent(want, "", " ")
+		t.Errorf("the document has\n%s\nthe types\n%s", g, w)
+	}
+}
+
+// plain is a schema without what the two ways to write it differ in.
+func plain(x any) any {
+	switch x := x.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for k, v := range x {
+			_, text := v.(string)
+			_, flag := v.(bool)
+			switch {
+			case k == "description" && text, k == "additionalProperties" && flag:
+			case k == "$ref":
+				out[k] = v.(string)[strings.LastIndex(v.(string), "/")+1:]
+			default:
+				out[k] = plain(v)
+			}
+		}
+		return out
+	case []any:
+		if reflect.DeepEqual(x, []any{"array", "null"}) {
+			return "array"
+		}
+		out := []any{}
+		for _, v := range x {
+			out = append(out, plain(v))
+		}
+		return out
+	}
+	return x
+}
