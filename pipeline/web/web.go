@@ -41,11 +41,13 @@ type Config struct {
 	door *door // nil: there is no password
 }
 
-// A Server answers GET /metrics, /healthz (503 and the reason while the pipeline stalls) and /readyz (503 until every output
-// is armed), and POST /record/NAME/trigger (404: there is no such recording, 409: it cannot be triggered). To this machine alone, and
-// to others by TLS with the password of Config.Access (401 without it, 429 after ten wrong ones), it shows a page (/), the state of everything (/api/v1/status), events as they come (/api/v1/events), and for each output its stream's description (/NAME.sdp), the picture of
-// now (/NAME.jpg) and moving pictures (/NAME.mjpeg; 409: the output cannot be shown). At most 32 clients are connected, 8 of them
-// watch moving pictures, 8 listen to events, and one other answer is made at a time: clients cannot starve the stream.
+// A Server answers GET /metrics, /healthz (503 and the reason while the pipeline stalls) and /readyz (503 until every output is
+// armed), and POST /record/NAME/trigger (404: there is no such recording, 409: it cannot be triggered). To this machine alone,
+// and to others by TLS with the password of Config.Access (401 without it, 429 after ten wrong ones), it shows a page (/), the
+// state of everything (/api/v1/status), events as they come (/api/v1/events), and for each output its stream's description
+// (/NAME.sdp), the picture of now (/NAME.jpg) and moving pictures (/NAME.mjpeg; 409: the output cannot be shown). At most 32
+// clients are connected, 8 of them watch moving pictures, 8 listen to events, and one other answer is made at a time: clients
+// cannot starve the stream.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
