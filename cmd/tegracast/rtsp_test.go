@@ -24,6 +24,7 @@ isp: [{name: isp, workers: 1}]
 outputs:
   - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
   - {name: jpeg, scale: half, rtp: {payload: jpeg, destinations: ["127.0.0.1:%d"]}}
+  - {name: asked, scale: half, rtp: {payload: jpeg}}
 `, p[0], p[1], programtest.Write(t, "password", "a word\n"), p[2], p[3])
 	appliance := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "config.yaml", text), "--sdp-dir", t.TempDir())
 	base := fmt.Sprintf("http://127.0.0.1:%d", p[0])
@@ -35,6 +36,10 @@ outputs:
 	stays := read("raw", "tcp", 1<<20)
 	read("raw", "udp", 20).Need(t, time.Minute)
 	read("jpeg", "tcp", 20).Need(t, time.Minute)
+	read("asked", "udp", 20).Need(t, time.Minute)
+	if status, text := fetch(t, base+"/asked.sdp"); status != 404 {
+		t.Errorf("a stream without destination has a file: status %d\n%s", status, text)
+	}
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		_, status := fetch(t, base+"/api/v1/status")
 		_, metrics := fetch(t, base+"/metrics")
@@ -48,8 +53,9 @@ outputs:
 	appliance.Stop(t)
 	_ = stays.Process.Kill()
 	out := appliance.Out.String()
-	urls := fmt.Sprintf("\nrtsp: rtsp://127.0.0.1:%d/raw rtsp://127.0.0.1:%d/jpeg\n", p[1], p[1])
-	if !strings.HasPrefix(out, "page: ") || !strings.Contains(out, urls) || !strings.Contains(out, "(RTSP over TCP): frames ") {
+	urls := fmt.Sprintf("\nrtsp: rtsp://127.0.0.1:%d/raw rtsp://127.0.0.1:%d/jpeg rtsp://127.0.0.1:%d/asked\n", p[1], p[1], p[1])
+	asked := fmt.Sprintf("\nasked: JPEG (RFC 2435), to whoever reads it by RTSP\n  watch: ffplay -fflags nobuffer rtsp://127.0.0.1:%d/asked\n", p[1])
+	if !strings.HasPrefix(out, "page: ") || !strings.Contains(out, urls) || !strings.Contains(out, asked) || !strings.Contains(out, "(RTSP over TCP): frames ") {
 		t.Error(out)
 	}
 }
@@ -71,4 +77,14 @@ func TestRTSPConfiguration(t *testing.T) {
 			t.Errorf("%s: status %d\n%s", section, s, check.Err.String())
 		}
 	}
+}
+
+// TestNobodyGetsIt: a stream needs a destination or RTSP.
+func TestNobodyGetsIt(t *testing.T) {
+	alone := strings.Replace(programtest.Small, `, destinations: ["127.0.0.1:5004"]`, "", 1)
+	if status, out, errw := runs(t, "config", "check", programtest.Write(t, "c.yaml", alone)); status != exitOK {
+		t.Errorf("read by RTSP alone: status %d: %s%s", status, out, errw)
+	}
+	file := programtest.Write(t, "c.yaml", alone+"rtsp: {listen: none}\n")
+	says(t, "nobody", []string{"config", "check", file}, exitUsage, "c.yaml:3:", "outputs[0].rtp", "nobody gets the stream", "destinations")
 }

@@ -15,6 +15,12 @@ import (
 func (r *runner) announce(fresh map[string]bool) error {
 	streams := r.a.streams()
 	for _, s := range streams {
+		if len(s.config.Destinations) == 0 {
+			if fresh[s.name] {
+				r.announceReaders(s)
+			}
+			continue
+		}
 		text, err := s.describe(streams)
 		if err != nil {
 			return err
@@ -31,6 +37,16 @@ func (r *runner) announce(fresh map[string]bool) error {
 		}
 	}
 	return nil
+}
+
+// announceReaders says how to watch a stream that has no destination.
+func (r *runner) announceReaders(s *stream) {
+	url := r.a.egress.URL(s.name)
+	if url == "" { // a warning has said why
+		fmt.Fprintf(r.a.env.Out, "%s: %s, which nobody can read: RTSP is not served\n", s.name, payloadNames[s.config.Payload.V])
+		return
+	}
+	fmt.Fprintf(r.a.env.Out, "%s: %s, to whoever reads it by RTSP\n  watch: ffplay -fflags nobuffer %s\n", s.name, payloadNames[s.config.Payload.V], url)
 }
 
 var payloadNames = [...]string{

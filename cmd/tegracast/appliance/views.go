@@ -77,10 +77,10 @@ func (a *Appliance) output(name string) (*flow, *output) {
 	return nil, nil
 }
 
-// describe is the SDP of an RTP stream.
+// describe is the SDP of an RTP stream that goes somewhere.
 func (a *Appliance) describe(name string) ([]byte, error) {
 	all := a.streams()
-	if i := slices.IndexFunc(all, func(s *stream) bool { return s.name == name }); i >= 0 {
+	if i := slices.IndexFunc(all, func(s *stream) bool { return s.name == name && len(s.config.Destinations) > 0 }); i >= 0 {
 		return all[i].describe(all)
 	}
 	return nil, web.ErrNoOutput
@@ -96,7 +96,7 @@ func (a *Appliance) list() []web.Output {
 			x := web.Output{Name: o.name, Picture: o.view.Pixel != 0, Trigger: a.recordings.Triggered(o.name)}
 			if o.stream != nil {
 				x.RTSP, x.Readers = a.egress.URL(o.name), a.egress.Readers(o.name)
-				x.SDP, x.Sends, x.To = true, payloadNames[o.stream.config.Payload.V], o.stream.config.Destinations
+				x.SDP, x.Sends, x.To = len(o.stream.config.Destinations) > 0, payloadNames[o.stream.config.Payload.V], o.stream.config.Destinations
 			}
 			x.Sends = cmp.Or(x.Sends, "frames")
 			list = append(list, x)

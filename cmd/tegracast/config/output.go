@@ -23,7 +23,7 @@ func (c *OutputSection) restarts() *OutputSection {
 	fixed := *c
 	if c.RTP != nil {
 		stream := *c.RTP
-		stream.Destinations = stream.Destinations[:1]
+		stream.Destinations = stream.Destinations[:min(1, len(stream.Destinations))]
 		fixed.RTP = &stream
 	}
 	return &fixed
