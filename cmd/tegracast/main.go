@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -30,25 +31,16 @@ const (
 	exitDevice  = 3 // the GPU is lost to this process; the next one may have it again
 )
 
-const usage = `tegracast streams an FPGA camera on PCI Express as RTP.
-
-Usage: tegracast COMMAND [OPTIONS]
-
-  serve       run the appliance; without a configuration it streams a model of
-              the FPGA camera that replays a real sensor's test chart
-  loopback    copy memory through the FPGA and compare every byte
-  probe       receive a stream and check it: losses, jitter, pixels, latency
-  receive     take frames from a sender by UCX, check them and save them
-  record      look at recordings, check and export them
-  doctor      list what this machine lacks for a real FPGA, and how to fix it
-  bind        bind a PCI Express function to the kernel module
-  config      print the default configuration, check one, or print its JSON Schema
-  version     print version, commit and Go release
-  completion  print completions for bash, zsh or fish
-  man         print the manual page
-
-tegracast help COMMAND explains a command and its options.
-`
+// usage is what the program says of itself.
+func usage() string {
+	var b strings.Builder
+	b.WriteString("tegracast streams an FPGA camera on PCI Express as RTP.\n\nUsage: tegracast COMMAND [OPTIONS]\n\n")
+	for _, c := range commands() {
+		fmt.Fprintf(&b, "  %-11s %s\n", c.name, c.about)
+	}
+	b.WriteString("\ntegracast help COMMAND explains a command and its options.\n")
+	return b.String()
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -61,13 +53,13 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	log, journald := newLogger(errw, slog.LevelInfo, false)
 	e := env{Env: command.Env{Out: out, Err: errw, Log: log}}
 	if len(args) == 0 {
-		fmt.Fprint(errw, usage)
+		fmt.Fprint(errw, usage())
 		return exitUsage
 	}
 	switch args[0] {
 	case "help", "--help", "-h":
 		if len(args) == 1 {
-			fmt.Fprint(out, usage)
+			fmt.Fprint(out, usage())
 			return exitOK
 		}
 		args = []string{args[1], "--help"}
@@ -104,24 +96,24 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 
 // word is one word after tegracast.
 type word struct {
-	name string
-	run  func(context.Context, env, []string) error
+	name, about string
+	run         func(context.Context, env, []string) error
 }
 
 // commands are in the order of usage.
 func commands() []word {
 	return []word{
-		{"serve", serve},
-		{"loopback", loopbackCommand},
-		{"probe", probe},
-		{"receive", receiveCommand},
-		{"record", recordCommand},
-		{"doctor", doctorCommand},
-		{"bind", bindCommand},
-		{"config", configCommand},
-		{"version", version},
-		{"completion", completion},
-		{"man", manual},
+		{"serve", "run the appliance; without --config it streams a model of the camera", serve},
+		{"loopback", "copy memory through the FPGA and compare every byte", loopbackCommand},
+		{"probe", "receive a stream and check it: losses, jitter, pixels, latency", probe},
+		{"receive", "take frames from a sender by UCX, check them and save them", receiveCommand},
+		{"record", "look at recordings, check and export them", recordCommand},
+		{"doctor", "list what this machine lacks for a real FPGA, and how to fix it", doctorCommand},
+		{"bind", "bind a PCI Express function to the kernel module", bindCommand},
+		{"config", "print the default configuration, check one, or make a certificate", configCommand},
+		{"version", "print version, commit and Go release", version},
+		{"completion", "print completions for bash, zsh or fish", completion},
+		{"man", "print the manual page", manual},
 	}
 }
 

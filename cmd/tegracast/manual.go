@@ -17,15 +17,15 @@ import (
 
 // page is what a command says of itself by its flags.
 type page struct {
-	name, head string
-	flags      []*pflag.Flag
+	name, about, head string
+	flags             []*pflag.Flag
 }
 
 // pages asks every command for its help.
 func pages(ctx context.Context) []page {
 	var list []page
 	for _, c := range commands() {
-		p := page{name: c.name}
+		p := page{name: c.name, about: c.about}
 		e := env{Env: command.Env{Out: io.Discard, Err: io.Discard}, describe: func(head string, f *pflag.FlagSet) {
 			p.head = head
 			f.VisitAll(func(x *pflag.Flag) { p.flags = append(p.flags, x) })
@@ -77,19 +77,23 @@ func zshCompletion(w io.Writer, list []page) {
 	quote := func(s string) string {
 		return strings.NewReplacer("'", "'\\''", "[", "\\[", "]", "\\]", ":", "\\:").Replace(s)
 	}
-	fmt.Fprint(w, "#compdef tegracast\n_arguments '1: :(")
-	for i, p := range list {
-		fmt.Fprint(w, strings.Repeat(" ", min(i, 1)), p.name)
+	fmt.Fprint(w, "#compdef tegracast\nlocal -a commands=(")
+	for _, p := range list {
+		fmt.Fprintf(w, "'%s:%s' ", p.name, quote(p.about))
 	}
-	fmt.Fprint(w, ")' '*:: :->rest'\ncase $words[1] in\n")
+	fmt.Fprint(w, ")\n_arguments '1:command:->command' '*:: :->rest'\n[[ $state == command ]] && _describe command commands && return\ncase $words[1] in\n")
 	for _, p := range list {
 		fmt.Fprintf(w, "%s) _arguments", p.name)
 		for _, x := range p.flags {
 			value, usage := pflag.UnquoteUsage(x)
 			if value != "" {
-				value = ":" + value + ":_files"
+				value = ":" + quote(value) + ":_files"
 			}
-			fmt.Fprintf(w, " '--%s[%s]%s'", x.Name, quote(usage), value)
+			again := ""
+			if strings.HasSuffix(x.Value.Type(), "Array") {
+				again = "*"
+			}
+			fmt.Fprintf(w, " '%s--%s[%s]%s'", again, x.Name, quote(usage), value)
 		}
 		if words := subcommands[p.name]; words != nil {
 			fmt.Fprintf(w, " '1: :(%s)'", strings.Join(words, " "))
@@ -102,7 +106,7 @@ func zshCompletion(w io.Writer, list []page) {
 func fishCompletion(w io.Writer, list []page) {
 	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'" }
 	for _, p := range list {
-		fmt.Fprintf(w, "complete -c tegracast -n __fish_use_subcommand -f -a %s\n", p.name)
+		fmt.Fprintf(w, "complete -c tegracast -n __fish_use_subcommand -f -a %s -d %s\n", p.name, quote(p.about))
 		seen := "-n " + quote("__fish_seen_subcommand_from "+p.name)
 		for _, x := range p.flags {
 			value, usage := pflag.UnquoteUsage(x)

@@ -3,9 +3,14 @@
 package main
 
 import (
+	"context"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
 // TestManual: the manual page names every option of every command, and groff has nothing to say against it.
@@ -55,12 +60,54 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: %q %v, want %q", typed, out, err, want)
 		}
 	}
-	for _, shell := range []string{"zsh", "fish"} {
-		if status, out, _ := runs(t, "completion", shell); status != 0 || !strings.Contains(out, "sdp-dir") || !strings.Contains(out, "schema") {
-			t.Errorf("%s: status %d\n%s", shell, status, out)
-		}
-	}
 	if status, _, _ := runs(t, "completion", "csh"); status != exitUsage {
 		t.Errorf("status %d for a shell that is not known", status)
+	}
+}
+
+// TestFishCompletes has fish complete, with descriptions.
+func TestFishCompletes(t *testing.T) {
+	_, script, _ := runs(t, "completion", "fish")
+	file := programtest.Write(t, "tegracast.fish", script)
+	for typed, want := range map[string]string{
+		"lo": "loopback\tcopy memory", "probe --sd": "--sdp\tread the description", "config ch": "check", "serve --log-f": "--log-format\tlog as FORMAT",
+	} {
+		cmd := exec.CommandContext(t.Context(), "fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]", file, "tegracast "+typed)
+		cmd.Env = append(cmd.Environ(), "HOME="+t.TempDir())
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), want) || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("%s: %q, %v, want %q (make setup installs fish)", typed, out, err, want)
+		}
+	}
+}
+
+// zshTypes is a script that types its second argument and a tab into an interactive zsh, whose completions are in the folder that the
+// first one names, and prints what is on its line then.
+const zshTypes = `zmodload zsh/zpty
+zpty typed 'TERM=dumb zsh -f -i'
+zpty -w typed "PS1=; unsetopt zle_bracketed_paste; fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -d $1/dump; print READ''Y"
+zpty -r -m typed answer $'*READY\r\n*'
+zpty -w -n typed "$2"$'\t; print E\'\'ND\n'
+zpty -r -m typed answer $'*END\r\n*'
+print -r -- $answer
+zpty -d typed
+`
+
+// TestZshCompletes has an interactive zsh complete.
+func TestZshCompletes(t *testing.T) {
+	_, script, _ := runs(t, "completion", "zsh")
+	dir := filepath.Dir(programtest.Write(t, "_tegracast", script))
+	for typed, want := range map[string]string{
+		"tegracast lo": "tegracast loopback", "tegracast probe --sd": "--sdp", "tegracast config sch": "config schema",
+		"tegracast serve --fault x --fau": "--fault x --fault", "tegracast serve --log-f": "--log-format",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		cmd := exec.CommandContext(ctx, "zsh", "-f", "-c", zshTypes, "zsh", dir, typed)
+		cmd.Env = append(cmd.Environ(), "HOME="+dir)
+		out, err := cmd.CombinedOutput()
+		cancel()
+		if err != nil || !strings.Contains(string(out), want+" ") {
+			t.Errorf("%s: %q, %v, want %q (make setup installs zsh)", typed, out, err, want)
+		}
 	}
 }
