@@ -26,8 +26,9 @@ Runs the appliance until SIGINT or SIGTERM. Without a configuration a model of
 the FPGA camera replays a real sensor's test chart at 1920x1080, 30 frames a
 second: raw RTP (UYVY) to 127.0.0.1:5004, JPEG RTP (half size, 10 frames a
 second) to 127.0.0.1:5006. For receivers, serve writes one SDP file per stream,
-NAME.sdp. SIGHUP reloads FILE and restarts only what changed; SIGUSR1 triggers
-the recordings that wait for a trigger (docs/recording.md). A page with live
+NAME.sdp. SIGHUP reloads FILE and restarts only what changed, unless it comes
+since the terminal has closed: then serve ends. SIGUSR1 triggers the recordings
+that wait for a trigger (docs/recording.md). A page with live
 pictures, metrics and health are at http://127.0.0.1:8080 (web: in the
 configuration). For a camera of a real FPGA, configure a source with "fpga:
 {device: /dev/tegra_p2p0, width: ..., height: ...}". "gpio: ..." configures the
@@ -68,6 +69,8 @@ func serve(ctx context.Context, e env, args []string) error {
 		return err
 	}
 	env := e.appliance()
+	ctx, stop := e.whileThereIsATerminal(ctx)
+	defer stop()
 	env.Processors = runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(env.Processors + spare)
 	return appliance.Serve(ctx, env, c, o)
@@ -76,6 +79,34 @@ func serve(ctx context.Context, e env, args []string) error {
 // spare is how many goroutines may run besides those that compute on every processor: a thread that wakes to send, or to take a
 // frame, would wait up to 10 ms for Go's scheduler else. The kernel runs it at once, by its priority.
 const spare = 2
+
+// whileThereIsATerminal ends ctx when the terminal closes that the program was started on: the SIGHUP of that is no wish to reload.
+func (e env) whileThereIsATerminal(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	terminal := e.Out
+	if !command.Terminal(terminal) {
+		terminal = e.Err
+	}
+	if !command.Terminal(terminal) {
+		return ctx, cancel
+	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	go func() {
+		defer signal.Stop(hangup)
+		for {
+			select {
+			case <-hangup:
+				if !command.Terminal(terminal) {
+					cancel()
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, cancel
+}
 
 // appliance is what an appliance works in.
 func (e env) appliance() appliance.Env {

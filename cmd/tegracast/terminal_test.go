@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+// pseudoTerminal returns both ends of one.
+func pseudoTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := int(master.Fd())
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err := errors.Join(err, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)); err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+// TestTerminalCloses: serve reloads at a SIGHUP that somebody sends, and ends at the one of a terminal that closes.
+func TestTerminalCloses(t *testing.T) {
+	master, slave := pseudoTerminal(t)
+	p := rtptest.EvenPorts(t, 1)
+	text := strings.Replace(programtest.Small, "5004", fmt.Sprint(p[0]), 1) + "web: {listen: none}\nrtsp: {listen: none}\n"
+	cmd := exec.Command(programtest.Program(t), "serve", "--config", programtest.Write(t, "c.yaml", text), "--sdp-dir", t.TempDir())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	slave.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	said := make(chan string)
+	go func() {
+		defer close(said)
+		b := make([]byte, 4096)
+		for {
+			n, err := master.Read(b)
+			if err != nil {
+				return
+			}
+			said <- string(b[:n])
+		}
+	}()
+	all := ""
+	until := func(what string) {
+		t.Helper()
+		for deadline := time.After(time.Minute); !strings.Contains(all, what); {
+			select {
+			case s := <-said:
+				all += s
+			case <-deadline:
+				t.Fatalf("it does not say %s:\n%s", what, all)
+			case err := <-ended:
+				t.Fatalf("it has ended, %v:\n%s", err, all)
+			}
+		}
+	}
+	until("watch: ffplay")
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	until("the configuration has not changed")
+	go func() {
+		for range said {
+		}
+	}()
+	master.Close()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it runs on without a terminal")
+	}
+}
