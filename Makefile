@@ -22,8 +22,8 @@ install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/
 # NVIDIA's own provider of nv-p2p, where it is beside this tree: the kernel module is tested on it.
 export TEGRACAST_NVP2P ?= $(realpath ../shared/peers/nvidia-p2p)
 FUZZTIME ?= 30s
-# MCAP's reader for JavaScript, which recordings are tested with.
-MCAP_CORE := pipeline/record/testdata/core
+# JavaScript that tests use: MCAP's reader for recordings, and axe-core for the page.
+NODE_MODULES := pipeline/record/testdata/core cmd/tegracast/testdata/axe
 # The tests that make test-long runs, in LONG_IN: they count in thousands, repeat, or last a minute.
 LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestPowerCuts|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestPeersReadAMinute|TestStalledReaders
 LONG_IN := ./cudahost/cufile ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast ./pipeline/record ./pipeline/ucx ./pipeline/rtsp
@@ -39,7 +39,7 @@ setup: ## install the Debian packages, Go modules and node packages that are mis
 	@$(call install,$(PACKAGES))
 	@command -v npm >/dev/null || { $(call install,nodejs npm); }
 	@go mod download && go -C tools mod download
-	@cd $(MCAP_CORE) && { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --silent --ignore-scripts --no-audit --no-fund; }
+	@for d in $(NODE_MODULES); do (cd $$d && { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --silent --ignore-scripts --no-audit --no-fund; }) || exit 1; done
 
 build: ## build bin/tegracast
 	@mkdir -p bin

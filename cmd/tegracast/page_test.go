@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
@@ -127,6 +129,7 @@ func TestPageInABrowser(t *testing.T) {
 		return was !== undefined && was !== now;
 	})()`)
 	keepPicture(ctx, t, "page")
+	accessible(ctx, t, "light")
 	if _, err := chromedp.Run(ctx, chromedp.Click(`//div[@id="choice"]/button[text()="jpeg"]`)); err != nil {
 		t.Fatal(err)
 	}
@@ -150,6 +153,17 @@ func TestPageInABrowser(t *testing.T) {
 	}
 	until("a page as wide as a phone", `document.documentElement.scrollWidth <= 390`)
 	keepPicture(ctx, t, "phone")
+	dark := chromedp.Func(func(ctx context.Context, p *chromedp.Target) error {
+		_, err := cdp.Call(ctx, p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}},
+		})
+		return err
+	})
+	if _, err := chromedp.Run(ctx, dark); err != nil {
+		t.Fatal(err)
+	}
+	keepPicture(ctx, t, "dark")
+	accessible(ctx, t, "dark, on a phone")
 	if mu.Lock(); len(complaints) > 0 {
 		t.Errorf("the browser complains: %q", complaints)
 	}
@@ -170,5 +184,25 @@ func keepPicture(ctx context.Context, t *testing.T, name string) {
 	}
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// accessible has axe-core look for what keeps people with a screen reader, a keyboard or weak eyes from using the page (WCAG 2.2 A and AA).
+func accessible(ctx context.Context, t *testing.T, how string) {
+	t.Helper()
+	axe, err := os.ReadFile("testdata/axe/node_modules/axe-core/axe.min.js")
+	if err != nil {
+		t.Fatalf("%v: make setup installs axe-core", err)
+	}
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[float64](string(axe)+";0")); err != nil {
+		t.Fatal(err)
+	}
+	found, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](`axe.run().then((r) => r.violations.filter((v) => v.impact !== "minor")
+		.map((v) => v.impact + ": " + v.id + ": " + v.help + ": " + v.nodes.map((n) => n.html).join(" ")))`, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range found {
+		t.Errorf("%s: %s", how, v)
 	}
 }
