@@ -6,10 +6,11 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"unsafe"
+
+	"github.com/tegracast/tegracast/cudahost/headertest"
 )
 
 // TestLayout compares what is passed to libcufile with the released header.
@@ -27,14 +28,7 @@ func TestLayout(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "cuda.h"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(folder, "layout")
-	if out, err := exec.Command("gcc", "-I", folder, fmt.Sprintf("-DHEADER=%q", header), "-o", program, "testdata/layout.c").CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, out)
-	}
-	got, err := exec.Command(program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := headertest.Output(t, "testdata/layout.c", "-I", folder, fmt.Sprintf("-DHEADER=%q", header))
 	var d descr
 	var p drvProps
 	var o ioParams
@@ -65,7 +59,7 @@ func TestLayout(t *testing.T) {
 	} {
 		text += fmt.Sprintf("%s %d\n", f.name, f.n)
 	}
-	if string(got) != text {
+	if got != text {
 		t.Errorf("cufile.h has\n%s, and the package\n%s", got, text)
 	}
 }

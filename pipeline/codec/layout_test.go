@@ -5,10 +5,10 @@ package codec
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"unsafe"
+
+	"github.com/tegracast/tegracast/cudahost/headertest"
 )
 
 // TestLayout compares what is passed to openh264 with its headers.
@@ -17,19 +17,12 @@ func TestLayout(t *testing.T) {
 	if _, err := os.Stat(header); err != nil {
 		t.Fatalf("%v (make setup installs libopenh264-dev)", err)
 	}
-	program := filepath.Join(t.TempDir(), "layout")
-	if out, err := exec.Command("gcc", "-o", program, "testdata/layout.c").CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, out)
-	}
-	out, err := exec.Command(program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := headertest.Output(t, "testdata/layout.c")
 	text := ""
 	for _, f := range append(append(paramLayout(), streamLayout()...), numbers()...) {
 		text += fmt.Sprintf("%s %d\n", f.name, f.n)
 	}
-	if string(out) != text {
+	if out != text {
 		t.Errorf("the headers have\n%s, and the package\n%s", out, text)
 	}
 }

@@ -5,13 +5,13 @@ package ucx
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/tegracast/tegracast/cudahost/headertest"
 )
 
 const headers113 = "/usr/include/ucp/api/ucp.h"
@@ -26,19 +26,12 @@ func needHeaders(t *testing.T) {
 // TestLayout compares what is passed to libucp with its header.
 func TestLayout(t *testing.T) {
 	needHeaders(t)
-	program := filepath.Join(t.TempDir(), "layout")
-	if out, err := exec.Command("gcc", "-o", program, "testdata/layout.c").CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, out)
-	}
-	out, err := exec.Command(program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := headertest.Output(t, "testdata/layout.c")
 	text := ""
 	for _, f := range append(layout(), constants()...) {
 		text += fmt.Sprintf("%s %d\n", f.name, f.n)
 	}
-	if string(out) != text {
+	if out != text {
 		t.Errorf("ucp.h has\n%s, and the package\n%s", out, text)
 	}
 }
