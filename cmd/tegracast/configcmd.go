@@ -62,9 +62,12 @@ func checked(path string) (*config.Appliance, error) {
 	if path != "-" {
 		return config.Load(path)
 	}
-	text, err := io.ReadAll(io.LimitReader(os.Stdin, config.MaxFile))
-	if err != nil {
+	text, err := io.ReadAll(io.LimitReader(os.Stdin, config.MaxFile+1))
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("standard input: %w", err)
+	case len(text) > config.MaxFile:
+		return nil, command.UsageError{Err: fmt.Errorf("standard input: a configuration has at most %d bytes", config.MaxFile)}
 	}
 	return config.Parse("standard input", text)
 }

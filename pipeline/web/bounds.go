@@ -4,6 +4,7 @@ package web
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"net/http"
 	"strconv"
@@ -55,6 +56,20 @@ func bounded(next http.Handler, within time.Duration) http.Handler {
 			next.ServeHTTP(&a, r)
 		}()
 		a.send(w, within)
+	})
+}
+
+// atMost has next answer so many requests at a time, and refuses further ones. doing is what those clients do.
+func atMost(n int, doing string, next http.Handler) http.Handler {
+	places := make(chan struct{}, n)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+			next.ServeHTTP(w, r)
+		default:
+			http.Error(w, fmt.Sprintf("%d clients %s already: ask again later", n, doing), http.StatusServiceUnavailable)
+		}
 	})
 }
 

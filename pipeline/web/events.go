@@ -57,15 +57,7 @@ func (e *Events) after(n uint64) (list [][]byte, last uint64, more <-chan struct
 
 // tell sends events as they come (text/event-stream, HTML Living Standard §9.2), those behind Last-Event-ID first, or all that are kept.
 func (c *Config) tell(ended <-chan struct{}) http.Handler {
-	listeners := make(chan struct{}, maxListeners)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case listeners <- struct{}{}:
-			defer func() { <-listeners }()
-		default:
-			http.Error(w, fmt.Sprintf("%d clients listen already: ask again later", maxListeners), http.StatusServiceUnavailable)
-			return
-		}
+	return atMost(maxListeners, "listen", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		beat := time.NewTicker(heartbeat)
 		defer beat.Stop()
@@ -93,5 +85,5 @@ func (c *Config) tell(ended <-chan struct{}) http.Handler {
 				return
 			}
 		}
-	})
+	}))
 }

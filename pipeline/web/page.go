@@ -87,22 +87,20 @@ func (c *Config) addPage(mux *http.ServeMux) {
 
 // files answers what is asked of an output, by the end of the path, and leaves the others to rest.
 func (c *Config) files(rest http.Handler) http.Handler {
-	watchers := make(chan struct{}, maxWatchers)
+	split := func(r *http.Request) (name, kind string) {
+		kind = path.Ext(r.PathValue("file"))
+		return strings.TrimSuffix(r.PathValue("file"), kind), kind
+	}
+	pictures := atMost(maxWatchers, "watch", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, kind := split(r)
+		c.show(w, r, name, kind == ".mjpeg")
+	}))
 	show := c.private(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		file := r.PathValue("file")
-		kind := path.Ext(file)
-		name := strings.TrimSuffix(file, kind)
-		if kind == ".sdp" {
+		if name, kind := split(r); kind == ".sdp" {
 			c.describe(w, name)
 			return
 		}
-		select {
-		case watchers <- struct{}{}:
-			defer func() { <-watchers }()
-			c.show(w, r, name, kind == ".mjpeg")
-		default:
-			http.Error(w, fmt.Sprintf("%d clients watch already: ask again later", maxWatchers), http.StatusServiceUnavailable)
-		}
+		pictures.ServeHTTP(w, r)
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path.Ext(r.PathValue("file")) {

@@ -3,7 +3,6 @@
 package appliance
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -88,11 +87,11 @@ func (w *webRunner) close() {
 
 // listen takes the address. The default one may be taken by somebody else; one that the configuration names may not.
 func (w *webRunner) listen(c readers.Web) (*web.Server, error) {
-	if c.Nowhere() {
+	if c.Address() == "" {
 		return nil, nil
 	}
 	cfg := w.cfg
-	cfg.Listen, cfg.Profile = cmp.Or(c.Listen, readers.DefaultWeb), c.Profile
+	cfg.Listen, cfg.Profile = c.Address(), c.Profile
 	var err error
 	if cfg.Access, err = access(c); err != nil {
 		return nil, err
@@ -106,7 +105,7 @@ func (w *webRunner) listen(c readers.Web) (*web.Server, error) {
 		return server, nil
 	case c.Listen == "" && errors.Is(err, syscall.EADDRINUSE):
 		w.cfg.Logger.Warn("no metrics: another program uses this address: set web.listen to another address, or to none",
-			"listen", readers.DefaultWeb)
+			"listen", c.Address())
 		return nil, nil
 	}
 	return nil, fmt.Errorf("web.listen: %w", err)

@@ -65,7 +65,6 @@ func (r *Reader) Ports() (rtp, rtcp int) {
 // Begin has the reader sent to, from the next frame on, which is a key frame soon, if frames refer to others.
 func (r *Reader) Begin() error {
 	r.begun = true
-	r.sender.keyFrame()
 	return r.sender.attach(r.d)
 }
 
@@ -118,7 +117,7 @@ func (x *transmitter) open(dest string) (*destination, error) {
 	return d, nil
 }
 
-// attach has a destination sent to from the next train on. On an error it has been closed.
+// attach has a destination sent to from the next train on, and asks for a key frame for it. On an error it has been closed.
 func (x *transmitter) attach(d *destination) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -133,6 +132,7 @@ func (x *transmitter) attach(d *destination) error {
 	}
 	list := append(slices.Clone(old), d)
 	x.dests.Store(&list)
+	x.keyFrame()
 	if d.line == nil {
 		x.hearing.Go(func() { d.hear(x.listen) })
 	}

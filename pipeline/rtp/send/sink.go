@@ -182,12 +182,8 @@ func (s *Sink) Close() error {
 	return s.closed
 }
 
-// Add adds a destination while the sink runs, whose receiver needs a key frame.
-func (s *Sink) Add(dest string) error {
-	err := s.sender.Add(dest)
-	s.sender.keyFrame()
-	return err
-}
+// Add adds a destination while the sink runs.
+func (s *Sink) Add(dest string) error { return s.sender.Add(dest) }
 
 // Remove removes a destination while the sink runs. It waits for the end of the frame that is being sent.
 func (s *Sink) Remove(dest string) error { return s.sender.Remove(dest) }

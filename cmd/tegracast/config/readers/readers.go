@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package readers is the section of a configuration that says who may ask for streams.
+// Package readers is the sections of a configuration that say who may ask for streams and look at the page.
 package readers
 
 import (
@@ -17,36 +17,49 @@ type RTSP struct {
 	PasswordFile string `yaml:"password_file,omitempty" jsonschema_description:"File with the user's password in its first line."`
 }
 
-// fallback is where only this machine can read, nowhere is how a file says that nothing listens.
+// Where only this machine can read and look. nowhere is how a file says that nothing listens.
 const (
-	fallback = "127.0.0.1:8554"
-	nowhere  = "none"
+	defaultRTSP = "127.0.0.1:8554"
+	defaultWeb  = "127.0.0.1:8080"
+	nowhere     = "none"
 )
 
-// Address is where the server listens; empty: nowhere.
-func (r RTSP) Address() string {
-	if r.Listen == nowhere {
+// address is where a server listens that a file has listen for; empty: nowhere.
+func address(listen, fallback string) string {
+	if listen == nowhere {
 		return ""
 	}
-	return cmp.Or(r.Listen, fallback)
+	return cmp.Or(listen, fallback)
 }
+
+// parse reads what address returns, which is not empty.
+func parse(at yamlfile.Section, listen, fallback string) (netip.AddrPort, error) {
+	a, err := netip.ParseAddrPort(listen)
+	if err != nil {
+		return a, at.Key("listen").Errorf("%q: write an address and a port, such as %s, or %s", listen, fallback, nowhere)
+	}
+	return a, nil
+}
+
+// Address is where the server listens; empty: nowhere.
+func (r RTSP) Address() string { return address(r.Listen, defaultRTSP) }
 
 // Check refuses what cannot be.
 func (r RTSP) Check(at yamlfile.Section) error {
 	if r.Address() == "" {
 		return nil
 	}
-	address, err := netip.ParseAddrPort(r.Address())
+	a, err := parse(at, r.Address(), defaultRTSP)
 	switch {
 	case err != nil:
-		return at.Key("listen").Errorf("%q: write an address and a port, such as %s, or %s", r.Listen, fallback, nowhere)
+		return err
 	case r.User == "" && r.PasswordFile != "":
 		return at.Key("password_file").Errorf("whose password? Write user, too")
 	case r.User != "" && r.PasswordFile == "":
 		return at.Key("user").Errorf("a user needs a password: write password_file, too")
-	case r.User == "" && !address.Addr().IsLoopback():
+	case r.User == "" && !a.Addr().IsLoopback():
 		return at.Key("listen").Errorf("others can reach %s: write user and password_file, or listen at a loopback address such as %s",
-			r.Listen, fallback)
+			r.Listen, defaultRTSP)
 	}
 	return nil
 }

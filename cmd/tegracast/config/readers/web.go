@@ -3,8 +3,6 @@
 package readers
 
 import (
-	"net/netip"
-
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
@@ -17,11 +15,8 @@ type Web struct {
 	PasswordFile string `yaml:"password_file,omitempty" jsonschema_description:"File with the password of other machines in its first line, at least 12 characters."`
 }
 
-// DefaultWeb is where only this machine can ask.
-const DefaultWeb = "127.0.0.1:8080"
-
-// Nowhere says whether nothing listens.
-func (w Web) Nowhere() bool { return w.Listen == nowhere }
+// Address is where the server listens; empty: nowhere.
+func (w Web) Address() string { return address(w.Listen, defaultWeb) }
 
 // TLS says whether other machines may look.
 func (w Web) TLS() bool { return w.Certificate != "" }
@@ -33,15 +28,15 @@ func (w Web) Check(at yamlfile.Section) error {
 			return at.Key(x.key).Errorf("certificate, key and password_file go together: tegracast config tls makes all three")
 		}
 	}
-	if w.Listen == "" || w.Nowhere() {
+	if w.Address() == "" {
 		return nil
 	}
-	address, err := netip.ParseAddrPort(w.Listen)
+	a, err := parse(at, w.Address(), defaultWeb)
 	switch {
 	case err != nil:
-		return at.Key("listen").Errorf("%q: write an address and a port, such as %s, or %s", w.Listen, DefaultWeb, nowhere)
-	case w.Profile && !address.Addr().IsLoopback():
-		return at.Key("profile").Errorf("profiles show what is in memory: listen must be a loopback address such as %s", DefaultWeb)
+		return err
+	case w.Profile && !a.Addr().IsLoopback():
+		return at.Key("profile").Errorf("profiles show what is in memory: listen must be a loopback address such as %s", defaultWeb)
 	}
 	return nil
 }
