@@ -15,8 +15,8 @@ type backend interface {
 	dropStream(handle uintptr) error
 	// transfer makes a transfer of a file that is held, and waits for its end.
 	transfer(call string, op Op) (int, error)
-	// batch makes the transfers of b, each of a file that is held, and tells b how each ends.
-	batch(b *Batch, ops []Op)
+	// inBatch makes a transfer of a batch, as transfer does.
+	inBatch(call string, op Op) (int, error)
 	// async puts a transfer on a stream, and has done called when the stream has come past it, unless there is an error.
 	async(call string, s Stream, op Op, a *Async, flags StreamFlags, done func()) error
 	// set changes a setting: its number in KiB, and whether transfers are polled for.

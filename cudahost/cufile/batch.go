@@ -80,7 +80,7 @@ func (d *Driver) Submit(ops []Op) (*Batch, error) {
 	ops = slices.Clone(ops) // they are the caller's again
 	go func() {
 		defer release()
-		d.back.batch(b, ops)
+		b.run(ops)
 	}()
 	return b, nil
 }
@@ -105,19 +105,18 @@ func (d *Driver) holdAll(call string, ops []Op) (held int, err error) {
 // atOnce is how many transfers of a batch are under way at a time.
 const atOnce = 32
 
-// batch implements backend.
-func (c *compat) batch(b *Batch, ops []Op) {
+// run makes the transfers, each of a file that is held. A transfer of Size 0 moves nothing.
+func (b *Batch) run(ops []Op) {
 	var all sync.WaitGroup
 	room := make(chan struct{}, atOnce)
 	defer all.Wait()
-	set := c.driver.settings()
 	for i, op := range ops {
 		if !b.begin(i) {
 			continue
 		}
 		room <- struct{}{}
 		all.Go(func() {
-			n, err := c.inBatch(op, &set)
+			n, err := b.driver.back.inBatch("cuFileBatchIOSubmit", op)
 			<-room
 			if err != nil {
 				b.end(i, Event{Failed, n, err})
@@ -128,10 +127,10 @@ func (c *compat) batch(b *Batch, ops []Op) {
 	}
 }
 
-// inBatch makes a transfer by the engine, whatever its size.
-func (c *compat) inBatch(op Op, set *Settings) (int, error) {
-	const call = "cuFileBatchIOSubmit"
-	list, err := c.driver.pieces(call, op, set)
+// inBatch implements backend: by the engine, whatever the size.
+func (c *compat) inBatch(call string, op Op) (int, error) {
+	set := c.driver.settings()
+	list, err := c.driver.pieces(call, op, &set)
 	if err != nil {
 		return 0, err
 	}
@@ -142,8 +141,8 @@ func (c *compat) inBatch(op Op, set *Settings) (int, error) {
 
 // begin says whether transfer i may start: the batch has not been canceled.
 func (b *Batch) begin(i int) bool {
-	canceled := b.isCanceled()
 	b.mu.Lock()
+	canceled := b.canceled || b.driver.closing.Load()
 	if !canceled {
 		b.events[i].Status = Pending
 	}

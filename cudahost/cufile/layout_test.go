@@ -31,8 +31,6 @@ func TestLayout(t *testing.T) {
 	got := headertest.Output(t, "testdata/layout.c", "-I", folder, fmt.Sprintf("-DHEADER=%q", header))
 	var d descr
 	var p drvProps
-	var o ioParams
-	var e ioEvent
 	var text string
 	for _, f := range []struct {
 		name string
@@ -46,16 +44,6 @@ func TestLayout(t *testing.T) {
 		{"CUfileDrvProps_t.nvfs.max_direct_io_size", unsafe.Offsetof(p.maxDirectIO)},
 		{"CUfileDrvProps_t.nvfs.dcontrolflags", unsafe.Offsetof(p.control)},
 		{"CUfileDrvProps_t.fflags", unsafe.Offsetof(p.features)},
-		{"CUfileDrvProps_t.max_batch_io_size", unsafe.Offsetof(p.batchSize)},
-		{"CUfileIOParams_t", unsafe.Sizeof(o)},
-		{"CUfileIOParams_t.u.batch.devPtr_offset", unsafe.Offsetof(o.offset)},
-		{"CUfileIOParams_t.fh", unsafe.Offsetof(o.handle)},
-		{"CUfileIOParams_t.opcode", unsafe.Offsetof(o.opcode)},
-		{"CUfileIOParams_t.cookie", unsafe.Offsetof(o.cookie)},
-		{"CUfileIOEvents_t", unsafe.Sizeof(e)},
-		{"CUfileIOEvents_t.status", unsafe.Offsetof(e.status)},
-		{"CUfileIOEvents_t.ret", unsafe.Offsetof(e.ret)},
-		{"CUFILE_COMPLETE", 0x10},
 	} {
 		text += fmt.Sprintf("%s %d\n", f.name, f.n)
 	}

@@ -43,11 +43,6 @@ const (
 	symWriteAsync
 	symStreamRegister
 	symStreamDeregister
-	symBatchIOSetUp
-	symBatchIOSubmit
-	symBatchIOGetStatus
-	symBatchIOCancel
-	symBatchIODestroy
 	symbolCount
 )
 
@@ -70,11 +65,6 @@ var symbolNames = [symbolCount]string{
 	symWriteAsync:                "cuFileWriteAsync",
 	symStreamRegister:            "cuFileStreamRegister",
 	symStreamDeregister:          "cuFileStreamDeregister",
-	symBatchIOSetUp:              "cuFileBatchIOSetUp",
-	symBatchIOSubmit:             "cuFileBatchIOSubmit",
-	symBatchIOGetStatus:          "cuFileBatchIOGetStatus",
-	symBatchIOCancel:             "cuFileBatchIOCancel",
-	symBatchIODestroy:            "cuFileBatchIODestroy",
 }
 
 // A library is libcufile, with its driver open.
@@ -83,17 +73,16 @@ type library struct {
 	context Context
 	symbols [symbolCount]uintptr
 	errno   uintptr // __errno_location of the C library
-	most    int     // transfers of a batch
 }
 
 // drvProps is CUfileDrvProps_t of cufile.h.
 type drvProps struct {
-	major, minor                  uint32
-	pollThreshold, maxDirectIO    uint64
-	status, control               uint32
-	features                      uint32
-	deviceCache, perBuffer        uint32
-	pinned, batchSize, batchLimit uint32
+	major, minor               uint32
+	pollThreshold, maxDirectIO uint64
+	status, control            uint32
+	features                   uint32
+	deviceCache, perBuffer     uint32
+	pinned, _, _               uint32
 }
 
 // Bits of drvProps.control (CUfileDriverControlFlags).
@@ -134,9 +123,6 @@ func (l *library) settle(set *Settings) error {
 	p, props, err := l.ask()
 	if err != nil {
 		return err
-	}
-	if l.most = int(props.batchSize); l.most == 0 {
-		l.most = 128
 	}
 	if props.major == 0 && !set.AllowCompat {
 		return notAllowed(set.Path)
@@ -289,6 +275,10 @@ func (l *library) transfer(call string, op Op) (n int, err error) {
 	}
 	return moved(call, op.File, n)
 }
+
+// inBatch implements backend, by a call for each transfer. The library's own batches are not used: of memory of the host, and in files
+// with O_DIRECT, they write other bytes than those that were asked for (docs/cufile.md).
+func (l *library) inBatch(call string, op Op) (int, error) { return l.transfer(call, op) }
 
 // moved is the result of a transfer: bytes, the negative of a Status, or that of an errno.
 func moved(call string, f *File, n int) (int, error) {

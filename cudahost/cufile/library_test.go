@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -141,7 +140,6 @@ func TestGPULibraryDecides(t *testing.T) {
 		folder.fd = int(f.Fd())
 		defer func() { _ = f.Close() }()
 	}
-	var batch uintptr
 	for _, c := range []struct {
 		what string
 		err  error
@@ -160,7 +158,6 @@ func TestGPULibraryDecides(t *testing.T) {
 		{"a flag of a stream", l.call(symStreamRegister, stream.Handle(), 16)},
 		{"its end", l.call(symStreamDeregister, stream.Handle())},
 		{"its end again", l.call(symStreamDeregister, stream.Handle())},
-		{"a batch of none", l.call(symBatchIOSetUp, uintptr(unsafe.Pointer(&batch)), 0)},
 		{"poll mode of 3 KB", l.call(symDriverSetPollMode, 1, 3)},
 		{"pieces of 0 KB", l.call(symDriverSetMaxDirectIOSize, 0)},
 		{"the first close", l.call(symDriverClose)},

@@ -25,15 +25,5 @@ int main(void)
 	AT(CUfileDrvProps_t, nvfs.max_direct_io_size);
 	AT(CUfileDrvProps_t, nvfs.dcontrolflags);
 	AT(CUfileDrvProps_t, fflags);
-	AT(CUfileDrvProps_t, max_batch_io_size);
-	SIZE(CUfileIOParams_t);
-	AT(CUfileIOParams_t, u.batch.devPtr_offset);
-	AT(CUfileIOParams_t, fh);
-	AT(CUfileIOParams_t, opcode);
-	AT(CUfileIOParams_t, cookie);
-	SIZE(CUfileIOEvents_t);
-	AT(CUfileIOEvents_t, status);
-	AT(CUfileIOEvents_t, ret);
-	printf("CUFILE_COMPLETE %d\n", CUFILE_COMPLETE);
 	return 0;
 }

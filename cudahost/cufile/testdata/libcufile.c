@@ -18,15 +18,6 @@ typedef struct { int err, cu_err; } error_t_;
 typedef struct { unsigned major, minor; size_t poll, direct; unsigned dstatus, dcontrol, fflags, cache, per_buffer, pinned, batch_size, batch_timeout; } props_t;
 typedef struct { int type; union { int fd; void *handle; } handle; const void *ops; } descr_t;
 typedef struct { int fd; } file_t;
-typedef struct {
-	int mode;
-	union { struct { void *base; off_t file_offset, offset; size_t size; } batch; } u;
-	file_t *fh;
-	int opcode;
-	void *cookie;
-} params_t;
-typedef struct { void *cookie; int status; size_t ret; } event_t;
-typedef struct { unsigned nr, next; int canceled; params_t *list; } batch_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int opens;
@@ -174,43 +165,6 @@ error_t_ cuFileWriteAsync(file_t *f, void *base, size_t *n, off_t *at, off_t *of
 	return put((struct turn){ f, 1, base, n, at, offset, result }, stream);
 }
 error_t_ cuFileStreamRegister(void *stream, unsigned flags) { return OPEN(stream && flags < 16 ? set(stream, flags, 5022) : 5022); }
-error_t_ cuFileStreamDeregister(void *stream) { return OPEN(drop(stream, 5022)); }
-
-/* A batch is made by those who ask for its status, a few transfers at a time. */
-error_t_ cuFileBatchIOSetUp(batch_t **to, unsigned nr)
-{
-	if (!nr || nr > now.batch_size)
-		return OPEN(5022);
-	*to = calloc(1, sizeof(**to));
-	(*to)->nr = nr;
-	return OPEN(0);
-}
-error_t_ cuFileBatchIOSubmit(batch_t *b, unsigned nr, params_t *list, unsigned flags)
-{
-	b->list = list;
-	return OPEN(nr == b->nr && !flags ? 0 : 5022);
-}
-error_t_ cuFileBatchIOGetStatus(batch_t *b, unsigned min, unsigned *nr, event_t *e, struct timespec *timeout)
-{
-	unsigned n = 0;
-
-	if (min > *nr || timeout->tv_sec || timeout->tv_nsec <= 0)
-		return OPEN(5022);
-	for (; b->next < b->nr && n < *nr && n < 7; b->next++, n++) {
-		params_t *p = &b->list[b->next];
-
-		if (p->mode != 1)
-			return OPEN(5022);
-		e[n] = (event_t){ p->cookie, 8, 0 };
-		if (b->canceled)
-			continue;
-		ssize_t r = move(p->fh, p->opcode, p->u.batch.base, p->u.batch.size, p->u.batch.file_offset, p->u.batch.offset);
-		e[n] = (event_t){ p->cookie, r < 0 ? 0x40 : 0x10, r < 0 ? -errno : r };
-	}
-	*nr = n;
-	return OPEN(0);
-}
-error_t_ cuFileBatchIOCancel(batch_t *b) { return b->canceled = 1, OPEN(0); }
 #ifndef INCOMPLETE
-void cuFileBatchIODestroy(batch_t *b) { free(b); }
+error_t_ cuFileStreamDeregister(void *stream) { return OPEN(drop(stream, 5022)); }
 #endif
