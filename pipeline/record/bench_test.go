@@ -18,6 +18,7 @@ import (
 	foxglove "github.com/foxglove/mcap/go/mcap"
 	"golang.org/x/sys/unix"
 
+	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 )
@@ -71,13 +72,8 @@ func writeRecording(b *testing.B, dir string, f pipeline.Format, m *meter) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	var slots []pipeline.Slot
-	for range 8 {
-		slots = append(slots, pipeline.Slot{Bytes: memory(b, f.Size())})
-		copy(slots[len(slots)-1].Bytes, m.frame)
-	}
+	src := &prepared{source{f, preparedPool(b, f, 8, m.frame), benchFrames, 0}}
 	m.begin(b)
-	src := &prepared{source{f, pipeline.NewPool("frames", f, slots, nil), benchFrames, 0}}
 	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: log})
 	if err := g.AddSource("camera", src); err != nil {
 		b.Fatal(err)
@@ -91,6 +87,25 @@ func writeRecording(b *testing.B, dir string, f pipeline.Format, m *meter) {
 	if err = errors.Join(err, o.Err(), src.pool.Close(), d.Close()); err != nil || o.Stats().Delivered != benchFrames {
 		b.Fatalf("%v, %+v", err, o.Stats())
 	}
+}
+
+// preparedPool has slots of memory as the program's are, each with the frame in it.
+func preparedPool(b *testing.B, f pipeline.Format, n int, frame []byte) *pipeline.Pool {
+	memory, err := cudahost.Open(cudahost.Config{Backend: "host", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var slots []pipeline.Slot
+	for range n {
+		m, err := memory.AllocHost(f.Size(), 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = m.Close() })
+		copy(m.Bytes(), frame)
+		slots = append(slots, pipeline.Slot{Bytes: m.Bytes()})
+	}
+	return pipeline.NewPool("frames", f, slots, nil)
 }
 
 // writeFio writes as many bytes in as large pieces, as many at a time.
