@@ -50,17 +50,25 @@ func load() (*library, error) {
 
 // open opens a library by its name.
 func open(name string) (*library, error) {
-	handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
-	if err != nil {
+	l := &library{}
+	if err := symbols(name, map[string]*uintptr{"WelsCreateSVCEncoder": &l.create, "WelsDestroySVCEncoder": &l.destroy}); err != nil {
 		return nil, fmt.Errorf("%w: install openh264 (apt-get install %s): %w", ErrNoLibrary, Package, err)
 	}
-	l := &library{}
-	for name, at := range map[string]*uintptr{"WelsCreateSVCEncoder": &l.create, "WelsDestroySVCEncoder": &l.destroy} {
+	return l, nil
+}
+
+// symbols opens a library by its name, and finds functions in it.
+func symbols(library string, functions map[string]*uintptr) error {
+	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return err
+	}
+	for name, at := range functions {
 		if *at, err = purego.Dlsym(handle, name); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNoLibrary, err)
+			return err
 		}
 	}
-	return l, nil
+	return nil
 }
 
 // encoder is an ISVCEncoder: its first word is the table of its methods.

@@ -40,7 +40,7 @@ type Sink struct {
 
 // New makes a sink for frames of a format, which is I420.
 func New(f pipeline.Format, encoder Encoder) *Sink {
-	return &Sink{encoder: encoder, room: make([]byte, 0, 4*f.Size()+1<<10), next: make(chan struct{})}
+	return &Sink{encoder: encoder, room: make([]byte, 0, 4*f.Size()+4<<10), next: make(chan struct{})}
 }
 
 // Needs implements pipeline.Sink.

@@ -15,7 +15,7 @@ const (
 	jpegHeader  = 8        // RFC 2435 §3.1
 	tableHeader = 4 + 2*64 // RFC 2435 §3.1.8
 	jpegType    = 1        // 4:2:0, no restart markers (RFC 2435 §4.1)
-	jpegFile    = 1 << 10  // bytes before and after the scan in a file: 623 from image/jpeg
+	jpegFile    = 2 << 10  // bytes before and after the scan in a file: 623 from image/jpeg; libjpeg-turbo wants as many
 	jpegQ       = 255      // quantization tables in every frame (RFC 2435 §4.2)
 )
 

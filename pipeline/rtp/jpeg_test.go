@@ -15,6 +15,7 @@ import (
 	pion "github.com/pion/rtp"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/codec"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
@@ -51,7 +52,12 @@ func rfc2435(t *testing.T, wire [][]byte, w, h int) (quant, scan []byte) {
 
 func encode(t testing.TB, f *pipeline.Frame, quality int) []byte {
 	t.Helper()
-	b, err := NewJPEGEncoder(quality).Encode(make([]byte, 0, 4*f.Format.Size()+4096), f)
+	return encodeBy(t, NewJPEGEncoder(quality), f)
+}
+
+func encodeBy(t testing.TB, e JPEGEncoder, f *pipeline.Frame) []byte {
+	t.Helper()
+	b, err := e.Encode(make([]byte, 0, 4*f.Format.Size()+4096), f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,10 +65,20 @@ func encode(t testing.TB, f *pipeline.Frame, quality int) []byte {
 }
 
 func TestJPEGPacketsByTheRFC(t *testing.T) {
+	turbo, err := codec.NewTurboJPEG(90)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = turbo.Close() })
+	t.Run("image/jpeg", func(t *testing.T) { jpegPackets(t, NewJPEGEncoder(90)) })
+	t.Run("libjpeg-turbo", func(t *testing.T) { jpegPackets(t, turbo) })
+}
+
+func jpegPackets(t *testing.T, e JPEGEncoder) {
 	for _, tt := range []struct{ w, h int }{{320, 240}, {960, 540}, {2040, 16}, {16, 16}, {22, 10}, {2, 2}, {4, 4}, {8, 2}, {8, 8}, {16, 2}, {2, 16}} {
 		t.Run(fmt.Sprintf("%dx%d", tt.w, tt.h), func(t *testing.T) {
 			f := rtptest.Format(t, pipeline.I420, tt.w, tt.h, 10)
-			s := testPacking(t, Stream{Payload: JPEG, Start: testStart(), Checksum: true}, f)
+			s := testPacking(t, Stream{Payload: JPEG, Start: testStart(), Checksum: true, Encoder: e}, f)
 			for n := range 3 { // no frame may keep anything of the one before, which is shorter or longer
 				frame := rtptest.Frame(f, n)
 				if n%2 == 0 {
@@ -79,7 +95,7 @@ func TestJPEGPacketsByTheRFC(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				want, err := jpeg.Decode(bytes.NewReader(encode(t, frame, 90)))
+				want, err := jpeg.Decode(bytes.NewReader(encodeBy(t, e, frame)))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -4,26 +4,46 @@ package appliance
 
 import (
 	"errors"
+	"io"
 
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline/codec"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// newJPEG opens the GPU's encoder when frame memory is CUDA's and nvJPEG is there; else it is nil, and the stream has its
-// own.
-func (a *Appliance) newJPEG(output string, quality int) (*codec.GPUJPEG, error) {
-	gpu, ok := a.memory.(*cudahost.CUDA)
-	if !ok {
-		return nil, nil
+// A jpegEncoder is one of those that can be had here.
+type jpegEncoder interface {
+	rtp.JPEGEncoder
+	io.Closer
+}
+
+// goJPEG is image/jpeg.
+type goJPEG struct{ rtp.JPEGEncoder }
+
+func (goJPEG) Close() error { return nil }
+
+// newJPEG opens the fastest encoder that can be had: the GPU's, when frame memory is CUDA's and nvJPEG is there, else libjpeg-turbo, else
+// image/jpeg.
+func (a *Appliance) newJPEG(output string, quality int) (jpegEncoder, error) {
+	log := a.env.Log.With("output", output)
+	if gpu, ok := a.memory.(*cudahost.CUDA); ok {
+		encoder, err := gpu.Device.NewJPEGEncoder(quality)
+		if err == nil {
+			log.Info("JPEG is encoded on the GPU")
+			return &codec.GPUJPEG{JPEGEncoder: encoder}, nil
+		}
+		if !errors.Is(err, cudahost.ErrNoCUDA) {
+			return nil, err
+		}
+		log.Warn("JPEG is encoded on the CPU", "reason", err)
 	}
-	encoder, err := gpu.Device.NewJPEGEncoder(quality)
-	if errors.Is(err, cudahost.ErrNoCUDA) {
-		a.env.Log.Warn("JPEG is encoded on the CPU", "output", output, "reason", err)
-		return nil, nil
+	turbo, err := codec.NewTurboJPEG(quality)
+	if err == nil {
+		return turbo, nil
 	}
-	if err != nil {
+	if !errors.Is(err, codec.ErrNoTurboJPEG) {
 		return nil, err
 	}
-	a.env.Log.Info("JPEG is encoded on the GPU", "output", output)
-	return &codec.GPUJPEG{JPEGEncoder: encoder}, nil
+	log.Info("JPEG is encoded by a slow encoder", "reason", err)
+	return goJPEG{rtp.NewJPEGEncoder(quality)}, nil
 }

@@ -60,9 +60,7 @@ func (a *Appliance) newEncoder(c *config.Output, k *config.RTP, cfg *send.Config
 		if err != nil {
 			return nil, fmt.Errorf("output %s: %w", c.Name, err)
 		}
-		if encoder != nil {
-			cfg.Encoder = encoder
-		}
+		cfg.Encoder = encoder
 		return encoder, nil
 	case rtp.H264:
 		encoder, err := codec.NewH264(f, k.Bits(f))
@@ -73,7 +71,7 @@ func (a *Appliance) newEncoder(c *config.Output, k *config.RTP, cfg *send.Config
 		cfg.H264 = encoder
 		return encoder, nil
 	}
-	return (*codec.GPUJPEG)(nil), nil
+	return io.NopCloser(nil), nil
 }
 
 // redirect gives the RTP streams of these names the destinations that c says.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/preview"
-	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/web"
 )
 
@@ -40,26 +39,22 @@ func (a *Appliance) newView(name string) (preview.Source, error) {
 	case o.view.Pixel == 0:
 		return preview.Source{}, errors.New("only outputs behind an isp can be looked at")
 	}
-	gpu, err := a.newJPEG(name, viewQuality)
+	encoder, err := a.newJPEG(name, viewQuality)
 	if err != nil {
 		return preview.Source{}, err
-	}
-	encoder := rtp.NewJPEGEncoder(viewQuality)
-	if gpu != nil {
-		encoder = gpu
 	}
 	sink := preview.New(o.view, encoder)
 	attached, err := f.graph.Attach(pipeline.OutputConfig{
 		Name: name + " view", Sink: sink, From: o.from, Format: o.view, Rate: pipeline.Rate{Num: viewRate, Den: 1}, Depth: 1,
 	})
 	if err != nil {
-		return preview.Source{}, errors.Join(fmt.Errorf("%w", oneLine{err}), gpu.Close())
+		return preview.Source{}, errors.Join(fmt.Errorf("%w", oneLine{err}), encoder.Close())
 	}
 	return preview.Source{Sink: sink, Of: f, Stop: func() {
 		ctx, cancel := context.WithTimeout(context.Background(), detachTime)
 		defer cancel()
 		attached.Detach(ctx)
-		if err := gpu.Close(); err != nil {
+		if err := encoder.Close(); err != nil {
 			a.env.Log.Warn("a view was closed with errors", "output", name, "error", err)
 		}
 	}}, nil

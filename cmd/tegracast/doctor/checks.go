@@ -61,6 +61,15 @@ func (p patient) libraries() []finding {
 	return list
 }
 
+// turboJPEG is about libjpeg-turbo, which makes JPEG on the CPU several times faster.
+func (p patient) turboJPEG() finding {
+	if found := p.library(codec.TurboJPEGName); found != "" {
+		return finding{"libjpeg-turbo", isGood, "/" + found, ""}
+	}
+	absent := codec.TurboJPEGName + " is not installed: JPEG on the CPU, and so the page's pictures, take several times as long"
+	return finding{"libjpeg-turbo", isNote, absent, "apt-get install " + codec.TurboJPEGPackage}
+}
+
 // h264 is about openh264, which payload h264 needs.
 func (p patient) h264() finding {
 	if found := p.library(codec.LibraryName); found != "" {

@@ -54,7 +54,7 @@ func (p patient) examine() []finding {
 	list = append(list, p.devices())
 	list = append(list, p.pinning()...)
 	list = append(append(list, p.gpu()), p.libraries()...)
-	list = append(list, p.h264(), p.memlock(), p.buffers(), p.gpio(), p.clock())
+	list = append(list, p.h264(), p.turboJPEG(), p.memlock(), p.buffers(), p.gpio(), p.clock())
 	return append(list, p.power()...)
 }
 

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package codec
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// TurboJPEGName is libjpeg-turbo's TurboJPEG, by the name of its interface; TurboJPEGPackage has it.
+const (
+	TurboJPEGName    = "libturbojpeg.so.0"
+	TurboJPEGPackage = "libturbojpeg0"
+)
+
+// ErrNoTurboJPEG is wrapped by what says why TurboJPEG cannot be had.
+var ErrNoTurboJPEG = errors.New("no TurboJPEG")
+
+// turboLibrary has the functions of TurboJPEG (turbojpeg.h). It is never unloaded.
+type turboLibrary struct {
+	init, destroy, size, compress, trouble uintptr
+}
+
+var loadedTurbo struct {
+	sync.Mutex
+	library *turboLibrary
+}
+
+func loadTurbo() (*turboLibrary, error) {
+	loadedTurbo.Lock()
+	defer loadedTurbo.Unlock()
+	if loadedTurbo.library == nil {
+		l := &turboLibrary{}
+		if err := symbols(TurboJPEGName, map[string]*uintptr{
+			"tjInitCompress": &l.init, "tjDestroy": &l.destroy, "tjBufSize": &l.size, "tjCompressFromYUVPlanes": &l.compress,
+			"tjGetErrorStr2": &l.trouble,
+		}); err != nil {
+			return nil, fmt.Errorf("%w: install libjpeg-turbo (apt-get install %s): %w", ErrNoTurboJPEG, TurboJPEGPackage, err)
+		}
+		loadedTurbo.library = l
+	}
+	return loadedTurbo.library, nil
+}
+
+// A TurboJPEG makes JPEG files on the CPU with libjpeg-turbo. One goroutine uses it at a time.
+type TurboJPEG struct {
+	library *turboLibrary
+	handle  uintptr
+	quality int
+}
+
+// NewTurboJPEG makes an encoder of a quality of 1 to 100. An error wraps ErrNoTurboJPEG where the library is missing.
+func NewTurboJPEG(quality int) (*TurboJPEG, error) {
+	l, err := loadTurbo()
+	if err != nil {
+		return nil, err
+	}
+	e := &TurboJPEG{library: l, quality: quality}
+	if e.handle, _, _ = purego.SyscallN(l.init); e.handle == 0 {
+		return nil, fmt.Errorf("tjInitCompress: %w", e.err())
+	}
+	return e, nil
+}
+
+// Values of turbojpeg.h.
+const (
+	turbo420       = 2    // TJSAMP_420
+	turboNoRealloc = 1024 // TJFLAG_NOREALLOC
+)
+
+// Encode appends a complete file with the picture of f, which is I420, to dst: baseline, 4:2:0, with the standard Huffman tables. It
+// does not write beyond dst's capacity; the library wants room for the largest file that there can be (tjBufSize).
+func (e *TurboJPEG) Encode(dst []byte, f *pipeline.Frame) ([]byte, error) {
+	w, h, stride := f.Format.Width, f.Format.Height, f.Format.Stride
+	luma := stride * h
+	if len(f.Bytes) < luma+luma/2 {
+		return dst, fmt.Errorf("%w: frame %d has %d bytes, its format %d", pipeline.ErrFormat, f.Sequence, len(f.Bytes), luma+luma/2)
+	}
+	room, _, _ := purego.SyscallN(e.library.size, uintptr(w), uintptr(h), turbo420)
+	if free := cap(dst) - len(dst); int(room) < 0 || free < int(room) {
+		return dst, fmt.Errorf("%w: a JPEG of %dx%d needs room for %d bytes, there is %d", io.ErrShortBuffer, w, h, int(room), free)
+	}
+	at := uintptr(unsafe.Pointer(&f.Bytes[0]))
+	args := struct {
+		planes  [3]uintptr
+		out     uintptr
+		size    uint64
+		strides [3]int32
+	}{
+		planes:  [3]uintptr{at, at + uintptr(luma), at + uintptr(luma+luma/4)},
+		out:     uintptr(unsafe.Pointer(unsafe.SliceData(dst[len(dst):cap(dst)]))),
+		strides: [3]int32{int32(stride), int32(stride / 2), int32(stride / 2)},
+	}
+	result := e.compress(uintptr(unsafe.Pointer(&args.planes)), uintptr(w), uintptr(unsafe.Pointer(&args.strides)), uintptr(h),
+		uintptr(unsafe.Pointer(&args.out)), uintptr(unsafe.Pointer(&args.size)))
+	runtime.KeepAlive(f)
+	runtime.KeepAlive(dst)
+	if result != 0 {
+		return dst, fmt.Errorf("frame %d: tjCompressFromYUVPlanes: %w", f.Sequence, e.err())
+	}
+	return dst[:len(dst)+int(args.size)], nil
+}
+
+// compress calls tjCompressFromYUVPlanes. Pointers may be converted in the argument list.
+//
+//go:uintptrescapes
+func (e *TurboJPEG) compress(planes, width, strides, height, out, size uintptr) int32 {
+	r, _, _ := purego.SyscallN(e.library.compress, e.handle, planes, width, strides, height, turbo420, out, size, uintptr(e.quality), turboNoRealloc)
+	return int32(r)
+}
+
+// err is what the library says of the last call.
+func (e *TurboJPEG) err() error {
+	text, _, _ := purego.SyscallN(e.library.trouble, e.handle)
+	b := []byte{}
+	for text != 0 {
+		c := **(**byte)(unsafe.Pointer(&text))
+		if c == 0 {
+			break
+		}
+		b = append(b, c)
+		text++
+	}
+	return errors.New(string(b))
+}
+
+// Close frees the encoder.
+func (e *TurboJPEG) Close() error {
+	purego.SyscallN(e.library.destroy, e.handle)
+	return nil
+}
