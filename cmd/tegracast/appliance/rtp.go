@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/egress"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/codec"
 	"github.com/tegracast/tegracast/pipeline/rtp"
@@ -56,7 +57,7 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 func (a *Appliance) newEncoder(c *config.Output, k *config.RTP, cfg *send.Config, f pipeline.Format) (io.Closer, error) {
 	switch cfg.Payload {
 	case rtp.JPEG:
-		encoder, err := a.newJPEG(c.Name, cmp.Or(cfg.Quality, rtp.DefaultQuality))
+		encoder, err := egress.NewJPEG(a.memory, cmp.Or(cfg.Quality, rtp.DefaultQuality), a.env.Log.With("output", c.Name))
 		if err != nil {
 			return nil, fmt.Errorf("output %s: %w", c.Name, err)
 		}

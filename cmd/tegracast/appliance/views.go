@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/egress"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/preview"
 	"github.com/tegracast/tegracast/pipeline/web"
@@ -39,7 +40,7 @@ func (a *Appliance) newView(name string) (preview.Source, error) {
 	case o.view.Pixel == 0:
 		return preview.Source{}, errors.New("only outputs behind an isp can be looked at")
 	}
-	encoder, err := a.newJPEG(name, viewQuality)
+	encoder, err := egress.NewJPEG(a.memory, viewQuality, a.env.Log.With("output", name))
 	if err != nil {
 		return preview.Source{}, err
 	}

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package appliance
+package egress
 
 import (
 	"errors"
 	"io"
+	"log/slog"
 
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline/codec"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// A jpegEncoder is one of those that can be had here.
-type jpegEncoder interface {
+// A JPEGEncoder is one of those that can be had here.
+type JPEGEncoder interface {
 	rtp.JPEGEncoder
 	io.Closer
 }
@@ -22,11 +23,10 @@ type goJPEG struct{ rtp.JPEGEncoder }
 
 func (goJPEG) Close() error { return nil }
 
-// newJPEG opens the fastest encoder that can be had: the GPU's, when frame memory is CUDA's and nvJPEG is there, else libjpeg-turbo, else
+// NewJPEG opens the fastest encoder that can be had: the GPU's, when frame memory is CUDA's and nvJPEG is there, else libjpeg-turbo, else
 // image/jpeg.
-func (a *Appliance) newJPEG(output string, quality int) (jpegEncoder, error) {
-	log := a.env.Log.With("output", output)
-	if gpu, ok := a.memory.(*cudahost.CUDA); ok {
+func NewJPEG(memory cudahost.Allocator, quality int, log *slog.Logger) (JPEGEncoder, error) {
+	if gpu, ok := memory.(*cudahost.CUDA); ok {
 		encoder, err := gpu.Device.NewJPEGEncoder(quality)
 		if err == nil {
 			log.Info("JPEG is encoded on the GPU")
