@@ -59,7 +59,7 @@ function show(name, pictures) {
   if (watch) watch.end();
   watch = null;
   const picture = get("picture"), canvas = get("canvas");
-  const stream = streams.has(name) && !pictures && "RTCPeerConnection" in window && "requestVideoFrameCallback" in HTMLVideoElement.prototype;
+  const stream = streams.has(name) && !pictures && Watch.possible();
   picture.hidden = stream;
   canvas.hidden = !stream;
   picture.alt = "Live picture of output " + name;
@@ -94,7 +94,7 @@ function showOutputs(outputs) {
 function outputItem(o) {
   const item = element("li");
   item.append(element("p", o.name + ": " + o.sends + (o.to ? " to " + o.to.join(", ") : "") +
-    (o.rtsp ? ", " + o.rtsp + " (" + (o.readers || []).length + " readers)" : "")));
+    (o.rtsp ? ", " + o.rtsp : "") + (o.rtsp || o.whep ? " (" + (o.readers || []).length + " readers)" : "")));
   const name = encodeURIComponent(o.name);
   if (o.picture) item.append(element("a", "Snapshot", { class: "button", href: name + ".jpg", download: o.name + ".jpg" }));
   if (o.sdp) item.append(element("a", "SDP file", { class: "button", href: name + ".sdp" }));

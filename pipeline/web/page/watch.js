@@ -12,7 +12,8 @@ class Watch {
     this.ended = ended;
     this.played = false;
     this.reports = new Map(); // by RTP timestamp
-    this.unmarked = null; // RTP timestamp of the frame on the canvas, if its report has not come
+    this.drawn = null; // RTP timestamp of the frame on the canvas
+    this.unmarked = null; // the same, if its report has not come
     this.video = document.createElement("video");
     this.video.muted = this.video.playsInline = true;
     this.peer = new RTCPeerConnection();
@@ -26,6 +27,11 @@ class Watch {
     channel.addEventListener("close", () => this.fail());
     this.timer = setTimeout(() => this.played || this.fail(), beginLimit);
     this.begin(name).catch(() => this.fail());
+  }
+
+  // possible says whether this browser can.
+  static possible() {
+    return "RTCPeerConnection" in window && "VideoFrame" in window && "requestVideoFrameCallback" in HTMLVideoElement.prototype;
   }
 
   async begin(name) {
@@ -56,15 +62,22 @@ class Watch {
     if (this.reports.size > keptReports) this.reports.delete(this.reports.keys().next().value);
   }
 
-  // draw draws the frame that the video shows now.
+  // draw draws the picture that the video has now. That may be a newer one than the frame that it is called for: the picture itself says
+  // which one it is, by its RTP timestamp, or else by its time.
   draw(frame) {
     this.played = true;
-    const report = this.reports.get(frame.rtpTimestamp), canvas = this.canvas, g = canvas.getContext("2d");
-    this.reports.delete(frame.rtpTimestamp);
-    if (canvas.width !== frame.width || canvas.height !== frame.height) [canvas.width, canvas.height] = [frame.width, frame.height];
-    g.drawImage(this.video, 0, 0, frame.width, frame.height);
-    this.unmarked = frame.rtpTimestamp;
-    if (report) this.mark(report);
+    const picture = new VideoFrame(this.video), canvas = this.canvas;
+    const own = picture.metadata ? picture.metadata().rtpTimestamp : undefined;
+    const rtp = own !== undefined ? own : Math.round(frame.mediaTime * 1e6) === picture.timestamp ? frame.rtpTimestamp : this.drawn;
+    if (rtp !== this.drawn) {
+      if (canvas.width !== frame.width || canvas.height !== frame.height) [canvas.width, canvas.height] = [frame.width, frame.height];
+      canvas.getContext("2d").drawImage(picture, 0, 0, frame.width, frame.height);
+      this.drawn = this.unmarked = rtp;
+      const report = this.reports.get(rtp);
+      this.reports.delete(rtp);
+      if (report) this.mark(report);
+    }
+    picture.close();
   }
 
   // mark draws a frame's number, and its regions.
