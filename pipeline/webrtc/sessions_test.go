@@ -27,6 +27,9 @@ func TestRefused(t *testing.T) {
 	documented := theDocument(t)
 	offer := client(t, pion.SettingEngine{}).offer(t)
 	camera := base + "/camera/whep"
+	vp8, sends := strings.ReplaceAll(offer, "H264/", "VP8/"), strings.ReplaceAll(offer, "recvonly", "sendonly")
+	single := strings.ReplaceAll(offer, "packetization-mode=1", "packetization-mode=0")
+	open := regexp.MustCompile("a=fingerprint.*\r\n").ReplaceAllString(offer, "")
 	for name, tt := range map[string]struct {
 		method, url, kind, body string
 		want                    int
@@ -35,10 +38,10 @@ func TestRefused(t *testing.T) {
 		"no offer":          {http.MethodPost, camera, mediaType, "hello", http.StatusBadRequest},
 		"nothing":           {http.MethodPost, camera, mediaType, "", http.StatusBadRequest},
 		"too long":          {http.MethodPost, camera, mediaType, strings.Repeat("a", maxOffer+1), http.StatusRequestEntityTooLarge},
-		"no H.264":          {http.MethodPost, camera, mediaType, strings.ReplaceAll(offer, "H264/", "VP8/"), http.StatusUnprocessableEntity},
-		"one packet a unit": {http.MethodPost, camera, mediaType, strings.ReplaceAll(offer, "packetization-mode=1", "packetization-mode=0"), http.StatusUnprocessableEntity},
-		"it sends":          {http.MethodPost, camera, mediaType, strings.ReplaceAll(offer, "recvonly", "sendonly"), http.StatusUnprocessableEntity},
-		"no fingerprint":    {http.MethodPost, camera, mediaType, regexp.MustCompile("a=fingerprint.*\r\n").ReplaceAllString(offer, ""), http.StatusBadRequest},
+		"no H.264":          {http.MethodPost, camera, mediaType, vp8, http.StatusUnprocessableEntity},
+		"one packet a unit": {http.MethodPost, camera, mediaType, single, http.StatusUnprocessableEntity},
+		"it sends":          {http.MethodPost, camera, mediaType, sends, http.StatusUnprocessableEntity},
+		"no fingerprint":    {http.MethodPost, camera, mediaType, open, http.StatusBadRequest},
 		"no such output":    {http.MethodPost, base + "/other/whep", mediaType, offer, http.StatusNotFound},
 		"no such session":   {http.MethodDelete, camera + "/x", "", "", http.StatusNotFound},
 		"trickle":           {http.MethodPatch, camera + "/x", "application/trickle-ice-sdpfrag", "", http.StatusMethodNotAllowed},
