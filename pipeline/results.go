@@ -33,14 +33,19 @@ type Report struct {
 	Results  []Result  `json:"results"`
 }
 
-// AppendReport appends the frame's results to b as one line of JSON, with its line feed. A number that JSON has no word
-// for is an error.
-func (f *Frame) AppendReport(b []byte) ([]byte, error) {
+// Report is what outputs send of the frame's results.
+func (f *Frame) Report() Report {
 	results := f.Results
 	if results == nil {
 		results = []Result{}
 	}
-	line, err := json.Marshal(Report{Frame: f.Sequence, Captured: f.Times.Shown().UTC(), Results: results})
+	return Report{Frame: f.Sequence, Captured: f.Times.Shown().UTC(), Results: results}
+}
+
+// AppendReport appends the frame's results to b as one line of JSON, with its line feed. A number that JSON has no word
+// for is an error.
+func (f *Frame) AppendReport(b []byte) ([]byte, error) {
+	line, err := json.Marshal(f.Report())
 	if err != nil {
 		return b, fmt.Errorf("results of frame %d: %w", f.Sequence, err)
 	}

@@ -32,6 +32,7 @@ var may = map[string][]string{
 	"pipeline/results":    {"pipeline"},
 	"pipeline/ucx":        {"pipeline", "cudahost/headertest"},
 	"pipeline/rtsp":       {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/rtptest"},
+	"pipeline/webrtc":     {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/rtptest", "pipeline/codec"}, // its tests encode
 	"pipeline/record":     {"pipeline", "cudahost"},
 
 	"cmd/tegracast/config":          {"tegra", "fpga", "board", "capture", "pipeline/...", "cmd/tegracast/config/yamlfile", "cmd/tegracast/programtest"},

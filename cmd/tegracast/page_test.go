@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -86,35 +87,10 @@ func TestPageInABrowser(t *testing.T) {
 		t.Skip("SHORT: a browser takes its time")
 	}
 	appliance, base, recordings := shown(t, 1280, 720)
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 800))
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
-	defer cancel()
-	ctx, cancel = chromedp.NewContext(ctx)
-	defer cancel()
-	var mu sync.Mutex
-	var complaints []string
-	if err := chromedp.Listen(ctx, func(event any) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch e := event.(type) {
-		case *runtime.EventExceptionThrown:
-			complaints = append(complaints, e.ExceptionDetails.Text)
-		case *runtime.EventConsoleAPICalled:
-			complaints = append(complaints, fmt.Sprint(e.Type))
-		}
-	}); err != nil {
-		t.Fatalf("%v: make setup installs chromium", err)
-	}
+	ctx, complaints := browser(t, base)
 	until := func(what, condition string) {
 		t.Helper()
-		poll := chromedp.Poll[bool](condition, chromedp.WithPollingTimeout(time.Minute), chromedp.WithPollingInterval(100*time.Millisecond))
-		if _, err := chromedp.Run(ctx, poll); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
-	if _, err := chromedp.Run(ctx, chromedp.Navigate(base+"/")); err != nil {
-		t.Fatal(err)
+		awaitPage(ctx, t, what, condition)
 	}
 	until("the state", `document.getElementById("state").textContent === "streaming"`)
 	until("a picture", `document.getElementById("picture").naturalWidth === 640`)
@@ -164,12 +140,53 @@ func TestPageInABrowser(t *testing.T) {
 	}
 	keepPicture(ctx, t, "dark")
 	accessible(ctx, t, "dark, on a phone")
-	if mu.Lock(); len(complaints) > 0 {
-		t.Errorf("the browser complains: %q", complaints)
+	if list := complaints(); len(list) > 0 {
+		t.Errorf("the browser complains: %q", list)
 	}
-	mu.Unlock()
 	appliance.Stop(t)
 	until("the end", `document.getElementById("state").textContent.startsWith("the appliance does not answer")`)
+}
+
+// browser opens a page in a browser. complaints are what that has said of it.
+func browser(t testing.TB, address string) (ctx context.Context, complaints func() []string) {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 800))
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	var mu sync.Mutex
+	var list []string
+	if err := chromedp.Listen(ctx, func(event any) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			list = append(list, e.ExceptionDetails.Text)
+		case *runtime.EventConsoleAPICalled:
+			list = append(list, fmt.Sprint(e.Type))
+		}
+	}); err != nil {
+		t.Fatalf("%v: make setup installs chromium", err)
+	}
+	if _, err := chromedp.Run(ctx, chromedp.Navigate(address+"/")); err != nil {
+		t.Fatal(err)
+	}
+	return ctx, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(list)
+	}
+}
+
+// awaitPage waits until a condition is true in the page.
+func awaitPage(ctx context.Context, t testing.TB, what, condition string) {
+	t.Helper()
+	poll := chromedp.Poll[bool](condition, chromedp.WithPollingTimeout(time.Minute), chromedp.WithPollingInterval(100*time.Millisecond))
+	if _, err := chromedp.Run(ctx, poll); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
 }
 
 // keepPicture keeps a picture of the page, when that is asked for.

@@ -29,8 +29,8 @@ second) to 127.0.0.1:5006. For receivers, serve writes one SDP file per stream,
 NAME.sdp. SIGHUP reloads FILE and restarts only what changed, unless it comes
 since the terminal has closed: then serve ends. SIGUSR1 triggers the recordings
 that wait for a trigger (docs/recording.md). A page with live
-pictures, metrics and health are at http://127.0.0.1:8080 (web: in the
-configuration). For a camera of a real FPGA, configure a source with "fpga:
+pictures, by WebRTC of outputs that send H.264 (docs/webrtc.md), metrics and
+health are at http://127.0.0.1:8080 (web: in the configuration). For a camera of a real FPGA, configure a source with "fpga:
 {device: /dev/tegra_p2p0, width: ..., height: ...}". "gpio: ..." configures the
 board's lines: trigger, strobe, the FPGA's reset, a status LED, trigger input,
 PPS (docs/operations.md).

@@ -99,7 +99,7 @@ func startReceiver(t *testing.T, sdp string) *programtest.Process {
 	return programtest.StartProgram(t, "probe", "--sdp", sdp, "--duration", "7s")
 }
 
-func fetch(t *testing.T, url string) (status int, body string) {
+func fetch(t testing.TB, url string) (status int, body string) {
 	t.Helper()
 	for try := 0; ; try++ {
 		r, err := http.Get(url)

@@ -146,7 +146,7 @@ func (p *h264Packetizer) put(t *Train, at, pieces int, unit []byte) {
 		h[1] = p.pt
 		p.times(h, uint16(p.next), &t.info)
 		if pieces > 1 {
-			h[p.head], h[p.head+1] = unit[0]&^unitTypes|unitFUA, unit[0]&unitTypes
+			h[p.head], h[p.head+1] = unit[0]&^UnitTypes|unitFUA, unit[0]&UnitTypes
 			switch i {
 			case 0:
 				h[p.head+1] |= fuStart

@@ -6,7 +6,8 @@ import "bytes"
 
 // What the first byte of a unit says (H.264 §7.3.1, table 7-1; RFC 6184 §5.2).
 const (
-	unitTypes = 0x1f
+	UnitTypes = 0x1f // the bits of a unit's first byte that say which kind it is
+
 	unitSTAPA = 24
 	unitFUA   = 28
 
@@ -58,26 +59,26 @@ func ParseH264(payload []byte) (p H264Payload, ok bool) {
 	if len(payload) == 0 || payload[0]&0x80 != 0 {
 		return p, false
 	}
-	switch kind := payload[0] & unitTypes; {
+	switch kind := payload[0] & UnitTypes; {
 	case kind == unitFUA:
 		if len(payload) <= fuHeader {
 			return p, false
 		}
 		fu := payload[1]
 		p = H264Payload{
-			Type: fu & unitTypes, Start: fu&fuStart != 0, End: fu&fuEnd != 0, Data: payload[fuHeader:],
-			Header: payload[0]&^unitTypes | fu&unitTypes,
+			Type: fu & UnitTypes, Start: fu&fuStart != 0, End: fu&fuEnd != 0, Data: payload[fuHeader:],
+			Header: payload[0]&^UnitTypes | fu&UnitTypes,
 		}
 		return p, p.Type > 0 && p.Type < unitSTAPA && !(p.Start && p.End)
 	case kind == unitSTAPA:
 		p = H264Payload{Start: true, End: true, Data: payload[1:], Many: true}
 		for data := p.Data; ; {
 			unit, rest, ok := p.Cut(data)
-			if !ok || unit[0]&unitTypes == 0 || unit[0]&unitTypes >= unitSTAPA {
+			if !ok || unit[0]&UnitTypes == 0 || unit[0]&UnitTypes >= unitSTAPA {
 				return p, false
 			}
 			if p.Type == 0 {
-				p.Type = unit[0] & unitTypes
+				p.Type = unit[0] & UnitTypes
 			}
 			if data = rest; len(data) == 0 {
 				return p, true

@@ -135,6 +135,12 @@ func (t *Train) Done() time.Time { return t.info.done }
 // SSRC is that of the frame.
 func (t *Train) SSRC() uint32 { return t.info.ssrc }
 
+// Timestamp is that of all packets.
+func (t *Train) Timestamp() uint32 { return t.info.timestamp }
+
+// Payload is what the packets carry, in one piece and without what the payload format adds: of H.264 the access unit as a byte stream.
+func (t *Train) Payload() []byte { return t.payload }
+
 // Sum computes the checksum of the frame that Packetize was given last, unless that is done. It reads the frame's pixels,
 // and may run in another goroutine while the train is sent.
 func (t *Train) Sum() {

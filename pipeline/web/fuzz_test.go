@@ -23,7 +23,9 @@ func FuzzRequest(f *testing.F) {
 		"GET / HTTP/1.1\r\nHost: camera.example\r\n\r\n", "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "GET /film.jpg HTTP/1.0\r\n\r\n",
 		"GET /api/v1/status HTTP/1.1\r\nHost: localhost:8080\r\nAuthorization: Basic eDp4\r\n\r\n", "HEAD //metrics HTTP/1.1\r\nHost: [::1]\r\n\r\n",
 		"POST /record/x/trigger HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer wrong\r\nContent-Length: 3\r\n\r\nabc", "GET /%2e%2e/film.mjpeg HTTP/1.1\r\nHost: a\r\n\r\n",
-		"GET http://localhost/page.js HTTP/1.1\r\nHost: localhost\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", "CONNECT localhost:1 HTTP/1.1\r\n\r\n",
+		"GET http://localhost/page.js HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"POST /film/whep HTTP/1.1\r\nHost: a\r\n\r\n", "DELETE /film/whep/x HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", "CONNECT localhost:1 HTTP/1.1\r\n\r\n",
 		"GET /api/v1/events HTTP/1.1\r\nHost: a\r\nLast-Event-ID: 18446744073709551615\r\nAuthorization: Basic eDpjb3JyZWN0IGhvcnNlIGJhdHRlcnk=\r\n\r\n",
 	} {
 		f.Add([]byte(s))
@@ -34,6 +36,7 @@ func FuzzRequest(f *testing.F) {
 		View:    func(string) (View, error) { return &film{size: 10}, nil },
 		SDP:     func(string) ([]byte, error) { return []byte("v=0\r\n"), nil },
 		Trigger: func(string, string) (bool, error) { return true, nil },
+		WHEP:    http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }),
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(raw))))

@@ -120,6 +120,9 @@ func TestOpenAPIAnswers(t *testing.T) {
 		Trigger: func(name, _ string) (bool, error) {
 			return name != "none", map[bool]error{true: http.ErrNotSupported}[name == "sealed"]
 		},
+		WHEP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // what the handler says is in its own test
+			http.Error(w, r.PathValue("name"), map[string]int{"POST": 415, "DELETE": 404, "PATCH": 405}[r.Method])
+		}),
 	})
 	for path, operations := range d.Paths {
 		for method, o := range operations {

@@ -30,13 +30,14 @@ type Output struct {
 	Sends   string   `json:"sends"` // in words
 	To      []string `json:"to,omitempty"`
 	RTSP    string   `json:"rtsp,omitempty"`    // where it is read
-	Readers []Reader `json:"readers,omitempty"` // who read it there
+	Readers []Reader `json:"readers,omitempty"` // who read it there, or watch it
 	SDP     bool     `json:"sdp"`               // it is a stream, which a file describes
+	WHEP    bool     `json:"whep"`              // it is watched by WebRTC
 	Picture bool     `json:"picture"`           // it can be looked at
 	Trigger bool     `json:"trigger"`           // it is a recording that waits for a trigger
 }
 
-// A Reader takes an output by RTSP.
+// A Reader takes an output by RTSP or WHEP.
 type Reader struct {
 	Address string `json:"address"`
 	By      string `json:"by"`     // in words
@@ -62,8 +63,9 @@ type Status struct {
 }
 
 const (
-	maxWatchers = 8               // of moving pictures
-	firstWait   = 5 * time.Second // for a picture
+	maxWatchers  = 8               // of moving pictures
+	maxBeginning = 4               // sessions by WHEP at a time, or ending
+	firstWait    = 5 * time.Second // for a picture
 )
 
 //go:embed page
@@ -76,7 +78,7 @@ func (c *Config) addPage(mux *http.ServeMux) {
 		panic(err) // the name is a constant
 	}
 	page := http.FileServerFS(files)
-	for _, path := range []string{"/{$}", "/page.css", "/page.js"} {
+	for _, path := range []string{"/{$}", "/page.css", "/page.js", "/watch.js"} {
 		mux.Handle("GET "+path, c.private(page))
 	}
 	mux.Handle("GET /api/v1/openapi.json", c.private(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -35,8 +35,10 @@ type Config struct {
 	// Trigger triggers the recording of an output. It returns false where there is none of that name.
 	Trigger func(output, cause string) (found bool, err error)
 	Events  *Events // what happened; nil: nobody is told
-	Logger  *slog.Logger
-	Access  *Access // for other machines; nil: they have none but to metrics, health and triggers
+	// WHEP begins and ends sessions of those who watch an output, by the values name and session of the path; nil: there are none.
+	WHEP   http.Handler
+	Logger *slog.Logger
+	Access *Access // for other machines; nil: they have none but to metrics, health and triggers
 
 	door *door // nil: there is no password
 }
@@ -45,9 +47,9 @@ type Config struct {
 // armed), and POST /record/NAME/trigger (404: there is no such recording, 409: it cannot be triggered). To this machine alone,
 // and to others by TLS with the password of Config.Access (401 without it, 429 after ten wrong ones), it shows a page (/), the
 // state of everything (/api/v1/status), events as they come (/api/v1/events), and for each output its stream's description
-// (/NAME.sdp), the picture of now (/NAME.jpg) and moving pictures (/NAME.mjpeg; 409: the output cannot be shown). At most 32
-// clients are connected, 8 of them watch moving pictures, 8 listen to events, and one other answer is made at a time: clients
-// cannot starve the stream.
+// (/NAME.sdp), the picture of now (/NAME.jpg) and moving pictures (/NAME.mjpeg; 409: the output cannot be shown), and it begins
+// sessions of WebRTC (POST /NAME/whep). At most 32 clients are connected, 8 of them watch moving pictures, 8 listen to events, 4
+// begin or end a session, and one other answer is made at a time: clients cannot starve the stream.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
@@ -112,6 +114,12 @@ func (c *Config) routes(metrics http.Handler, ended <-chan struct{}) http.Handle
 	mux.Handle("GET /{file}", c.files(rest))
 	if c.Events != nil {
 		mux.Handle("GET /api/v1/events", c.private(c.tell(ended)))
+	}
+	if c.WHEP != nil {
+		sessions := c.private(http.NewCrossOriginProtection().Handler(atMost(maxBeginning, "begin to watch", c.WHEP)))
+		for _, pattern := range []string{"POST /{name}/whep", "DELETE /{name}/whep/{session}", "PATCH /{name}/whep/{session}"} {
+			mux.Handle(pattern, sessions)
+		}
 	}
 	if c.Profile {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)

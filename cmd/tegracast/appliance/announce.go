@@ -41,12 +41,14 @@ func (r *runner) announce(fresh map[string]bool) error {
 
 // announceReaders says how to watch a stream that has no destination.
 func (r *runner) announceReaders(s *stream) {
-	url := r.a.egress.URL(s.name)
-	if url == "" { // a warning has said why
-		fmt.Fprintf(r.a.env.Out, "%s: %s, which nobody can read: RTSP is not served\n", s.name, payloadNames[s.config.Payload.V])
-		return
+	switch url, what := r.a.egress.URL(s.name), payloadNames[s.config.Payload.V]; {
+	case url != "":
+		fmt.Fprintf(r.a.env.Out, "%s: %s, to whoever reads it by RTSP\n  watch: ffplay -fflags nobuffer %s\n", s.name, what, url)
+	case s.config.Payload.V == rtp.H264:
+		fmt.Fprintf(r.a.env.Out, "%s: %s, to whoever looks at the page\n", s.name, what)
+	default: // a warning has said why
+		fmt.Fprintf(r.a.env.Out, "%s: %s, which nobody can read: RTSP is not served\n", s.name, what)
 	}
-	fmt.Fprintf(r.a.env.Out, "%s: %s, to whoever reads it by RTSP\n  watch: ffplay -fflags nobuffer %s\n", s.name, payloadNames[s.config.Payload.V], url)
 }
 
 var payloadNames = [...]string{

@@ -56,7 +56,7 @@ type Appliance struct {
 	storage    *cufile.Driver // nil: nothing is recorded
 	recordings record.Recordings
 	fanout     fanout.Outputs
-	egress     egress.Streams
+	egress     *egress.Streams
 	text       []byte // of the configuration
 
 	quarantine *kernel.Quarantine
@@ -83,7 +83,7 @@ func newAppliance(e Env) *Appliance {
 		env: e, recorder: pipeline.NewRecorder(flightEvents),
 		quarantine: kernel.NewQuarantine(quarantineFolder()), order: kernel.NewOrder(),
 		cards: map[string]*capture.Card{}, models: map[string]*modelCard{}, devices: map[string]func() error{},
-		books: map[string]*pipeline.Books{}, threads: send.NewThreads(e.Processors),
+		books: map[string]*pipeline.Books{}, threads: send.NewThreads(e.Processors), egress: egress.New(e.Log),
 	}
 	a.lines = lines.New(lines.Config{Board: e.Board, Cameras: a.cameras, Health: a.state, Record: a.recordings.Edge, Logger: e.Log})
 	return a

@@ -12,6 +12,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/egress"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/preview"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/web"
 )
 
@@ -91,7 +92,7 @@ func (a *Appliance) list() []web.Output {
 		for _, o := range f.outputs {
 			x := web.Output{Name: o.name, Picture: o.view.Pixel != 0, Trigger: a.recordings.Triggered(o.name)}
 			if o.stream != nil {
-				x.RTSP, x.Readers = a.egress.URL(o.name), a.egress.Readers(o.name)
+				x.RTSP, x.Readers, x.WHEP = a.egress.URL(o.name), a.egress.Readers(o.name), o.stream.sink.Payload() == rtp.H264
 				x.SDP, x.Sends, x.To = len(o.stream.config.Destinations) > 0, payloadNames[o.stream.config.Payload.V], o.stream.config.Destinations
 			}
 			x.Sends = cmp.Or(x.Sends, "frames")

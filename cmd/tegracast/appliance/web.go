@@ -130,13 +130,13 @@ func access(c readers.Web) (*web.Access, error) {
 // newWeb is a server that tells of the appliance.
 func newWeb(a *Appliance, h *health) *webRunner {
 	own := []prometheus.Collector{
-		&a.egress, &boardwatch.Metrics{Root: os.DirFS("/")}, &lines.Metrics{Lines: a.lines}, &hardwareMetrics{a}, &a.fanout,
+		a.egress, &boardwatch.Metrics{Root: os.DirFS("/")}, &lines.Metrics{Lines: a.lines}, &hardwareMetrics{a}, &a.fanout,
 	}
 	trigger := func(output, cause string) (bool, error) {
 		return a.recordings.Trigger(output, record.Trigger{Cause: cause})
 	}
 	return &webRunner{out: a.env.Out, cfg: web.Config{
-		Version: a.env.Version, Stats: a.stats, Health: h.state, Outputs: a.list, View: a.look, SDP: a.describe, Trigger: trigger,
+		Version: a.env.Version, Stats: a.stats, Health: h.state, Outputs: a.list, View: a.look, SDP: a.describe, Trigger: trigger, WHEP: a.egress.WHEP(),
 		Metrics: append(own, a.env.Metrics...), Events: a.env.Events, Logger: a.env.Log,
 	}}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package egress has the RTP streams of an appliance: their books for people and for a metrics server, and the RTSP server at which
-// readers ask for them.
+// readers ask for them, and the sessions of those who watch them by WHEP.
 package egress
 
 import (
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -16,17 +17,26 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/readers"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 	"github.com/tegracast/tegracast/pipeline/rtsp"
 	"github.com/tegracast/tegracast/pipeline/web"
+	"github.com/tegracast/tegracast/pipeline/webrtc"
 )
 
-// Streams are those that are open. The zero Streams has none, and nobody can read them by RTSP.
+// Streams are those that are open.
 type Streams struct {
-	mu     sync.Mutex
-	list   []stream
-	server *rtsp.Server // nil: there is none
+	mu      sync.Mutex
+	list    []stream
+	server  *rtsp.Server // nil: there is none
+	viewers *webrtc.Server
 }
+
+// New are none yet, which nobody can read by RTSP.
+func New(log *slog.Logger) *Streams { return &Streams{viewers: webrtc.New(log)} }
+
+// WHEP is where viewers ask for streams of H.264.
+func (s *Streams) WHEP() http.Handler { return s.viewers }
 
 type stream struct {
 	name string
@@ -38,14 +48,18 @@ func (s *Streams) Add(name string, sink *send.Sink) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = append(s.list, stream{name, sink})
+	if sink.Payload() == rtp.H264 {
+		s.viewers.Add(name, sink)
+	}
 	if s.server == nil {
 		return nil
 	}
 	return s.server.Add(name, sink)
 }
 
-// Remove forgets a stream and ends its readers' sessions.
+// Remove forgets a stream and ends the sessions of its readers and viewers.
 func (s *Streams) Remove(name string) {
+	s.viewers.Remove(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = slices.DeleteFunc(s.list, func(x stream) bool { return x.name == name })
@@ -57,7 +71,7 @@ func (s *Streams) Remove(name string) {
 // Listen has the streams read by RTSP as c says, and tells where. The server that there was ends, with its sessions. The default
 // address may be taken by somebody else; one that the configuration names may not.
 func (s *Streams) Listen(c readers.RTSP, out io.Writer, log *slog.Logger) error {
-	s.Close()
+	s.endRTSP()
 	if c.Address() == "" {
 		return nil
 	}
@@ -92,8 +106,13 @@ func (s *Streams) Listen(c readers.RTSP, out io.Writer, log *slog.Logger) error 
 	return nil
 }
 
-// Close ends the server and its sessions.
+// Close ends all sessions. No other one begins.
 func (s *Streams) Close() {
+	s.viewers.Close()
+	s.endRTSP()
+}
+
+func (s *Streams) endRTSP() {
 	s.mu.Lock()
 	server := s.server
 	s.server = nil
@@ -120,29 +139,34 @@ func (s *Streams) open() []stream {
 	return slices.Clone(s.list)
 }
 
-// Readers are those that take a stream by RTSP.
+// Readers are those that take a stream by RTSP or WHEP.
 func (s *Streams) Readers(name string) (list []web.Reader) {
 	for _, x := range s.open() {
 		if x.name != name {
 			continue
 		}
-		for _, r := range x.readers() {
+		for _, r := range s.readers(x) {
 			list = append(list, web.Reader{Address: r.Address, By: r.Reader, Frames: r.Frames, Lost: r.Cut})
 		}
 	}
 	return list
 }
 
-func (x stream) readers() []send.DestinationStats {
-	return slices.DeleteFunc(x.sink.Stats().Destinations, func(d send.DestinationStats) bool { return d.Reader == "" })
+func (s *Streams) readers(x stream) []send.DestinationStats {
+	return slices.DeleteFunc(s.receivers(x, x.sink.Stats()), func(d send.DestinationStats) bool { return d.Reader == "" })
 }
 
-// Status is for a status line; empty: nobody reads by RTSP.
+// receivers are all that a stream is sent to.
+func (s *Streams) receivers(x stream, st send.Stats) []send.DestinationStats {
+	return append(st.Destinations, s.viewers.Viewers(x.name)...)
+}
+
+// Status is for a status line; empty: nobody has asked for a stream.
 func (s *Streams) Status() string {
 	var b strings.Builder
 	for _, x := range s.open() {
 		lost := uint64(0)
-		all := x.readers()
+		all := s.readers(x)
 		for _, r := range all {
 			lost += r.Cut
 		}
@@ -163,7 +187,7 @@ func (s *Streams) Print(w io.Writer) {
 		}
 		fmt.Fprintf(w, "%s: DMA done to %slast p50 %s p99 %s p99.9 %s; bucket p50 %d p99 %d max %d packets\n", x.name, first,
 			ms(st.Last.P50), ms(st.Last.P99), ms(st.Last.P999), st.Bucket.P50, st.Bucket.P99, st.Bucket.Max)
-		for _, d := range st.Destinations {
+		for _, d := range s.receivers(x, st) {
 			fmt.Fprintf(w, "%s to %v\n", x.name, d)
 		}
 	}

@@ -27,6 +27,8 @@ type Sink struct {
 	came   arrivals // of frames
 	wake   func()   // the sender's turn
 
+	watcher atomic.Pointer[func(*rtp.Train, *pipeline.Frame)]
+
 	numbered chan struct{} // a frame that filled has been sent: which sequence number is next is known
 
 	frames, failed atomic.Uint64
@@ -145,13 +147,16 @@ func (s *Sink) next(ctx context.Context, h *holding) (job, error) {
 			h.free <- t
 			return job{}, err
 		}
-		if t.filling.frame == nil && len(*s.sender.dests.Load()) == 0 {
+		if t.filling.frame == nil && len(*s.sender.dests.Load()) == 0 && s.watcher.Load() == nil {
 			h.queue.Done(f) // nobody takes it: nothing is packetized, or encoded
 			continue
 		}
 		err = s.packetize(t, f)
 		if err == nil {
 			s.frames.Add(1)
+			if take := s.watcher.Load(); take != nil && t.filling.frame == nil {
+				(*take)(t.Train, f)
+			}
 			t.came = s.came.came(s.sender.pacer.now(), waited)
 			return job{train: t, frame: f}, nil
 		}
@@ -187,6 +192,23 @@ func (s *Sink) Add(dest string) error { return s.sender.Add(dest) }
 
 // Remove removes a destination while the sink runs. It waits for the end of the frame that is being sent.
 func (s *Sink) Remove(dest string) error { return s.sender.Remove(dest) }
+
+// Watch has take called with each frame and its train before packets leave, until another Watch; nil: nothing is called. take must not
+// wait, and keeps nothing of what it gets. A call may be under way when Watch returns. Of a stream that nobody takes otherwise the frames
+// are packetized, too. Frames that leave while they fill are not shown.
+func (s *Sink) Watch(take func(*rtp.Train, *pipeline.Frame)) {
+	if take == nil {
+		s.watcher.Store(nil)
+		return
+	}
+	s.watcher.Store(&take)
+}
+
+// Payload is that of the stream.
+func (s *Sink) Payload() rtp.Payload { return s.config.Payload }
+
+// KeyFrame asks for a picture that refers to no other, where pictures do. It comes soon, but not as often as it is asked for.
+func (s *Sink) KeyFrame() { s.sender.keyFrame() }
 
 // SDP describes the stream as it is sent to the first destination, or to nobody in particular when there is none.
 func (s *Sink) SDP() ([]byte, error) {

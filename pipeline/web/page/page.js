@@ -5,6 +5,8 @@ const get = (id) => document.getElementById(id);
 let before = new Map(); // frames of each part, at the last look
 let at = 0;
 let shown = null; // the output whose pictures are shown
+let watch = null; // how, if it is by WebRTC
+let streams = new Set(); // outputs that are watched by WebRTC
 let said = new Map(); // what an output answered to its trigger
 
 function element(tag, text, attributes) {
@@ -51,18 +53,28 @@ function showParts(list, seconds) {
   get("losses").textContent = losses.join("; ");
 }
 
-function show(name) {
+// show shows an output by WebRTC if that can be, or as one JPEG picture after the other.
+function show(name, pictures) {
   shown = name;
-  const picture = get("picture");
-  picture.hidden = false;
+  if (watch) watch.end();
+  watch = null;
+  const picture = get("picture"), canvas = get("canvas");
+  const stream = streams.has(name) && !pictures && Watch.possible();
+  picture.hidden = stream;
+  canvas.hidden = !stream;
   picture.alt = "Live picture of output " + name;
-  picture.src = encodeURIComponent(name) + ".mjpeg?" + Date.now();
-  get("caption").textContent = name;
+  canvas.setAttribute("aria-label", picture.alt);
+  if (stream) {
+    picture.removeAttribute("src");
+    watch = new Watch(name, canvas, (played) => played ? setTimeout(() => shown === name && show(name), 2000) : show(name, true));
+  } else picture.src = encodeURIComponent(name) + ".mjpeg?" + Date.now();
+  get("caption").textContent = name + (stream ? " by WebRTC" : streams.has(name) ? ": JPEG pictures, since WebRTC does not get through" : "");
   for (const b of get("choice").children) b.setAttribute("aria-pressed", String(b.textContent === name));
 }
 
 function showOutputs(outputs) {
   const seen = outputs.filter((o) => o.picture).map((o) => o.name);
+  streams = new Set(outputs.filter((o) => o.whep).map((o) => o.name));
   const choice = get("choice");
   if ([...choice.children].map((b) => b.textContent).join("\n") !== seen.join("\n")) {
     choice.replaceChildren(...seen.map((name) => {
@@ -82,7 +94,7 @@ function showOutputs(outputs) {
 function outputItem(o) {
   const item = element("li");
   item.append(element("p", o.name + ": " + o.sends + (o.to ? " to " + o.to.join(", ") : "") +
-    (o.rtsp ? ", " + o.rtsp + " (" + (o.readers || []).length + " readers)" : "")));
+    (o.rtsp ? ", " + o.rtsp : "") + (o.rtsp || o.whep ? " (" + (o.readers || []).length + " readers)" : "")));
   const name = encodeURIComponent(o.name);
   if (o.picture) item.append(element("a", "Snapshot", { class: "button", href: name + ".jpg", download: o.name + ".jpg" }));
   if (o.sdp) item.append(element("a", "SDP file", { class: "button", href: name + ".sdp" }));
@@ -135,5 +147,7 @@ function happened(text) {
 new EventSource("api/v1/events").addEventListener("message", (e) => happened(e.data));
 
 // A stream of pictures ends with its output: a reload may have opened it again.
-get("picture").addEventListener("error", () => setTimeout(() => shown && show(shown), 2000));
+get("picture").addEventListener("error", () => setTimeout(() => shown && !watch && show(shown, true), 2000));
+addEventListener("pagehide", () => watch && watch.end());
+addEventListener("pageshow", (e) => e.persisted && shown && show(shown));
 look();

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webrtc
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pion/ice/v4"
+	"github.com/pion/interceptor"
+	"github.com/pion/logging"
+	"github.com/pion/sdp/v3"
+	pion "github.com/pion/webrtc/v4"
+
+	"github.com/tegracast/tegracast/pipeline/rtp"
+)
+
+// The header extensions that a session's packets have, if the offer knows them.
+const (
+	captureTime  = "http://www.webrtc.org/experiments/rtp-hdrext/abs-capture-time"
+	playoutDelay = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay"
+)
+
+// choose returns the payload type of an offer by which H.264 can be received, as the offer has it. A baseline profile is best, since
+// that is sent.
+func choose(offer string) (chosen pion.RTPCodecParameters, err error) {
+	var d sdp.SessionDescription
+	if err := d.UnmarshalString(offer); err != nil {
+		return chosen, fmt.Errorf("%w: %w", errOffer, err)
+	}
+	if len(d.MediaDescriptions) == 0 {
+		return chosen, errOffer
+	}
+	found := false
+	for _, m := range d.MediaDescriptions {
+		_, sends := m.Attribute("sendonly")
+		_, inactive := m.Attribute("inactive")
+		if m.MediaName.Media != "video" || m.MediaName.Port.Value == 0 || sends || inactive {
+			continue
+		}
+		for _, f := range m.MediaName.Formats {
+			n, err := strconv.ParseUint(f, 10, 8)
+			if err != nil {
+				continue
+			}
+			c, err := d.GetCodecForPayloadType(uint8(n))
+			if err != nil || !strings.EqualFold(c.Name, "H264") || c.ClockRate != rtp.ClockRate || !strings.Contains(c.Fmtp, "packetization-mode=1") {
+				continue
+			}
+			if found && !strings.Contains(strings.ToLower(c.Fmtp), "profile-level-id=42e0") {
+				continue
+			}
+			found = true
+			chosen = pion.RTPCodecParameters{PayloadType: pion.PayloadType(n), RTPCodecCapability: pion.RTPCodecCapability{
+				MimeType: pion.MimeTypeH264, ClockRate: rtp.ClockRate, SDPFmtpLine: c.Fmtp,
+				RTCPFeedback: []pion.RTCPFeedback{{Type: "nack"}, {Type: "nack", Parameter: "pli"}, {Type: "ccm", Parameter: "fir"}},
+			}}
+		}
+	}
+	if !found {
+		return chosen, errNoH264
+	}
+	return chosen, nil
+}
+
+// engine is how pion works for one session: it sends the codec, from one address.
+func engine(codec pion.RTPCodecParameters, at netip.Addr, l limits) (*pion.API, error) {
+	media, between := &pion.MediaEngine{}, &interceptor.Registry{}
+	if err := media.RegisterCodec(codec, pion.RTPCodecTypeVideo); err != nil {
+		return nil, err
+	}
+	for _, uri := range []string{captureTime, playoutDelay} {
+		x := pion.RTPHeaderExtensionCapability{URI: uri}
+		if err := media.RegisterHeaderExtension(x, pion.RTPCodecTypeVideo, pion.RTPTransceiverDirectionSendonly); err != nil {
+			return nil, err
+		}
+	}
+	if err := pion.ConfigureNack(media, between); err != nil {
+		return nil, err
+	}
+	if err := pion.ConfigureRTCPReports(between); err != nil {
+		return nil, err
+	}
+	var s pion.SettingEngine
+	s.SetLite(true) // who has an address that viewers reach checks no path
+	s.SetIncludeLoopbackCandidate(true)
+	s.SetIPFilter(func(ip net.IP) bool { a, _ := netip.AddrFromSlice(ip); return a.Unmap() == at })
+	s.SetNetworkTypes([]pion.NetworkType{pion.NetworkTypeUDP4, pion.NetworkTypeUDP6})
+	s.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)
+	s.SetICETimeouts(l.disconnected, l.failed, l.disconnected/2)
+	s.LoggerFactory = &logging.DefaultLoggerFactory{Writer: io.Discard, DefaultLogLevel: logging.LogLevelDisabled}
+	return pion.NewAPI(pion.WithMediaEngine(media), pion.WithInterceptorRegistry(between), pion.WithSettingEngine(s)), nil
+}
+
+// negotiate makes the answer to an offer, with the candidates.
+func negotiate(peer *pion.PeerConnection, offer string) (answer string, err error) {
+	if err := peer.SetRemoteDescription(pion.SessionDescription{Type: pion.SDPTypeOffer, SDP: offer}); err != nil {
+		return "", fmt.Errorf("%w: %w", errOffer, err)
+	}
+	ours, err := peer.CreateAnswer(nil)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errOffer, err)
+	}
+	gathered := pion.GatheringCompletePromise(peer)
+	if err := peer.SetLocalDescription(ours); err != nil {
+		return "", fmt.Errorf("%w: %w", errOffer, err)
+	}
+	<-gathered
+	return reachable(peer.LocalDescription().SDP)
+}
+
+// reachable has the candidates in a section of an answer that is not refused. pion puts them into the first one, which may be sound.
+func reachable(answer string) (string, error) {
+	var d sdp.SessionDescription
+	if err := d.UnmarshalString(answer); err != nil {
+		return "", err
+	}
+	var moved []sdp.Attribute
+	for _, m := range d.MediaDescriptions {
+		if m.MediaName.Port.Value != 0 {
+			m.Attributes = append(m.Attributes, moved...)
+			break
+		}
+		m.Attributes = slices.DeleteFunc(m.Attributes, func(a sdp.Attribute) bool {
+			is := a.Key == "candidate" || a.Key == "end-of-candidates"
+			if is {
+				moved = append(moved, a)
+			}
+			return is
+		})
+	}
+	b, err := d.Marshal()
+	return string(b), err
+}

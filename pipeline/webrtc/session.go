@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webrtc
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pion/rtcp"
+	packets "github.com/pion/rtp"
+	pion "github.com/pion/webrtc/v4"
+
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
+)
+
+const (
+	waiting   = 4                // pictures that may wait for a session; the next one is lost, and those that refer to it
+	together  = 16               // packets that leave without a pause
+	pause     = time.Millisecond // between those
+	behind    = 256 << 10        // bytes of results that may wait in a data channel; further ones are left out
+	results   = "results"        // the label of the data channel that gets them
+	streamTag = "tegracast"      // of the stream in the answer
+)
+
+// session is one viewer of a stream.
+type session struct {
+	id     string
+	stream *stream
+	peer   *pion.PeerConnection
+	track  *pion.TrackLocalStaticRTP
+	heads  heads
+
+	pictures  chan *picture
+	lost      bool // pictures come again from the next key frame on; of the stream's take
+	asked     bool // for that key frame
+	connected atomic.Bool
+	channel   atomic.Pointer[pion.DataChannel]
+	sequence  uint16 // of the next packet
+
+	up    chan struct{} // closed when the viewer is connected
+	ended chan struct{} // closed when the session is to end
+	over  chan struct{} // closed when it has given everything back
+	once  sync.Once
+	why   error // for the log, before ended is closed
+
+	sent, bytes, frames, cut, dropped atomic.Uint64
+}
+
+// heads are the numbers of the header extensions in a session; 0: it has none.
+type heads struct{ captureTime, playoutDelay uint8 }
+
+// open makes a session for an offer, and the answer.
+func open(st *stream, offer string, at netip.Addr, l limits) (v *session, answer string, err error) {
+	codec, err := choose(offer)
+	if err != nil {
+		return nil, "", err
+	}
+	api, err := engine(codec, at, l)
+	if err != nil {
+		return nil, "", err
+	}
+	peer, err := api.NewPeerConnection(pion.Configuration{})
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, peer.GracefulClose())
+		}
+	}()
+	v = &session{
+		id: rand.Text(), stream: st, peer: peer, pictures: make(chan *picture, waiting), lost: true,
+		up: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{}),
+	}
+	if v.track, err = pion.NewTrackLocalStaticRTP(codec.RTPCodecCapability, "video", streamTag); err != nil {
+		return nil, "", err
+	}
+	sender, err := peer.AddTrack(v.track)
+	if err != nil {
+		return nil, "", err
+	}
+	peer.OnConnectionStateChange(v.changes)
+	peer.OnDataChannel(func(c *pion.DataChannel) {
+		if c.Label() == results {
+			c.OnOpen(func() { v.channel.Store(c) })
+		}
+	})
+	if answer, err = negotiate(peer, offer); err != nil {
+		return nil, "", err
+	}
+	for _, x := range sender.GetParameters().HeaderExtensions {
+		switch x.URI {
+		case captureTime:
+			v.heads.captureTime = uint8(x.ID)
+		case playoutDelay:
+			v.heads.playoutDelay = uint8(x.ID)
+		}
+	}
+	go v.hear(sender) // until the peer is closed
+	return v, answer, nil
+}
+
+// changes is told how it goes with the connection.
+func (v *session) changes(s pion.PeerConnectionState) {
+	switch s {
+	case pion.PeerConnectionStateConnected:
+		if v.connected.CompareAndSwap(false, true) {
+			close(v.up)
+		}
+	case pion.PeerConnectionStateFailed:
+		v.end(errSilent)
+	case pion.PeerConnectionStateClosed:
+		v.end(errDeleted)
+	}
+}
+
+// hear takes RTCP from the viewer.
+func (v *session) hear(sender *pion.RTPSender) {
+	for {
+		list, _, err := sender.ReadRTCP()
+		if err != nil {
+			return
+		}
+		for _, p := range list {
+			switch p.(type) {
+			case *rtcp.PictureLossIndication, *rtcp.FullIntraRequest:
+				v.stream.sink.KeyFrame()
+			}
+		}
+	}
+}
+
+// end has the session end soon. The first reason counts.
+func (v *session) end(why error) {
+	v.once.Do(func() {
+		v.why = why
+		close(v.ended)
+	})
+}
+
+// run sends pictures until the session ends, and gives everything back.
+func (v *session) run(connect time.Duration) {
+	deadline := time.NewTimer(connect)
+	defer deadline.Stop()
+	for up := v.up; ; {
+		select {
+		case <-up:
+			deadline.Stop()
+			up = nil
+		case <-deadline.C:
+			v.end(errConnect)
+		case p := <-v.pictures:
+			v.send(p)
+		case <-v.ended:
+			v.close()
+			return
+		}
+	}
+}
+
+func (v *session) close() {
+	st := v.stats()
+	v.stream.leave(v)
+	if err := v.peer.GracefulClose(); err != nil {
+		v.stream.log.Warn("webrtc: a session was closed with errors", "output", v.stream.name, "viewer", st.Address, "error", err)
+	}
+	v.stream.log.Info("webrtc: a session has ended",
+		"output", v.stream.name, "viewer", st.Address, "frames", st.Frames, "lost", st.Cut, "reason", v.why)
+}
+
+// take offers a picture to the session. The stream's lock is held.
+func (v *session) take(p *picture) {
+	if !v.connected.Load() {
+		return
+	}
+	if v.lost && !p.key {
+		if v.frames.Load()+v.cut.Load() > 0 { // else it has not begun
+			v.miss(p)
+		}
+		if !v.asked && len(v.pictures) == 0 { // one that takes nothing asks for nothing
+			v.asked = true
+			v.stream.sink.KeyFrame()
+		}
+		return
+	}
+	select {
+	case v.pictures <- p:
+		v.lost, v.asked = false, false
+	default:
+		v.lost = true
+		v.miss(p)
+	}
+}
+
+func (v *session) miss(p *picture) {
+	v.cut.Add(1)
+	v.dropped.Add(uint64(len(p.payloads)))
+}
+
+// send sends a picture, and before it what was found in it.
+func (v *session) send(p *picture) {
+	if c := v.channel.Load(); c != nil && p.message != nil && c.BufferedAmount() <= behind {
+		_ = c.SendText(string(p.message)) // of a session that ends
+	}
+	h := packets.Header{Version: 2, Timestamp: p.timestamp}
+	v.heads.write(&h, p)
+	for i, payload := range p.payloads {
+		if i > 0 && i%together == 0 {
+			time.Sleep(pause)
+		}
+		h.SequenceNumber, h.Marker = v.sequence, i == len(p.payloads)-1
+		v.sequence++
+		if err := v.track.WriteRTP(&packets.Packet{Header: h.Clone(), Payload: payload}); err != nil {
+			v.cut.Add(1)
+			v.dropped.Add(uint64(len(p.payloads) - i))
+			return
+		}
+		v.sent.Add(1)
+		v.bytes.Add(uint64(h.MarshalSize() + len(payload)))
+	}
+	v.frames.Add(1)
+}
+
+// write adds the extensions: when the frame was taken, and that it is to be shown at once.
+func (x heads) write(h *packets.Header, p *picture) {
+	if x.captureTime != 0 {
+		b, _ := packets.AbsCaptureTimeExtension{Timestamp: rtp.NTP(p.captured)}.Marshal() // never fails
+		_ = h.SetExtension(x.captureTime, b)                                              // an id of SDP
+	}
+	if x.playoutDelay != 0 {
+		_ = h.SetExtension(x.playoutDelay, make([]byte, 3)) // from 0 to 0
+	}
+}
+
+// stats are the session's counters, as those of a destination.
+func (v *session) stats() send.DestinationStats {
+	return send.DestinationStats{
+		Address: v.address(), Reader: "WebRTC", Packets: v.sent.Load(), Bytes: v.bytes.Load(), Frames: v.frames.Load(), Cut: v.cut.Load(),
+		Dropped: v.dropped.Load(),
+	}
+}
+
+// address is where the packets go.
+func (v *session) address() string {
+	if pair, err := v.peer.SCTP().Transport().ICETransport().GetSelectedCandidatePair(); err == nil && pair != nil {
+		return netip.AddrPortFrom(parse(pair.Remote.Address), pair.Remote.Port).String()
+	}
+	return fmt.Sprintf("session %s", v.id[:4])
+}
+
+func parse(address string) netip.Addr {
+	a, _ := netip.ParseAddr(address)
+	return a
+}

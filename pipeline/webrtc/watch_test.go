@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webrtc
+
+import (
+	"encoding/binary"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/pion/rtcp"
+	pion "github.com/pion/webrtc/v4"
+
+	"github.com/tegracast/tegracast/pipeline/rtp"
+)
+
+// TestWatched: a viewer gets whole frames from a key frame on, each with a message of its timestamp, number, time and results. A further
+// key frame comes when it is asked for.
+func TestWatched(t *testing.T) {
+	server, _, base := serve(t, usual)
+	v := watch(t, base, pion.SettingEngine{})
+	first := v.next(t)
+	if !first.key() {
+		t.Errorf("%v is no key frame", first)
+	}
+	last, sequence, keys := first, first.packets[0].SequenceNumber, []uint64{}
+	for n := 0; n < 40 || len(keys) < 2; n++ {
+		if last.key() {
+			keys = append(keys, last.message.Frame)
+		}
+		if n == 20 {
+			if err := v.peer.WriteRTCP([]rtcp.Packet{&rtcp.PictureLossIndication{MediaSSRC: v.ssrc}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, p := range last.packets {
+			if p.SequenceNumber != sequence || p.Timestamp != last.message.RTP || p.SSRC != v.ssrc {
+				t.Fatalf("%v: packet %d with timestamp %d, %d was due", last, p.SequenceNumber, p.Timestamp, sequence)
+			}
+			sequence++
+			got, want := p.GetExtension(v.capture), rtp.NTP(last.message.Captured)
+			if v.capture == 0 || len(got) != 8 || binary.BigEndian.Uint64(got) != want {
+				t.Fatalf("%v: capture time %x, want %x", last, got, want)
+			}
+		}
+		m := last.message
+		if len(m.Results) != 1 || len(m.Results[0].Regions) != 1 || m.Results[0].Regions[0].X != int(m.Frame) {
+			t.Fatalf("%v: %+v", last, m)
+		}
+		f := v.next(t)
+		if f.message.Frame <= m.Frame {
+			t.Fatalf("%v after frame %d", f, m.Frame)
+		}
+		last = f
+	}
+	if keys[1]-keys[0] >= 60 { // one comes every 60 frames anyhow
+		t.Errorf("a key frame was asked for: they come at frames %d", keys)
+	}
+	list := server.Viewers("camera")
+	if len(list) != 1 || list[0].Reader != "WebRTC" || list[0].Frames < 40 || list[0].Bytes == 0 {
+		t.Errorf("%+v", list)
+	}
+}
+
+// TestSilent: a sink that nobody watches encodes nothing.
+func TestSilent(t *testing.T) {
+	server, sink, base := serve(t, usual)
+	v := watch(t, base, pion.SettingEngine{})
+	v.next(t)
+	if status, _, text := ask(t, http.MethodDelete, v.session, "", ""); status != http.StatusOK {
+		t.Errorf("%d %s", status, text)
+	}
+	before := sink.Stats().Frames
+	time.Sleep(300 * time.Millisecond)
+	if n := sink.Stats().Frames - before; n > 1 { // one was being encoded
+		t.Errorf("nobody watches, and %d frames were encoded", n)
+	}
+	if list := server.Viewers("camera"); len(list) != 0 {
+		t.Errorf("%+v", list)
+	}
+}
+
+// TestStalled: a session that takes no picture loses its own, waits for a key frame, and keeps nobody waiting.
+func TestStalled(t *testing.T) {
+	_, sink, _ := serve(t, usual)
+	v := &session{stream: &stream{sink: sink}, pictures: make(chan *picture, waiting), lost: true}
+	v.connected.Store(true)
+	key, other := &picture{key: true, payloads: make([][]byte, 3)}, &picture{payloads: make([][]byte, 2)}
+	v.take(other)
+	if len(v.pictures) != 0 || v.cut.Load() != 0 {
+		t.Error("a session begins without a key frame, or has lost what came before")
+	}
+	v.frames.Add(1) // it has begun
+	for range waiting {
+		v.take(key)
+	}
+	v.take(other)
+	v.take(key)
+	v.take(other)
+	if v.cut.Load() != 3 || v.dropped.Load() != 7 || !v.lost || v.asked {
+		t.Errorf("%d pictures and %d packets are lost; waits for a key frame: %v, asks for it: %v", v.cut.Load(), v.dropped.Load(), v.lost, v.asked)
+	}
+	for range waiting {
+		<-v.pictures
+	}
+	if v.take(other); len(v.pictures) != 0 || !v.asked {
+		t.Error("a picture came that refers to one that is lost, or no key frame is asked for")
+	}
+	if v.take(key); len(v.pictures) != 1 || v.lost {
+		t.Error("no picture comes any more")
+	}
+}
