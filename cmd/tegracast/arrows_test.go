@@ -49,8 +49,9 @@ var may = map[string][]string{
 	"cmd/tegracast/appliance": {
 		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture",
 		"cmd/tegracast/config/...", "cmd/tegracast/lines", "cmd/tegracast/device", "cmd/tegracast/boardwatch", "cmd/tegracast/fanout",
-		"cmd/tegracast/egress", "cmd/tegracast/starts", "cmd/tegracast/programtest",
+		"cmd/tegracast/egress", "cmd/tegracast/live", "cmd/tegracast/starts", "cmd/tegracast/programtest",
 	},
+	"cmd/tegracast/live":   {"pipeline", "pipeline/rtp/send", "cmd/tegracast/command"},
 	"cmd/tegracast/starts": {},
 	"cmd/tegracast/doctor": {
 		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/config", "cmd/tegracast/appliance",

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -16,6 +17,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/appliance"
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/live"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/pipeline/web"
 )
@@ -30,7 +32,8 @@ NAME.sdp. SIGHUP reloads FILE and restarts only what changed, unless it comes
 since the terminal has closed: then serve ends. SIGUSR1 triggers the recordings
 that wait for a trigger (docs/recording.md). A page with live
 pictures, by WebRTC of outputs that send H.264 (docs/webrtc.md), metrics and
-health are at http://127.0.0.1:8080 (web: in the configuration). For a camera of a real FPGA, configure a source with "fpga:
+health are at http://127.0.0.1:8080 (web: in the configuration). On a terminal the last lines tell, each second, where to look,
+and how each part is doing; NO_COLOR=1 has them without colours. For a camera of a real FPGA, configure a source with "fpga:
 {device: /dev/tegra_p2p0, width: ..., height: ...}". "gpio: ..." configures the
 board's lines: trigger, strobe, the FPGA's reset, a status LED, trigger input,
 PPS (docs/operations.md).
@@ -42,13 +45,27 @@ and must be restarted.
 `
 
 func serve(ctx context.Context, e env, args []string) error {
+	ctx, stop := e.whileThereIsATerminal(ctx)
+	defer stop()
+	if screen := live.On(e.Out, e.Err); screen != nil {
+		e.Out, e.Err = screen, screen
+	}
 	f := e.flags("serve", serveUsage)
 	path := f.String("config", "", "read the configuration from `FILE` (tegracast config default prints one)")
 	dir := f.String("sdp-dir", sdpDir(), "write the SDP files to `DIR`")
 	faults := f.StringArray("fault", nil, "inject a fault into the model as `ID:RATE`: F3:0.01 is once in a hundred frames (docs/faults.md); repeatable")
+	quiet := f.Bool("quiet", false, "print nothing but warnings and errors")
 	logger := e.logFlags(f)
 	if err := parse(f, args); err != nil {
 		return err
+	}
+	if *quiet {
+		e.Out = io.Discard
+	}
+	if *quiet && !f.Changed("log-level") {
+		if err := f.Set("log-level", "warn"); err != nil {
+			return err
+		}
 	}
 	var err error
 	if e.Log, err = logger(); err != nil {
@@ -69,8 +86,6 @@ func serve(ctx context.Context, e env, args []string) error {
 		return err
 	}
 	env := e.appliance()
-	ctx, stop := e.whileThereIsATerminal(ctx)
-	defer stop()
 	env.Processors = runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(env.Processors + spare)
 	return appliance.Serve(ctx, env, c, o)

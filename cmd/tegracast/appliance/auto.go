@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/live"
 	"github.com/tegracast/tegracast/pipeline/isp"
 	"github.com/tegracast/tegracast/pipeline/isp/auto"
 )
@@ -114,7 +115,7 @@ func (c *controller) String() string {
 	s := c.State()
 	parts := []string{c.name}
 	if c.config.Exposure != nil {
-		text := fmt.Sprintf("exposure %s gain %.2f level %.3f", ms(s.Setting.Exposure), s.Setting.Gain, s.Level)
+		text := fmt.Sprintf("exposure %s gain %.2f level %.3f", live.MS(s.Setting.Exposure), s.Setting.Gain, s.Level)
 		text += [...]string{" (too bright for the limits)", "", " (too dark for the limits)"}[s.Limit+1]
 		parts = append(parts, text+frozen(s.ExposureFrozen))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/boardwatch"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/live"
 	"github.com/tegracast/tegracast/cmd/tegracast/starts"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
@@ -57,7 +58,7 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	signal.Notify(usr1, syscall.SIGUSR1)
 	defer signal.Stop(usr1)
 	r.a.health = health.state
-	began, cpu := time.Now(), cpuTime()
+	began, cpu := time.Now(), live.CPUTime()
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
 	r.web = newWeb(r.a, health)
@@ -73,7 +74,7 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 		return err
 	}
 	var watching sync.WaitGroup
-	watching.Go(func() { newStatus(r.a).run(watch) })
+	watching.Go(func() { live.NewStatus(r.a.env.Out, r.a.env.Log, r.view).Run(watch) })
 	watching.Go(func() { health.run(watch) })
 	watching.Go(func() { r.a.recordings.Answer(watch, usr1, r.a.env.Log) })
 	watching.Go(func() { boardwatch.Watch(watch, r.a.env.Log, os.DirFS("/")) })
@@ -84,14 +85,14 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	if err != nil {
 		err = errors.Join(err, r.a.dump(r.dir))
 	}
-	summary(r.a.env.Out, r.a.stats())
+	live.Summary(r.a.env.Out, r.a.stats())
 	for _, c := range r.a.controllers() {
 		fmt.Fprintf(r.a.env.Out, "%v\n", c)
 	}
 	r.a.egress.Print(r.a.env.Out)
 	r.a.fanout.Print(r.a.env.Out)
 	r.a.received()
-	fmt.Fprintf(r.a.env.Out, "cpu: %.1f s in %.1f s\n", (cpuTime() - cpu).Seconds(), time.Since(began).Seconds())
+	fmt.Fprintf(r.a.env.Out, "cpu: %.1f s in %.1f s\n", (live.CPUTime() - cpu).Seconds(), time.Since(began).Seconds())
 	return err
 }
 

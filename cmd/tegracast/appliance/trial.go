@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/live"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
@@ -34,7 +35,7 @@ func Trial(ctx context.Context, e Env, c *config.Appliance, begin func([]Stream)
 		err = r.run(ctx, nil)
 	}
 	end()
-	summary(e.Out, a.stats())
+	live.Summary(e.Out, a.stats())
 	a.egress.Print(e.Out)
 	return a.finish(err)
 }

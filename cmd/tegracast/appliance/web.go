@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,21 +27,26 @@ import (
 // webRunner is the server of now.
 type webRunner struct {
 	out    io.Writer
-	cfg    web.Config         // but for where it listens
-	cancel context.CancelFunc // nil: there is none
+	page   atomic.Pointer[string] // its address; nil: there is none
+	cfg    web.Config             // but for where it listens
+	cancel context.CancelFunc     // nil: there is none
 	ended  chan struct{}
 }
 
 // open takes the place of the server that there was.
 func (w *webRunner) open(ctx context.Context, c readers.Web) error {
 	w.close()
+	w.page.Store(nil)
 	server, err := w.listen(c)
 	if err != nil || server == nil {
 		return err
 	}
 	if c.TLS() {
-		fmt.Fprintf(w.out, "page: https://%s (any user; the password is in %s)\n", nameFor(server.Addr()), c.PasswordFile)
+		address := "https://" + nameFor(server.Addr())
+		w.page.Store(&address)
+		fmt.Fprintf(w.out, "page: %s (any user; the password is in %s)\n", address, c.PasswordFile)
 	} else if page := pageAddress(server.Addr()); page != "" {
+		w.page.Store(&page)
 		fmt.Fprintf(w.out, "page: %s (from another machine: ssh -L 8080:%s HOST, then http://127.0.0.1:8080)\n",
 			page, strings.TrimPrefix(page, "http://"))
 	}

@@ -161,6 +161,15 @@ func (s *Streams) receivers(x stream, st send.Stats) []send.DestinationStats {
 	return append(st.Destinations, s.viewers.Viewers(x.name)...)
 }
 
+// Receivers are all whom each stream is sent to.
+func (s *Streams) Receivers() map[string][]send.DestinationStats {
+	all := map[string][]send.DestinationStats{}
+	for _, x := range s.open() {
+		all[x.name] = s.receivers(x, x.sink.Stats())
+	}
+	return all
+}
+
 // Status is for a status line; empty: nobody has asked for a stream.
 func (s *Streams) Status() string {
 	var b strings.Builder

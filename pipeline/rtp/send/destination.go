@@ -157,13 +157,16 @@ func (d *destination) tell(why unix.Errno) {
 	}
 }
 
+// NobodyListens is the LastError of a destination whose host answers so.
+const NobodyListens = "no receiver listens on this port: start one"
+
 // reason says for which a train was given up, and the remedy; "" for a whole one.
 func reason(why unix.Errno) string {
 	switch why {
 	case 0:
 		return ""
 	case unix.ECONNREFUSED:
-		return "no receiver listens on this port: start one"
+		return NobodyListens
 	case unix.EAGAIN:
 		return "the network takes packets too slowly: the rest of the frame was dropped"
 	case unix.EHOSTUNREACH:
