@@ -79,12 +79,18 @@ func TestRTSPConfiguration(t *testing.T) {
 	}
 }
 
-// TestNobodyGetsIt: a stream needs a destination or RTSP.
+// TestNobodyGetsIt: a stream needs a destination or RTSP. One of H.264 may have the page instead.
 func TestNobodyGetsIt(t *testing.T) {
 	alone := strings.Replace(programtest.Small, `, destinations: ["127.0.0.1:5004"]`, "", 1)
 	if status, out, errw := runs(t, "config", "check", programtest.Write(t, "c.yaml", alone)); status != exitOK {
 		t.Errorf("read by RTSP alone: status %d: %s%s", status, out, errw)
 	}
 	file := programtest.Write(t, "c.yaml", alone+"rtsp: {listen: none}\n")
+	says(t, "nobody", []string{"config", "check", file}, exitUsage, "c.yaml:3:", "outputs[0].rtp", "nobody gets the stream", "destinations")
+	h264 := strings.Replace(alone, "payload: raw", "payload: h264", 1) + "rtsp: {listen: none}\n"
+	if status, out, errw := runs(t, "config", "check", programtest.Write(t, "c.yaml", h264)); status != exitOK {
+		t.Errorf("watched on the page alone: status %d: %s%s", status, out, errw)
+	}
+	file = programtest.Write(t, "c.yaml", h264+"web: {listen: none}\n")
 	says(t, "nobody", []string{"config", "check", file}, exitUsage, "c.yaml:3:", "outputs[0].rtp", "nobody gets the stream", "destinations")
 }

@@ -89,6 +89,9 @@ func engine(codec pion.RTPCodecParameters, at netip.Addr, l limits) (*pion.API, 
 	var s pion.SettingEngine
 	s.SetLite(true) // who has an address that viewers reach checks no path
 	s.SetIncludeLoopbackCandidate(true)
+	if at.IsLoopback() {
+		at = netip.AddrFrom4([4]byte{127, 0, 0, 1}) // pion has no candidate for ::1
+	}
 	s.SetIPFilter(func(ip net.IP) bool { a, _ := netip.AddrFromSlice(ip); return a.Unmap() == at })
 	s.SetNetworkTypes([]pion.NetworkType{pion.NetworkTypeUDP4, pion.NetworkTypeUDP6})
 	s.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)

@@ -5,8 +5,9 @@ package webrtc
 import (
 	"crypto/rand"
 	"errors"
-	"fmt"
+	"net"
 	"net/netip"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -249,12 +250,7 @@ func (v *session) stats() send.DestinationStats {
 // address is where the packets go.
 func (v *session) address() string {
 	if pair, err := v.peer.SCTP().Transport().ICETransport().GetSelectedCandidatePair(); err == nil && pair != nil {
-		return netip.AddrPortFrom(parse(pair.Remote.Address), pair.Remote.Port).String()
+		return net.JoinHostPort(pair.Remote.Address, strconv.Itoa(int(pair.Remote.Port)))
 	}
-	return fmt.Sprintf("session %s", v.id[:4])
-}
-
-func parse(address string) netip.Addr {
-	a, _ := netip.ParseAddr(address)
-	return a
+	return "not connected"
 }

@@ -76,6 +76,23 @@ func theDocument(t *testing.T) map[string]map[string]struct{ Responses map[strin
 	return d.Paths
 }
 
+// TestOneAddress: an answer to a client of this machine has one candidate, which no other machine reaches, in a section that is not refused.
+func TestOneAddress(t *testing.T) {
+	server, _, _ := serve(t, usual)
+	for _, at := range []string{"127.0.0.1", "::1"} {
+		v, answer, err := server.watch("camera", client(t, pion.SettingEngine{}).offer(t), netip.MustParseAddr(at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.end(errDeleted)
+		sound, video, _ := strings.Cut(answer, "m=video")
+		list := regexp.MustCompile(`a=candidate:\S+ 1 udp \d+ (\S+) \d+ typ host`).FindAllStringSubmatch(video, -1)
+		if strings.Contains(sound, "candidate") || len(list) != 1 || list[0][1] != "127.0.0.1" || !strings.Contains(answer, "a=ice-lite") {
+			t.Errorf("%s: %s", at, answer)
+		}
+	}
+}
+
 // TestFull: one more than there is room for is told to come later, and has room when another one has left.
 func TestFull(t *testing.T) {
 	l := usual

@@ -29,7 +29,6 @@ type stream struct {
 
 	mu       sync.Mutex
 	sessions []*session
-	payloads codecs.H264Payloader
 	told     bool // that results are too long
 }
 

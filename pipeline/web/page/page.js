@@ -7,6 +7,7 @@ let at = 0;
 let shown = null; // the output whose pictures are shown
 let watch = null; // how, if it is by WebRTC
 let streams = new Set(); // outputs that are watched by WebRTC
+let away = false; // the appliance did not answer
 let said = new Map(); // what an output answered to its trigger
 
 function element(tag, text, attributes) {
@@ -126,7 +127,10 @@ async function look() {
     showParts(parts(s.books), at ? (now - at) / 1000 : 0);
     showOutputs(s.outputs || []);
     at = now;
+    if (away && shown) show(shown);
+    away = false;
   } catch (e) {
+    away = true;
     tell("the appliance does not answer: " + e.message, false);
   }
   setTimeout(look, 1000);

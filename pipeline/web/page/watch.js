@@ -19,8 +19,8 @@ class Watch {
     this.peer = new RTCPeerConnection();
     this.peer.addTransceiver("video", { direction: "recvonly" });
     this.peer.addEventListener("track", (e) => this.play(e.track));
-    this.peer.addEventListener("connectionstatechange", () => {
-      if (this.peer.connectionState === "failed" || this.peer.connectionState === "closed") this.fail();
+    this.peer.addEventListener("connectionstatechange", (e) => {
+      if (e.target.connectionState === "failed" || e.target.connectionState === "closed") this.fail();
     });
     const channel = this.peer.createDataChannel("results");
     channel.addEventListener("message", (e) => this.keep(JSON.parse(e.data)));
