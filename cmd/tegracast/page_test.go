@@ -104,7 +104,7 @@ func TestPageInABrowser(t *testing.T) {
 			complaints = append(complaints, fmt.Sprint(e.Type))
 		}
 	}); err != nil {
-		t.Fatalf("%v: make setup installs chromium", err)
+		t.Fatalf("%v: make setup-test installs chromium", err)
 	}
 	until := func(what, condition string) {
 		t.Helper()
@@ -192,7 +192,7 @@ func accessible(ctx context.Context, t *testing.T, how string) {
 	t.Helper()
 	axe, err := os.ReadFile("testdata/axe/node_modules/axe-core/axe.min.js")
 	if err != nil {
-		t.Fatalf("%v: make setup installs axe-core", err)
+		t.Fatalf("%v: make setup-test installs axe-core", err)
 	}
 	if _, err := chromedp.Run(ctx, chromedp.Evaluate[float64](string(axe)+";0")); err != nil {
 		t.Fatal(err)
