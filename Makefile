@@ -10,7 +10,7 @@ UNITS = $(shell go list ./... | grep -v /cmd/)
 PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium fonts-dejavu-core make iproute2 e2fsprogs zsh fish \
 	kmod ethtool groff-base curl xz-utils xfsprogs libucx0 ucx-utils libucx-dev \
-	libopenh264-7 libopenh264-dev lintian mandoc
+	libopenh264-7 libopenh264-dev lintian mandoc shellcheck
 # What of $(1) is missing is installed.
 install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
@@ -78,12 +78,13 @@ test: setup-test lint ## everything: lint, tests with the race detector, the lon
 	go -C systemd/deb test -timeout 15m .
 	go test -timeout 15m -run 'TestFaults' ./capture
 
-lint: ## gofumpt, vet, staticcheck, errors, spelling, code that nothing reaches, tidy modules
+lint: ## gofumpt, vet, staticcheck, errors, spelling, scripts, code that nothing reaches, tidy modules
 	@bad=$$(go tool gofumpt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofumpt would change:" $$bad; exit 1; fi
 	go vet ./...
 	go tool staticcheck ./...
 	$$(go -C tools tool -n go-errorlint) ./...
 	@$$(go -C tools tool -n misspell) -error $$(git ls-files | grep -v /testdata/)
+	shellcheck --severity=warning $$(git ls-files '*.sh' '.ci/*' systemd/version systemd/deb/scripts)
 	go -C systemd/deb vet .
 	go -C tools vet .
 	go -C tools test -count=1 .
@@ -91,8 +92,10 @@ lint: ## gofumpt, vet, staticcheck, errors, spelling, code that nothing reaches,
 	go -C systemd/deb mod tidy -diff
 	go -C tools mod tidy -diff
 
-test-long: setup-test ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 10 power cuts, disks that fail, 1,000 frames, 1,000 connections, a minute of slices to peers
+test-long: setup-test ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 10 power cuts, disks that fail, 1,000 frames, 1,000 connections, a minute of slices to peers, packages by apt, a bare Debian 12
+	@$(call install,mmdebstrap)
 	TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 180m -v -run '^($(LONG))$$' $(LONG_IN)
+	TEGRACAST_LONG=1 go -C systemd/deb test -count=1 -timeout 60m -v -run '^TestAptLives$$' .
 
 test-sanitized: setup-test ## the kernel module's tests, and an hour of its fuzzer, on an instrumented kernel, which is built once
 	@$(call install,flex bison bc libssl-dev xz-utils)
