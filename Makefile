@@ -58,6 +58,7 @@ build: go ## build bin/tegracast
 	@flags=$$(systemd/version --ldflags) && set -x && CGO_ENABLED=0 go build -trimpath -ldflags "$$flags" -o $(BIN) ./cmd/tegracast
 
 deb: setup-deb ## Debian packages for arm64 and amd64, and the module's for DKMS, in bin/; the same commit gives the same bytes
+	@rm -f bin/tegracast_*.deb bin/tegracast-dkms_*.deb # of other commits
 	@go -C systemd/deb run . --root ../.. --out "$(CURDIR)/bin"
 
 release: setup-deb ## a release in bin/release: programs for arm64 and amd64, packages as a repository for apt, SPDX, checksums

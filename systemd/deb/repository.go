@@ -58,8 +58,10 @@ func writeRepository(dir string, id identity) error {
 	}
 	files := map[string]string{"Packages": list.String(), "Packages.gz": string(packed)}
 	var head strings.Builder
-	fmt.Fprintf(&head, "Origin: tegracast\nLabel: tegracast\nSuite: stable\nVersion: %s\nDate: %s\nArchitectures: %s\nDescription: packages of tegracast, not signed\nSHA256:\n",
-		id.version, id.made.Format("Mon, 02 Jan 2006 15:04:05 UTC"), strings.Join(sorted(archs), " "))
+	head.WriteString("Origin: tegracast\nLabel: tegracast\nSuite: stable\n")
+	fmt.Fprintf(&head, "Version: %s\nDate: %s\n", id.version, id.made.Format("Mon, 02 Jan 2006 15:04:05 UTC"))
+	fmt.Fprintf(&head, "Architectures: %s\n", strings.Join(sorted(archs), " "))
+	head.WriteString("Description: packages of tegracast, not signed\nSHA256:\n")
 	for _, name := range sorted(files) {
 		fmt.Fprintf(&head, " %x %d %s\n", sha256.Sum256([]byte(files[name])), len(files[name]), name)
 	}

@@ -25,9 +25,9 @@ func Configuration(w io.Writer, b Build, schema []byte, example string) error {
 	r.section("Description")
 	r.WriteString("The configuration of\n.BR tegracast (1)\nis a file in YAML. The service reads\n.IR /etc/tegracast/tegracast.yaml .\n")
 	r.paragraphs("A key that is not known, a value of a wrong type, and what cannot work are refused with line and column. " +
-		"tegracast config default prints an example, tegracast config check FILE looks for mistakes, and systemctl reload tegracast has the service read " +
-		"the file again.\n\nA source has exactly one of the keys fpga, model, file and recording; an output has exactly one of rtp, results, record, ucx and fpga. " +
-		"Times are written as 500us, 20ms or 1m30s, sizes as 64MiB, rates as 30 or 30000/1001.")
+		"tegracast config default prints an example, tegracast config check FILE looks for mistakes, and systemctl reload tegracast has the " +
+		"service read the file again.\n\nA source has exactly one of the keys that say what it is, such as fpga or model, and so has an output, " +
+		"such as rtp or record. Times are written as 500us, 20ms or 1m30s, sizes as 64MiB, rates as 30 or 30000/1001.")
 	r.section("Keys")
 	r.keys(root, root, "")
 	r.section("Example")
