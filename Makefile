@@ -97,6 +97,7 @@ test-long: setup-test ## what make test leaves out because it takes long: other 
 	@$(call install,mmdebstrap)
 	TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 180m -v -run '^($(LONG))$$' $(LONG_IN)
 	TEGRACAST_LONG=1 go -C systemd/deb test -count=1 -timeout 60m -v -run '^TestAptLives$$' .
+	.ci/newcomer run
 
 test-sanitized: setup-test ## the kernel module's tests, and an hour of its fuzzer, on an instrumented kernel, which is built once
 	@$(call install,flex bison bc libssl-dev xz-utils)
