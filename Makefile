@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-# tegracast: `make run` streams on any Linux machine, `make test` checks everything. Both install what they miss.
+# tegracast: `make run` streams on any Linux machine and needs Go alone; `make test` checks everything and installs what it misses.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz test-sanitized vjetson
+.PHONY: help go setup setup-deb setup-test release run test test-long check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz test-sanitized vjetson
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
-COMMIT := $(shell git describe --always --dirty 2>/dev/null)
-# Peers of the tests, what the race detector links with, and the virtual Jetson.
+# Peers of the tests, what the race detector links with, the virtual Jetson, and what judges packages and manual pages.
 PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium fonts-dejavu-core make iproute2 e2fsprogs zsh fish \
 	kmod ethtool groff-base curl xz-utils xfsprogs libucx0 ucx-utils libucx-dev \
-	libopenh264-7 libopenh264-dev libturbojpeg0
+	libopenh264-7 libopenh264-dev libturbojpeg0 lintian mandoc shellcheck
 # What of $(1) is missing is installed.
 install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
-		echo "setup: installing" $$missing; \
-		if [ $$(id -u) != 0 ]; then echo "setup: run as root: apt-get install" $$missing >&2; exit 1; fi; \
+		echo "$@: installing" $$missing; \
+		if [ $$(id -u) != 0 ]; then echo "$@: run as root: apt-get install" $$missing >&2; exit 1; fi; \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 # NVIDIA's own provider of nv-p2p, where it is beside this tree: the kernel module is tested on it.
@@ -35,51 +34,76 @@ GPU_BENCH = TEGRACAST_GPU=1 bin/gpu-bench -test.run TestGPUBench -rounds 40 -out
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## install the Debian packages, Go modules and node packages that are missing (as root)
+# Go 1.21 and newer fetch the release that go.mod asks for; older ones cannot read it.
+go:
+	@v=$$(go version 2>/dev/null | cut -d ' ' -f 3); case "$${v:-none}" in none | go1.[0-9] | go1.[0-9].* | go1.1[0-9] | go1.1[0-9].* | go1.20 | go1.20.*) \
+		echo "make: tegracast needs Go 1.21 or newer, which fetches 1.26 by itself, and here is $${v:-no Go}: take https://go.dev/dl," \
+			"Debian 13's golang-go, or Debian 12's from backports (README.md)" >&2; exit 1 ;; esac
+
+setup: go ## what running needs: the Go modules, no root
+	@go mod download
+
+setup-deb: setup ## what packaging needs: git, and the Go modules of what packs
+	@command -v git >/dev/null || { $(call install,git); }
+	@go -C systemd/deb mod download
+
+setup-test: setup-deb ## what testing needs: Debian packages (as root), Go modules and node packages
 	@$(call install,$(PACKAGES))
 	@command -v npm >/dev/null || { $(call install,nodejs npm); }
-	@go mod download && go -C tools mod download
+	@go -C tools mod download
 	@for d in $(NODE_MODULES); do (cd $$d && { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --silent --ignore-scripts --no-audit --no-fund; }) || exit 1; done
 
-build: ## build bin/tegracast
+build: go ## build bin/tegracast
 	@mkdir -p bin
-	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.commit=$(COMMIT)' -o $(BIN) ./cmd/tegracast
+	@flags=$$(systemd/version --ldflags) && set -x && CGO_ENABLED=0 go build -trimpath -ldflags "$$flags" -o $(BIN) ./cmd/tegracast
 
-deb: setup ## Debian packages for arm64 and amd64, and the module's for DKMS, in bin/; the same commit gives the same bytes
+deb: setup-deb ## Debian packages for arm64 and amd64, and the module's for DKMS, in bin/; the same commit gives the same bytes
+	@rm -f bin/tegracast_*.deb bin/tegracast-dkms_*.deb # of other commits
 	@go -C systemd/deb run . --root ../.. --out "$(CURDIR)/bin"
+
+release: setup-deb ## a release in bin/release: programs for arm64 and amd64, packages as a repository for apt, SPDX, checksums
+	@rm -rf bin/release && go -C systemd/deb run . --root ../.. --out "$(CURDIR)/bin/release" --release
+	@echo "bin/release is not signed: sign SHA256SUMS before you publish it; bin/release/apt/README says how apt uses the packages"
 
 run: build ## stream the test chart to this machine; prints how to watch (stop with ctrl-C)
 	@mkdir -p run
 	$(BIN) serve --sdp-dir run
 
-check: setup build lint ## the quick round: build, lint, tests without race detector and virtual machine
+check: setup-test build lint ## the quick round: build, lint, tests without race detector and virtual machine
+	go -C systemd/deb test -short .
 	go test -short -p 1 $$(go list ./... | grep -v -e /vjetson -e /kmodtest)
 
-test: setup lint ## everything: lint, tests with the race detector, the long runs in virtual time without it
+test: setup-test lint ## everything: lint, tests with the race detector, the long runs in virtual time without it
 	go test -race -p 1 -timeout 25m $(UNITS)
 	go test -count=1 -p 1 -timeout 45m ./cmd/...
+	go -C systemd/deb test -timeout 15m .
 	go test -timeout 15m -run 'TestFaults' ./capture
 
-lint: ## gofumpt, vet, staticcheck, errors, spelling, code that nothing reaches, tidy modules
+lint: ## gofumpt, vet, staticcheck, errors, spelling, scripts, code that nothing reaches, tidy modules
 	@bad=$$(go tool gofumpt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofumpt would change:" $$bad; exit 1; fi
 	go vet ./...
 	go tool staticcheck ./...
 	$$(go -C tools tool -n go-errorlint) ./...
 	@$$(go -C tools tool -n misspell) -error $$(git ls-files | grep -v /testdata/)
+	shellcheck --severity=warning $$(git ls-files '*.sh' '.ci/*' systemd/version systemd/deb/scripts)
 	go -C systemd/deb vet .
 	go -C tools vet .
 	go -C tools test -count=1 .
 	go mod tidy -diff
+	go -C systemd/deb mod tidy -diff
 	go -C tools mod tidy -diff
 
-test-long: setup ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 10 power cuts, disks that fail, 1,000 frames, 1,000 connections, a minute of slices to peers
+test-long: setup-test ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 10 power cuts, disks that fail, 1,000 frames, 1,000 connections, a minute of slices to peers, packages by apt, a bare Debian 12
+	@$(call install,mmdebstrap)
 	TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 180m -v -run '^($(LONG))$$' $(LONG_IN)
+	TEGRACAST_LONG=1 go -C systemd/deb test -count=1 -timeout 60m -v -run '^TestAptLives$$' .
+	.ci/newcomer run
 
-test-sanitized: setup ## the kernel module's tests, and an hour of its fuzzer, on an instrumented kernel, which is built once
+test-sanitized: setup-test ## the kernel module's tests, and an hour of its fuzzer, on an instrumented kernel, which is built once
 	@$(call install,flex bison bc libssl-dev xz-utils)
 	TEGRACAST_SANITIZED=1 go test -count=1 -timeout 180m -run '^(TestModule|TestInjection|TestKfuzz)$$' -v ./tegra/kmod/kmodtest
 
-vjetson: setup ## boot the virtual Jetson and log in; CMD='…' runs one command, ARGS='--help' tells more
+vjetson: setup-test ## boot the virtual Jetson and log in; CMD='…' runs one command, ARGS='--help' tells more
 	@mkdir -p bin
 	@go build -o bin/vjetson ./board/vjetson/boot
 	@bin/vjetson $(if $(CMD),--command "$$CMD") $(ARGS)
@@ -109,12 +133,12 @@ lint-kmod: ## the kernel modules: W=1, sparse, checkpatch, coccinelle (fetches 1
 bench: ## benchmarks: ns a frame and a packet, ratios, allocations
 	go test -run '^$$' -bench . -benchmem ./...
 
-bench-peers: setup ## what sending costs, beside GStreamer, ffmpeg, pion and C; into docs/results.md (as root, 15 min)
+bench-peers: setup-test ## what sending costs, beside GStreamer, ffmpeg, pion and C; into docs/results.md (as root, 15 min)
 	@mkdir -p bin
 	go build -o bin/benchpeers ./pipeline/rtp/benchpeers
 	bin/benchpeers --out docs/results.md
 
-soak: setup ## stream for SOAK (1h) here, without and with the race detector, then for SOAK_GUEST (20m) in the virtual Jetson: memory flat, books exact
+soak: setup-test ## stream for SOAK (1h) here, without and with the race detector, then for SOAK_GUEST (20m) in the virtual Jetson: memory flat, books exact
 	go test -count=1 -timeout 0 -v -run '^TestSoak' ./cmd/tegracast -args -soak $(SOAK) -soak-guest $(SOAK_GUEST)
 
 fuzz: ## every fuzz target for FUZZTIME (30s)

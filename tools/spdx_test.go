@@ -12,7 +12,7 @@ import (
 
 // bare are the endings of files without such a line: their formats have no comments, a tool writes them, or they are a user's.
 var bare = []string{
-	".json", ".png", ".sum", "LICENSE", "/config/default.yaml", "/etc/fstab", "/etc/hostname", "/etc/hosts", "/etc/machine-id",
+	".json", ".png", ".sum", "LICENSE", "VERSION", "/config/default.yaml", "/etc/fstab", "/etc/hostname", "/etc/hosts", "/etc/machine-id",
 }
 
 // TestEveryFileHasItsLicence: one of the first two lines is SPDX's (SPDX specification 2.3, annex E): GPL-2.0 for what is linked

@@ -20,8 +20,8 @@ import (
 // fullPackages are the full root's, with what they depend on.
 var fullPackages = []string{
 	"base-files", "base-passwd", "bash", "coreutils", "dash", "dbus", "diffutils", "dpkg", "findutils", "gpiod", "grep", "gzip",
-	"iproute2", "iputils-ping", "kmod", "less", "libc-bin", "mount", "passwd", "procps", "sed", "systemd", "systemd-sysv", "udev",
-	"usr-is-merged", "util-linux",
+	"init-system-helpers", "iproute2", "iputils-ping", "kmod", "less", "libc-bin", "mount", "passwd", "perl-base", "procps", "sed", "systemd",
+	"systemd-sysv", "udev", "usr-is-merged", "util-linux",
 }
 
 // overlay are the full root's own files.

@@ -39,6 +39,7 @@ var may = map[string][]string{
 	"cmd/tegracast/config/yamlfile": {},
 	"cmd/tegracast/lines":           {"board", "capture", "pipeline", "cmd/tegracast/config", "cmd/tegracast/programtest"},
 	"cmd/tegracast/command":         {},
+	"cmd/tegracast/manpage":         {},
 	"cmd/tegracast/boardwatch":      {"board"},
 	"cmd/tegracast/fanout":          {"pipeline/..."},
 	"cmd/tegracast/egress":          {"pipeline/...", "cudahost", "cmd/tegracast/config"},

@@ -28,7 +28,7 @@ func TestHelpTeaches(t *testing.T) {
 			t.Errorf("%v: status %d\n%s\n%s", c, status, out, errw)
 		}
 	}
-	if status, out, _ := runs(t, "version"); status != 0 || !strings.Contains(out, "tegracast "+releaseVersion) || !strings.Contains(out, "go1.") {
+	if status, out, _ := runs(t, "version"); status != 0 || !strings.Contains(out, "tegracast "+versionName()) || !strings.Contains(out, "go1.") {
 		t.Errorf("version: %s", out)
 	}
 }

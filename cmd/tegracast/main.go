@@ -113,7 +113,7 @@ func commands() []word {
 		{"config", "print the default configuration, check one, or make a certificate", configCommand},
 		{"version", "print version, commit and Go release", version},
 		{"completion", "print completions for bash, zsh or fish", completion},
-		{"man", "print the manual page", manual},
+		{"man", "print a manual page", manual},
 	}
 }
 

@@ -3,21 +3,29 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"maps"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/manpage"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
-// TestManual: the manual page names every option of every command, and groff has nothing to say against it.
-func TestManual(t *testing.T) {
-	status, page, stderr := runs(t, "man")
-	if status != 0 {
-		t.Fatalf("status %d: %s", status, stderr)
+// typeset has groff and mandoc judge a page, which must not make them say anything, and returns it as a terminal shows it.
+func typeset(t *testing.T, page string) string {
+	t.Helper()
+	lint := exec.CommandContext(t.Context(), "mandoc", "-Tlint")
+	lint.Stdin = strings.NewReader(page)
+	if out, err := lint.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("mandoc: %v\n%s", err, out)
 	}
 	c := exec.CommandContext(t.Context(), "groff", "-man", "-ww", "-Tutf8", "-P-cbou")
 	c.Stdin = strings.NewReader(page)
@@ -27,15 +35,82 @@ func TestManual(t *testing.T) {
 	if err != nil || said.Len() > 0 {
 		t.Errorf("groff (package groff-base): %v\n%s", err, &said)
 	}
-	for _, p := range pages(t.Context()) {
-		if p.head == "" {
-			t.Errorf("%s says nothing of itself", p.name)
+	return strings.ReplaceAll(string(text), "‐", "-")
+}
+
+// TestManual: tegracast(1) names every option of every command, and its examples have options that there are.
+func TestManual(t *testing.T) {
+	if status, page, stderr := runs(t, "man"); status != 0 || !strings.HasPrefix(page, ".TH TEGRACAST 1 ") {
+		t.Errorf("status %d: %s, %.80q", status, stderr, page)
+	}
+	var b strings.Builder
+	list := pages(t.Context())
+	if err := manpage.Program(&b, manpage.Build{Version: "1.0.0", Day: "2026-01-02"}, list); err != nil {
+		t.Fatal(err)
+	}
+	text := typeset(t, b.String())
+	options := map[string][]string{}
+	for _, p := range list {
+		if p.Help == "" {
+			t.Errorf("%s says nothing of itself", p.Name)
 		}
-		for _, x := range p.flags {
-			if !strings.Contains(strings.ReplaceAll(string(text), "‐", "-"), "--"+x.Name) {
-				t.Errorf("the page has nothing of %s --%s", p.name, x.Name)
+		options[p.Name] = []string{}
+		for _, x := range p.Flags {
+			options[p.Name] = append(options[p.Name], "--"+x.Name)
+			if !strings.Contains(text, "--"+x.Name) {
+				t.Errorf("the page has nothing of %s --%s", p.Name, x.Name)
 			}
 		}
+	}
+	for _, example := range manpage.Examples {
+		words := strings.Fields(example.Line)
+		for _, w := range words {
+			if strings.HasPrefix(w, "--") && !slices.Contains(options[words[1]], w) {
+				t.Errorf("%s: there is no %s", example.Line, w)
+			}
+		}
+		if options[words[1]] == nil {
+			t.Errorf("%s: there is no such command", example.Line)
+		}
+	}
+}
+
+// TestManualOfConfiguration: tegracast.yaml(5) has every key of the schema.
+func TestManualOfConfiguration(t *testing.T) {
+	var schema, b bytes.Buffer
+	if err := config.WriteSchema(&schema); err != nil {
+		t.Fatal(err)
+	}
+	if err := manpage.Configuration(&b, manpage.Build{Version: "1.0.0", Day: "2026-01-02"}, schema.Bytes(), string(config.Default())); err != nil {
+		t.Fatal(err)
+	}
+	typeset(t, b.String())
+	var root struct {
+		Properties  map[string]any `json:"properties"`
+		Definitions map[string]struct {
+			Properties map[string]any `json:"properties"`
+		} `json:"$defs"`
+	}
+	if err := json.Unmarshal(schema.Bytes(), &root); err != nil {
+		t.Fatal(err)
+	}
+	keys := slices.Collect(maps.Keys(root.Properties))
+	for _, d := range root.Definitions {
+		keys = slices.AppendSeq(keys, maps.Keys(d.Properties))
+	}
+	for _, key := range keys {
+		if !strings.Contains(b.String(), ".TP\n\\fB"+key+"\\fR ") {
+			t.Errorf("the page has nothing of %s", key)
+		}
+	}
+	if len(keys) < 140 {
+		t.Errorf("only %d keys", len(keys))
+	}
+	if status, page, stderr := runs(t, "man", "tegracast.yaml"); status != 0 || !strings.HasPrefix(page, ".TH TEGRACAST.YAML 5 ") {
+		t.Errorf("status %d: %s, %.80q", status, stderr, page)
+	}
+	if status, _, stderr := runs(t, "man", "tegracast.conf"); status != exitUsage || !strings.Contains(stderr, "use tegracast or tegracast.yaml") {
+		t.Errorf("status %d: %s", status, stderr)
 	}
 }
 
@@ -76,7 +151,7 @@ func TestFishCompletes(t *testing.T) {
 		cmd.Env = append(cmd.Environ(), "HOME="+t.TempDir())
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.HasPrefix(string(out), want) || strings.Count(string(out), "\n") != 1 {
-			t.Errorf("%s: %q, %v, want %q (make setup installs fish)", typed, out, err, want)
+			t.Errorf("%s: %q, %v, want %q (make setup-test installs fish)", typed, out, err, want)
 		}
 	}
 }
@@ -107,7 +182,7 @@ func TestZshCompletes(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		cancel()
 		if err != nil || !strings.Contains(string(out), want+" ") {
-			t.Errorf("%s: %q, %v, want %q (make setup installs zsh)", typed, out, err, want)
+			t.Errorf("%s: %q, %v, want %q (make setup-test installs zsh)", typed, out, err, want)
 		}
 	}
 }

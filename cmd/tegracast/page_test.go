@@ -168,7 +168,7 @@ func browser(t testing.TB, address string) (ctx context.Context, complaints func
 			list = append(list, fmt.Sprint(e.Type))
 		}
 	}); err != nil {
-		t.Fatalf("%v: make setup installs chromium", err)
+		t.Fatalf("%v: make setup-test installs chromium", err)
 	}
 	if _, err := chromedp.Run(ctx, chromedp.Navigate(address+"/")); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func accessible(ctx context.Context, t *testing.T, how string) {
 	t.Helper()
 	axe, err := os.ReadFile("testdata/axe/node_modules/axe-core/axe.min.js")
 	if err != nil {
-		t.Fatalf("%v: make setup installs axe-core", err)
+		t.Fatalf("%v: make setup-test installs axe-core", err)
 	}
 	if _, err := chromedp.Run(ctx, chromedp.Evaluate[float64](string(axe)+";0")); err != nil {
 		t.Fatal(err)

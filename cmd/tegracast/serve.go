@@ -127,7 +127,7 @@ func (e env) whileThereIsATerminal(ctx context.Context) (context.Context, contex
 func (e env) appliance() appliance.Env {
 	events := web.NewEvents()
 	log := slog.New(slog.NewMultiHandler(e.Log.Handler(), slog.NewJSONHandler(events, nil)))
-	return appliance.Env{Version: releaseVersion, Out: e.Out, Log: log, Metrics: []prometheus.Collector{buildInfo()}, Events: events}
+	return appliance.Env{Version: versionName(), Out: e.Out, Log: log, Metrics: []prometheus.Collector{buildInfo()}, Events: events}
 }
 
 // addFaults gives every model source the faults of --fault.

@@ -25,6 +25,9 @@ type installed struct {
 	program, sdp string
 }
 
+// The versions of the packages: a build, and its release.
+const older, newer = "1.0.0~git20261123.abcdef0", "1.0.0"
+
 // serviceConfig boots Debian on a disk that stays, with what the test installs.
 func serviceConfig(t *testing.T) vjetson.Config {
 	t.Helper()
@@ -33,15 +36,15 @@ func serviceConfig(t *testing.T) vjetson.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range []string{"1.0.0", "1.1.0"} {
+	for _, version := range []string{older, newer} {
 		packages(t, dir, version, "arm64")
 	}
 	files := map[string]string{
-		"/usr/lib/modules/" + kernel.Release + "/updates/tegra_p2p.ko": dkmsModule(t, kernel, filepath.Join(dir, "tegracast-dkms_1.0.0_all.deb")),
-		"/etc/tegracast/tegracast.yaml":                                programtest.Write(t, "config", cameraConfig),
+		"/usr/lib/modules/" + kernel.Release + "/updates/tegra_p2p.ko": dkmsModule(t, kernel, filepath.Join(dir, "tegracast-dkms_"+older+"_all.deb")),
+		"/root/tegracast.yaml": programtest.Write(t, "config", cameraConfig),
 	}
 	maps.Copy(files, gpuFiles(t, kernel))
-	for _, deb := range []string{"tegracast_1.0.0_arm64", "tegracast_1.1.0_arm64", "tegracast-dkms_1.0.0_all"} {
+	for _, deb := range []string{"tegracast_" + older + "_arm64", "tegracast_" + newer + "_arm64", "tegracast-dkms_" + older + "_all"} {
 		files["/root/"+deb+".deb"] = filepath.Join(dir, deb+".deb")
 	}
 	return vjetson.Config{
@@ -106,9 +109,15 @@ const noErrors = "journalctl -q -b -p err -o cat _TRANSPORT=journal + _TRANSPORT
 // active waits until the service is.
 const active = "for i in $(seq 900); do systemctl is-active -q tegracast && exit 0; sleep .1; done; exit 1"
 
-// install installs both packages; the module is compiled already, so DKMS is not wanted.
+// install installs both packages; the module is compiled already, so DKMS is not wanted. The service is idle until somebody does what
+// the installation says.
 func (a *installed) install(t *testing.T) {
-	a.must(t, "depmod -a && dpkg --force-depends -i /root/tegracast-dkms_1.0.0_all.deb && dpkg --force-confold -i /root/tegracast_1.0.0_arm64.deb && rm /etc/tegracast/*.dpkg-dist")
+	a.must(t, "depmod -a && dpkg --force-depends -i /root/tegracast-dkms_"+older+"_all.deb && dpkg -i /root/tegracast_"+older+"_arm64.deb > /root/said")
+	a.is(t, "systemctl is-active tegracast tegracast-devices; systemctl is-enabled tegracast; ls /etc/tegracast; cat /proc/sys/net/core/?mem_max",
+		"inactive\ninactive\ndisabled\n8388608\n8388608\n")
+	a.is(t, "sed -n 's/^  # //p' /root/said > /root/next; cat /root/next",
+		"tegracast doctor\ntegracast config default > /etc/tegracast/tegracast.yaml\nsystemctl enable --now tegracast\n")
+	a.must(t, "grep -v doctor /root/next | sed '/^systemctl/i cp /root/tegracast.yaml /etc/tegracast/' | sh -e")
 	a.must(t, active)
 	a.is(t, "systemctl is-active tegracast; systemctl is-enabled tegracast", "active\nenabled\n")
 	a.is(t, "cat /sys/module/tegra_p2p/parameters/allow_unsafe; stat -c '%U:%G %a' /dev/tegra_p2p0; stat -c %U /proc/$(systemctl show -P MainPID tegracast)", "N\nroot:tegracast 660\ntegracast\n")
@@ -192,13 +201,13 @@ func (a *installed) reloads(t *testing.T) {
 	a.back(t, "after reloads", time.Now())
 }
 
-// updates installs a newer and an older release; the configuration stays.
+// updates installs the release of a build that is there, and the build again; the configuration stays.
 func (a *installed) updates(t *testing.T) {
 	sum, err := a.Shell(t.Context(), "sha256sum /etc/tegracast/tegracast.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range []string{"1.1.0", "1.0.0"} {
+	for _, version := range []string{newer, older} {
 		a.must(t, fmt.Sprintf("pid=$(systemctl show -P MainPID tegracast); dpkg -i /root/tegracast_%s_arm64.deb 2>&1 && for i in $(seq 100); do new=$(systemctl show -P MainPID tegracast) && [ $new != $pid ] && break; sleep .1; done", version))
 		a.must(t, active)
 		a.is(t, "tegracast version | head -1; sha256sum /etc/tegracast/tegracast.yaml; systemctl is-active tegracast", "tegracast "+version+"\n"+sum+"active\n")
@@ -206,14 +215,19 @@ func (a *installed) updates(t *testing.T) {
 	}
 }
 
-// vanishes removes the packages: the configuration goes with purge, and then nothing is left.
+// vanishes removes the packages: the configuration goes with purge, and what is left is the administrator's. The service does not start
+// when it was stopped before an update.
 func (a *installed) vanishes(t *testing.T) {
 	left := "find / -xdev \\( -name '*tegracast*' -o -name '*tegra_p2p*' \\) ! -path '/root/*' ! -path '/proc/*' ! -path '/lib/modules/*' ! -path '/usr/lib/modules/*' | sort"
-	a.is(t, "systemctl stop tegracast; modprobe -r tegra_p2p; tegracast doctor | grep -c 'fix: modprobe tegra_p2p$'; tegracast doctor >/dev/null; echo $?", "1\n1\n")
+	a.is(t, "systemctl stop tegracast; dpkg -i /root/tegracast_"+newer+"_arm64.deb >/dev/null; systemctl is-active tegracast; systemctl is-enabled tegracast",
+		"inactive\nenabled\n")
+	a.is(t, "modprobe -r tegra_p2p; tegracast doctor | grep -c 'fix: modprobe tegra_p2p$'; tegracast doctor >/dev/null; echo $?", "1\n1\n")
 	a.must(t, "dpkg -r tegracast tegracast-dkms")
 	a.is(t, "systemctl is-active tegracast; ls /etc/tegracast; pgrep -x tegracast; lsmod | grep tegra_p2p", "inactive\ntegracast.yaml\n")
-	a.must(t, "dpkg --purge tegracast tegracast-dkms")
-	a.is(t, left+"; getent passwd tegracast; getent group tegracast; systemctl --failed --plain --no-legend", "")
+	const dropIn = "/etc/systemd/system/tegracast.service.d/cpus.conf"
+	a.must(t, "mkdir -p "+filepath.Dir(dropIn)+"; printf '[Service]\\nCPUAffinity=0\\n' > "+dropIn+"; touch /etc/tegracast/mine.cu; dpkg --purge tegracast tegracast-dkms")
+	a.is(t, left+"; ls /etc/tegracast; getent passwd tegracast | cut -d : -f 6; systemctl --failed --plain --no-legend",
+		"/etc/systemd/system/tegracast.service.d\n/etc/tegracast\nmine.cu\n/var/lib/tegracast\n")
 	if _, err := os.Stat(a.sdp); err != nil {
 		t.Error(err)
 	}

@@ -9,17 +9,18 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// commit is set by the linker (Makefile).
-var commit string
-
-// releaseVersion is set by the linker, too, where packages are made (systemd/deb).
-var releaseVersion = "0.1.0"
+// What systemd/version says of this build, set by the linker (Makefile, systemd/deb). A program that the go command built by itself
+// has none of it.
+var releaseVersion, commit, commitTime string
 
 func version(_ context.Context, e env, args []string) error {
 	f := e.flags("version", "Usage: tegracast version\n\n"+
@@ -32,8 +33,26 @@ func version(_ context.Context, e env, args []string) error {
 
 func printVersion(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "tegracast %s\ncommit %s\n%s %s/%s\nkernel ABI %d\n",
-		releaseVersion, commitName(), runtime.Version(), runtime.GOOS, runtime.GOARCH, uapi.APIVersion)
+		versionName(), commitName(), runtime.Version(), runtime.GOOS, runtime.GOARCH, uapi.APIVersion)
 	return err
+}
+
+// versionName is the version, as far as the linker or the go command knew.
+func versionName() string {
+	info, ok := debug.ReadBuildInfo()
+	if releaseVersion != "" || !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return cmp.Or(releaseVersion, "unknown")
+	}
+	return strings.TrimPrefix(info.Main.Version, "v")
+}
+
+// commitDay is the day of the commit, such as 2026-11-23, in UTC; empty if nobody knew it.
+func commitDay() string {
+	seconds, err := strconv.ParseInt(commitTime, 10, 64)
+	if err != nil {
+		return ""
+	}
+	return time.Unix(seconds, 0).UTC().Format(time.DateOnly)
 }
 
 // commitName is what the program was built from, as far as the linker or the Go tool knew.
@@ -54,7 +73,7 @@ func commitName() string {
 func buildInfo() prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tegracast_build_info", Help: "Always 1; the labels have the version, the commit and the Go release of this program.",
-		ConstLabels: prometheus.Labels{"version": releaseVersion, "commit": commitName(), "goversion": runtime.Version()},
+		ConstLabels: prometheus.Labels{"version": versionName(), "commit": commitName(), "goversion": runtime.Version()},
 	})
 	g.Set(1)
 	return g

@@ -15,7 +15,7 @@ import (
 func TestLayout(t *testing.T) {
 	const header = "/usr/include/wels/codec_api.h"
 	if _, err := os.Stat(header); err != nil {
-		t.Fatalf("%v (make setup installs libopenh264-dev)", err)
+		t.Fatalf("%v (make setup-test installs libopenh264-dev)", err)
 	}
 	out := headertest.Output(t, "testdata/layout.c")
 	text := ""

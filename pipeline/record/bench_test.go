@@ -190,7 +190,7 @@ func cpu(b *testing.B) (t time.Duration) {
 func BenchmarkRecord(b *testing.B) {
 	for _, name := range []string{"fio", "gst-launch-1.0", "ffmpeg"} {
 		if _, err := exec.LookPath(name); err != nil {
-			b.Skipf("not measured: %v: make setup installs it", err)
+			b.Skipf("not measured: %v: make setup-test installs it", err)
 		}
 	}
 	f := format(b, pipeline.RGGB10, 1920, 1080)

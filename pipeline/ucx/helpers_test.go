@@ -27,7 +27,7 @@ func open(t testing.TB) *Context {
 	t.Helper()
 	c, err := Open(Config{})
 	if err != nil {
-		t.Fatalf("%v (make setup installs UCX)", err)
+		t.Fatalf("%v (make setup-test installs UCX)", err)
 	}
 	t.Cleanup(func() { tidy(t, c.Close()) })
 	return c

@@ -19,7 +19,7 @@ const headers113 = "/usr/include/ucp/api/ucp.h"
 func needHeaders(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat(headers113); err != nil {
-		t.Fatalf("%v (make setup installs libucx-dev)", err)
+		t.Fatalf("%v (make setup-test installs libucx-dev)", err)
 	}
 }
 

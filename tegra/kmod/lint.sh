@@ -35,7 +35,7 @@ for file in "$here"/*.[ch] "$here"/nvp2p/*.h "$here"/../nvp2p/*.[ch] "$here"/kmo
 done
 
 # Those in OCaml need its compiler, and have nothing to do with this code.
-for check in $(find "$scripts/coccinelle" -name '*.cocci' | xargs grep -L ocaml); do
+for check in $(grep -rL --include='*.cocci' ocaml "$scripts/coccinelle"); do
 	for dir in "$here" "$here/../nvp2p"; do
 		spatch -D report --very-quiet --no-includes --include-headers --cocci-file "$check" --dir "$dir" 2> "$work/errors" || failed=1
 	done

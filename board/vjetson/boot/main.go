@@ -134,7 +134,7 @@ func configure(ctx context.Context, o options) (cfg vjetson.Config, clean func()
 		}
 	}()
 	binary := filepath.Join(dir, "tegracast")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "github.com/tegracast/tegracast/cmd/tegracast")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildmode=pie", "-o", binary, "github.com/tegracast/tegracast/cmd/tegracast")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+o.arch)
 	if out, err := build.CombinedOutput(); err != nil {
 		return cfg, nil, fmt.Errorf("building tegracast for %s: %w: %s", o.arch, err, out)

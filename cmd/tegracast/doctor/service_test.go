@@ -116,3 +116,16 @@ func FuzzSandbox(f *testing.F) {
 		}
 	})
 }
+
+// TestSocketBuffersOfThePackage: the file that the package installs has what doctor asks for.
+func TestSocketBuffersOfThePackage(t *testing.T) {
+	text, err := os.ReadFile("../../../systemd/tegracast.sysctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"wmem_max", "rmem_max"} {
+		if want := fmt.Sprintf("\nnet.core.%s = %d\n", name, socketBuffer); !strings.Contains(string(text), want) {
+			t.Errorf("systemd/tegracast.sysctl has no %q", want)
+		}
+	}
+}

@@ -28,7 +28,7 @@ var program = sync.OnceValues(func() (string, error) {
 		return "", errors.New("the package's TestMain must call programtest.Main")
 	}
 	exe := filepath.Join(folder, "tegracast")
-	cmd := exec.Command("go", "build", "-o", exe, Path)
+	cmd := exec.Command("go", "build", "-trimpath", "-o", exe, Path)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)

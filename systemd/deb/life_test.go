@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// debian unpacks a Debian 12 with systemd in a folder. It is made once, in the user's cache.
+func debian(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := filepath.Join(cache, "tegracast", "debian12-"+runtime.GOARCH+".tar")
+	if _, err := os.Stat(image); errors.Is(err, os.ErrNotExist) {
+		if err := os.MkdirAll(filepath.Dir(image), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		made := filepath.Join(t.TempDir(), "debian.tar")
+		text(t, ".", "mmdebstrap", "--quiet", "--variant=apt", "--include=systemd,udev", "bookworm", made)
+		text(t, ".", "mv", made, image)
+	}
+	root := t.TempDir()
+	text(t, ".", "tar", "-C", root, "--exclude=./dev/*", "-xf", image)
+	text(t, root, "touch", "dev/null") // the machine's own is mounted there
+	return root
+}
+
+// TestAptLives has apt install a build from a release's repository, update it to the release, go back, remove, install and purge it,
+// in a Debian that does not run. TestService does that where systemd runs.
+func TestAptLives(t *testing.T) {
+	if os.Getenv("TEGRACAST_LONG") == "" {
+		t.Skip("LONG: it makes a Debian")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("NEEDS root: it makes a Debian in a folder")
+	}
+	source, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const build, release = "0.2.0~git20261123.abcdef0", "0.2.0"
+	root := debian(t)
+	for _, version := range []string{build, release} {
+		if err := run(source, filepath.Join(root, "srv", version), version, []string{runtime.GOARCH}, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sources := "deb [trusted=yes] file:/srv/" + build + "/apt ./\ndeb [trusted=yes] file:/srv/" + release + "/apt ./\n"
+	if err := os.WriteFile(filepath.Join(root, "etc/apt/sources.list"), []byte(sources), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const (
+		get   = "apt-get -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 "
+		state = "; tegracast version | head -n 1; systemctl is-enabled tegracast; ls /etc/tegracast /etc/systemd/system/tegracast.service.d"
+		left  = "find / -xdev -name '*tegracast*' ! -path '/srv/*' ! -path '/proc/*' ! -path '/var/lib/apt/*' ! -path '/var/log/*' | sort"
+	)
+	for _, step := range []struct{ does, want string }{
+		{"apt-get -qq update && " + get + "install tegracast=" + build + " | grep -c '# systemctl enable --now tegracast'", "1\n"},
+		{"tegracast config default > /etc/tegracast/tegracast.yaml; touch /etc/tegracast/mine.cu; systemctl -q enable tegracast 2>&1", ""},
+		{"mkdir /etc/systemd/system/tegracast.service.d; touch /etc/systemd/system/tegracast.service.d/mine.conf", ""},
+		{get + "upgrade >/dev/null" + state, says(release, "mine.cu\ntegracast.yaml")},
+		{get + "--allow-downgrades install tegracast=" + build + " >/dev/null" + state, says(build, "mine.cu\ntegracast.yaml")},
+		{get + "remove tegracast >/dev/null; ls /etc/tegracast; test -e /usr/bin/tegracast || echo gone", "mine.cu\ntegracast.yaml\ngone\n"},
+		{get + "install tegracast >/dev/null" + state, says(release, "mine.cu\ntegracast.yaml")},
+		{get + "purge tegracast >/dev/null; " + left, "/etc/systemd/system/tegracast.service.d\n/etc/tegracast\n"},
+		{"ls /etc/tegracast /etc/systemd/system/tegracast.service.d; dpkg --audit", "/etc/systemd/system/tegracast.service.d:\nmine.conf\n\n/etc/tegracast:\nmine.cu\n"},
+	} {
+		c := exec.CommandContext(t.Context(), "unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c",
+			`mount --make-rprivate / && mount -t proc proc "$0/proc" && mount --bind /dev/null "$0/dev/null" && exec chroot "$0" sh -c "$1"`, root, step.does)
+		c.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive"}
+		var said strings.Builder
+		c.Stderr = &said
+		if out, err := c.Output(); string(out) != step.want {
+			t.Errorf("%s: %v\n%s%s\nwant\n%s", step.does, err, out, &said, step.want)
+		}
+	}
+}
+
+// says is what the state of a Debian is, with tegracast in a version, enabled, and files in its folder.
+func says(version, files string) string {
+	return strings.Join([]string{"tegracast " + version, "enabled", "/etc/systemd/system/tegracast.service.d:", "mine.conf", "", "/etc/tegracast:", files, ""}, "\n")
+}
