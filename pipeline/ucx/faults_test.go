@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tegracast/tegracast/pipeline/ucx/perftest"
 )
 
 // TestPeerKilled kills the other process while a message is under way.
@@ -89,9 +91,9 @@ func TestPeerStopped(t *testing.T) {
 	for range messages {
 		waiting = append(waiting, send(t, e.Endpoint, &Outgoing{ID: idEcho, Data: [][]byte{pattern(size)}, Protocol: Eager}))
 	}
-	before := onCPU(t)
+	before := perftest.OnCPU(t)
 	time.Sleep(time.Second)
-	if used := onCPU(t) - before; used > time.Second/5 {
+	if used := perftest.OnCPU(t) - before; used > time.Second/5 {
 		t.Errorf("a peer that is stopped costs %v of CPU in a second", used)
 	}
 	send(t, f.Endpoint, &Outgoing{ID: idEcho, Data: [][]byte{pattern(20)}})
