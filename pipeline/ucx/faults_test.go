@@ -111,6 +111,36 @@ func TestPeerStopped(t *testing.T) {
 	}
 }
 
+// TestListenerFull connects to a listener that takes nobody, more often than its queue has places: those who are too many wait, without
+// an error, and get through when it goes on.
+func TestListenerFull(t *testing.T) {
+	w := worker(t, open(t))
+	echoes := collect(t, w, idEcho)
+	p := start(t, "UCX_LISTENER_BACKLOG=1")
+	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var ends []end
+	for range 5 {
+		ends = append(ends, dial(t, w, p.addr))
+	}
+	time.Sleep(200 * time.Millisecond)
+	for _, e := range ends {
+		if err := e.Err(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := p.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range ends {
+		send(t, e.Endpoint, &Outgoing{ID: idEcho, Data: [][]byte{pattern(10)}})
+		if got := next(t, echoes, "echo"); !bytes.Equal(got.data, pattern(10)) {
+			t.Errorf("%d bytes", len(got.data))
+		}
+	}
+}
+
 // TestCloseOfStoppedPeer shows that neither way to close waits for a peer that fetches nothing, and that a rendezvous that is under way
 // ends. A peer that is not stopped helps 1.13.1 to close in order, which must not be asked for that then.
 func TestCloseOfStoppedPeer(t *testing.T) {
