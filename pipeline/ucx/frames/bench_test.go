@@ -57,6 +57,7 @@ func BenchmarkFrames(b *testing.B) {
 					b.Setenv("UCX_TLS", transports)
 					if transports != "tcp" {
 						b.Setenv("UCX_CM_USE_ALL_DEVICES", "y")
+						b.Setenv("UCX_TCP_PUT_ENABLE", "n") // or frames go by TCP
 						b.Setenv("UCX_MM_ERROR_HANDLING", "y")
 						b.Setenv("UCX_NET_DEVICES", "all")
 					}
