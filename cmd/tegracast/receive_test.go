@@ -52,8 +52,8 @@ func over(t *testing.T, transports string, args ...string) *programtest.Process 
 	t.Helper()
 	c := exec.Command(programtest.Program(t), args...)
 	c.Env = append(os.Environ(), "UCX_TLS="+transports)
-	if transports != "tcp" { // UCX finds a way of its own, and not that of the address
-		c.Env = append(c.Env, "UCX_CM_USE_ALL_DEVICES=y")
+	if transports != "tcp" { // UCX finds a way of its own, and not that of the address; pixels do not go by TCP's put
+		c.Env = append(c.Env, "UCX_CM_USE_ALL_DEVICES=y", "UCX_TCP_PUT_ENABLE=n")
 	}
 	return programtest.StartCommand(t, c)
 }

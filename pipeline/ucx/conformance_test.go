@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 )
@@ -149,6 +150,16 @@ func listenerAddresses(t *testing.T) {
 			}
 		}
 		t.Skip("NEEDS an interface with an IPv6 address")
+	})
+	t.Run("IPv6 loopback", func(t *testing.T) {
+		t.Setenv("UCX_TCP_AF_PRIO", "inet6")
+		c := open(t)
+		if !strings.HasPrefix(c.Release(), "1.13.") {
+			t.Skip("NEEDS UCX 1.13: later releases may know the loopback's IPv6 address")
+		}
+		w := worker(t, c)
+		l := listen(t, w, netip.MustParseAddrPort("[::1]:0"), func(*ConnRequest) {})
+		wantError(t, next(t, dial(t, w, l.Addr()).failed, "failure"), ErrUnreachable)
 	})
 }
 

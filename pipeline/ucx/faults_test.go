@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tegracast/tegracast/pipeline/ucx/perftest"
 )
 
 // TestPeerKilled kills the other process while a message is under way.
@@ -89,9 +91,9 @@ func TestPeerStopped(t *testing.T) {
 	for range messages {
 		waiting = append(waiting, send(t, e.Endpoint, &Outgoing{ID: idEcho, Data: [][]byte{pattern(size)}, Protocol: Eager}))
 	}
-	before := onCPU(t)
+	before := perftest.OnCPU(t)
 	time.Sleep(time.Second)
-	if used := onCPU(t) - before; used > time.Second/5 {
+	if used := perftest.OnCPU(t) - before; used > time.Second/5 {
 		t.Errorf("a peer that is stopped costs %v of CPU in a second", used)
 	}
 	send(t, f.Endpoint, &Outgoing{ID: idEcho, Data: [][]byte{pattern(20)}})
@@ -106,6 +108,36 @@ func TestPeerStopped(t *testing.T) {
 			t.Fatalf("message %d has %d bytes", i, len(got.data))
 		}
 		tidy(t, next(t, waiting[i], "end of the send"))
+	}
+}
+
+// TestListenerFull connects to a listener that takes nobody, more often than its queue has places: those who are too many wait, without
+// an error, and get through when it goes on.
+func TestListenerFull(t *testing.T) {
+	w := worker(t, open(t))
+	echoes := collect(t, w, idEcho)
+	p := start(t, "UCX_LISTENER_BACKLOG=1")
+	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var ends []end
+	for range 5 {
+		ends = append(ends, dial(t, w, p.addr))
+	}
+	time.Sleep(200 * time.Millisecond)
+	for _, e := range ends {
+		if err := e.Err(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := p.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range ends {
+		send(t, e.Endpoint, &Outgoing{ID: idEcho, Data: [][]byte{pattern(10)}})
+		if got := next(t, echoes, "echo"); !bytes.Equal(got.data, pattern(10)) {
+			t.Errorf("%d bytes", len(got.data))
+		}
 	}
 }
 

@@ -20,10 +20,11 @@ type event struct {
 const (
 	// progressAtOnce is how often progress is made before the lock is free for others.
 	progressAtOnce = 64
-	// refusals is how often in a row the library may refuse to be armed, which it does while it waits for room in the shared memory
-	// of a peer. From then on the goroutine sleeps for pause each time: such a peer may be stopped for long.
-	refusals = 200
-	pause    = time.Millisecond
+	// spin is how long the goroutine looks for more without a sleep while messages are under way. To be woken takes as long.
+	spin = 100 * time.Microsecond
+	// pause is how long it sleeps at most while the library refuses to be armed, which it does while it waits for room in the shared
+	// memory of a peer. Such a peer may be stopped for long.
+	pause = time.Millisecond
 	// lingering is how long a worker that is being closed waits for what it has to end.
 	lingering = time.Second
 )
@@ -35,14 +36,18 @@ func (w *Worker) run() {
 	defer close(w.stopped)
 	var events []event
 	var deadline time.Time
-	for refused := 0; ; {
+	for last := time.Now(); ; {
 		w.mu.Lock()
 		w.sleeping = false
-		idle := w.advance()
-		if w.closed && deadline.IsZero() {
-			deadline = time.Now().Add(lingering)
+		idle := w.advance() && len(w.events) == 0
+		now := time.Now()
+		if !idle {
+			last = now
 		}
-		if w.closed && len(w.events) == 0 && (idle && len(w.free) == len(w.requests) || time.Now().After(deadline)) {
+		if w.closed && deadline.IsZero() {
+			deadline = now.Add(lingering)
+		}
+		if w.closed && len(w.events) == 0 && (idle && len(w.free) == len(w.requests) || now.After(deadline)) {
 			w.destroy()
 			w.mu.Unlock()
 			w.unregister()
@@ -50,17 +55,20 @@ func (w *Worker) run() {
 			return
 		}
 		wait := time.Duration(0)
-		if idle && len(w.events) == 0 {
-			wait, refused = w.arm(refused)
+		if idle {
+			wait = w.rest(now.Sub(last))
 		}
 		events, w.events = w.events, events[:0]
 		w.sleeping = wait != 0
 		w.mu.Unlock()
-		if wait != 0 {
+		switch {
+		case wait != 0:
 			w.sleep(wait)
-			continue
+		case idle:
+			unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // the peer may need this processor
+		default:
+			w.dispatch(events)
 		}
-		w.dispatch(events)
 	}
 }
 
@@ -77,27 +85,32 @@ func (w *Worker) advance() bool {
 	return false
 }
 
-// arm asks the library to make fd readable on the next event, and returns how long to wait for it: 0 if not, negative for ever.
-func (w *Worker) arm(refused int) (time.Duration, int) {
-	if Status(int8(w.call(symWorkerArm, w.handle))) == ok {
-		if w.closed {
-			return pause, 0
-		}
-		return -1, 0
+// rest returns how long the goroutine may sleep when there has been nothing to do for a while: 0 if it is to look again at once, negative
+// until fd is readable.
+func (w *Worker) rest(idle time.Duration) time.Duration {
+	if idle < spin && len(w.free) < len(w.requests) {
+		return 0
 	}
-	if refused++; refused > refusals {
-		return pause, refused
+	armed := Status(int8(w.call(symWorkerArm, w.handle))) == ok
+	switch {
+	case armed && w.closed:
+		return pause
+	case armed:
+		return -1
+	case idle < spin:
+		return 0
 	}
-	return 0, refused
+	return min(idle/4, pause)
 }
 
 func (w *Worker) sleep(wait time.Duration) {
 	fds := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}}
-	ms := -1
+	var limit *unix.Timespec
 	if wait > 0 {
-		ms = int(wait / time.Millisecond)
+		t := unix.NsecToTimespec(wait.Nanoseconds())
+		limit = &t
 	}
-	unix.Poll(fds, ms) // an interruption is an event, too
+	unix.Ppoll(fds, limit, nil) // an interruption is an event, too
 }
 
 // dispatch calls the functions of the user, without the lock, and gives back what they have not kept.

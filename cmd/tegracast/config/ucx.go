@@ -14,7 +14,7 @@ import (
 // UCX is a stream that servers take by UCX.
 type UCX struct {
 	Listen    string `yaml:"listen" jsonschema:"minLength=1" jsonschema_description:"IP address and port to listen at, such as 0.0.0.0:5020. Outputs may share it; receivers name the output that they want."`
-	Receivers int    `yaml:"receivers,omitempty" jsonschema:"minimum=1,maximum=16" jsonschema_description:"How many may take this output at the same time (default 4). There is memory for two frames of each."`
+	Receivers int    `yaml:"receivers,omitempty" jsonschema:"minimum=1,maximum=16" jsonschema_description:"How many may take this output at the same time (default 4). There is memory for two frames of each; who is there may use that of those who are not."`
 	Checksum  *bool  `yaml:"checksum,omitempty" jsonschema_description:"Send the CRC-32C of each frame (default true). Frames as the FPGA's camera delivers them have the FPGA's own in any case."`
 }
 

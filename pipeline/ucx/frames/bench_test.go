@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -35,7 +34,7 @@ func taker(at string) {
 		io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	r, err := Connect(ctx, ReceiverConfig{Address: at, Buffers: 8, Logger: quiet()})
+	r, err := Connect(ctx, ReceiverConfig{Address: at, Buffers: 16, Logger: quiet()})
 	if err == nil {
 		err = errors.Join(r.Run(ctx, (*pipeline.Frame).Release), r.Close())
 	}
@@ -58,6 +57,7 @@ func BenchmarkFrames(b *testing.B) {
 					b.Setenv("UCX_TLS", transports)
 					if transports != "tcp" {
 						b.Setenv("UCX_CM_USE_ALL_DEVICES", "y")
+						b.Setenv("UCX_TCP_PUT_ENABLE", "n") // or frames go by TCP
 						b.Setenv("UCX_MM_ERROR_HANDLING", "y")
 						b.Setenv("UCX_NET_DEVICES", "all")
 					}
@@ -68,9 +68,12 @@ func BenchmarkFrames(b *testing.B) {
 	}
 }
 
+// receivers is how many the stream has room for, as an output has that does not say. There is one.
+const receivers = 4
+
 func benchmarkFrames(b *testing.B, size int, sum bool) {
 	server, f := serve(b), format(b, pipeline.Grey, 2048, size/2048)
-	k, err := server.Stream(StreamConfig{Name: "front", Checksum: sum}, f)
+	k, err := server.Stream(StreamConfig{Name: "front", Checksum: sum, Receivers: receivers}, f)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -80,7 +83,7 @@ func benchmarkFrames(b *testing.B, size int, sum bool) {
 		}
 	}()
 	var slots []pipeline.Slot
-	for range Holds(1) + 2 {
+	for range Holds(receivers) + 2 {
 		slots = append(slots, pipeline.Slot{Bytes: make([]byte, f.Size())})
 	}
 	freed := make(chan struct{}, len(slots))
@@ -93,7 +96,7 @@ func benchmarkFrames(b *testing.B, size int, sum bool) {
 	queue := pipeline.NewQueue(1, pipeline.Block, pipeline.NewAccount("bench", nil))
 	defer takes(b, server.Addr().String())()
 	await(b, "the stream", func() bool { return len(k.Stats().Receivers) == 1 })
-	n := 400 << 20 / size
+	n := perftest.Total / size
 	var c perftest.Comparison
 	for range b.N {
 		began := time.Now()
@@ -101,16 +104,42 @@ func benchmarkFrames(b *testing.B, size int, sum bool) {
 			for !ready(k) {
 				select {
 				case <-freed:
-				case <-time.After(100 * time.Microsecond): // it is free a little later
+				case <-time.After(100 * time.Microsecond): // a credit comes later
 				}
 			}
 			k.send(queue, pool.Get())
 		}
 		await(b, "all frames", k.idle)
-		ours := float64(n*size) / (1 << 20) / time.Since(began).Seconds()
-		c.Add(ours, perftest.Run(b, 5, "-t", "ucp_am_bw", "-s", strconv.Itoa(size), "-n", strconv.Itoa(n), "-w", "10"))
+		c.Bandwidth(b, size, float64(n*size)/(1<<20)/time.Since(began).Seconds())
 	}
 	c.Report(b, slices.Max[[]float64], "MB/s")
+}
+
+// BenchmarkIdle measures what a connection over which no frame goes costs this process, and what the process costs without one.
+func BenchmarkIdle(b *testing.B) {
+	b.Setenv("UCX_TLS", "tcp")
+	server, f := serve(b), format(b, pipeline.Grey, 64, 48)
+	k, err := server.Stream(StreamConfig{Name: "front"}, f)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := k.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	const span = 10 * time.Second
+	share := func() float64 {
+		time.Sleep(tick) // for what has just begun
+		before := perftest.OnCPU(b)
+		time.Sleep(span)
+		return 100 * float64(perftest.OnCPU(b)-before) / float64(span)
+	}
+	b.ReportMetric(share(), "%-alone")
+	defer takes(b, server.Addr().String())()
+	await(b, "the stream", func() bool { return len(k.Stats().Receivers) == 1 })
+	b.ReportMetric(share(), "%-connected")
+	b.ReportMetric(0, "ns/op")
 }
 
 // takes starts a taker, and returns what ends it.
@@ -137,5 +166,5 @@ func takes(b *testing.B, at string) (end func()) {
 func ready(k *Sink) bool {
 	k.hub.mu.Lock()
 	defer k.hub.mu.Unlock()
-	return k.receivers[0].credits > 0 && len(k.receivers[0].free) > 0
+	return k.receivers[0].credits > 0 && k.receivers[0].room(len(k.jobs))
 }

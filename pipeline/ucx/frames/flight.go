@@ -84,20 +84,21 @@ func (f *flight) landed(err error) {
 	if f.waits.Add(-1) > 0 {
 		return
 	}
-	s, j := f.session, f.job
+	j := f.job
 	f.job = nil
-	s.hub.mu.Lock()
+	j.release(f)
+}
+
+// put makes the flight free again. The hub's lock is held.
+func (f *flight) put() {
+	s := f.session
 	if !f.failed.Load() {
 		if s.bytes += f.header.size; s.state == over {
 			s.sink.gone.bytes += f.header.size
 		}
 	}
 	s.flying = slices.DeleteFunc(s.flying, func(x *flight) bool { return x == f })
-	s.hub.mu.Unlock()
-	j.release()
-	s.hub.mu.Lock()
-	s.free = append(s.free, f) // after the job is free: a stream has one for each flight
-	s.hub.mu.Unlock()
+	s.free = append(s.free, f)
 }
 
 // A job is a frame that is on its way to some receivers.
@@ -118,13 +119,20 @@ func (j *job) checksum() uint32 {
 	return j.crc
 }
 
-// release gives the frame back when nobody needs it any more.
-func (j *job) release() {
-	if j.holders.Add(-1) > 0 {
-		return
+// release gives the frame back when nobody needs it any more. by is the flight that has ended with it; nil: none.
+func (j *job) release(by *flight) {
+	h, f, q := j.sink.hub, j.frame, j.queue
+	last := j.holders.Add(-1) == 0
+	h.mu.Lock()
+	if last {
+		j.frame, j.queue, j.summed = nil, nil, false
+		j.sink.jobs <- j // has room for all
 	}
-	f, q := j.frame, j.queue
-	j.frame, j.queue, j.summed = nil, nil, false
-	j.sink.jobs <- j // has room for all
-	q.Done(f)
+	if by != nil {
+		by.put()
+	}
+	h.mu.Unlock()
+	if last {
+		q.Done(f)
+	}
 }

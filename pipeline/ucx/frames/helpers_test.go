@@ -106,7 +106,7 @@ func (k *Sink) idle() bool {
 	k.hub.mu.Lock()
 	defer k.hub.mu.Unlock()
 	for _, s := range k.receivers {
-		if s.from != "stopped" && (len(s.free) < inFlight || s.credits != s.wants.credits) {
+		if s.from != "stopped" && (len(s.flying) > 0 || s.credits != s.wants.credits) {
 			return false
 		}
 	}

@@ -11,8 +11,8 @@ import (
 // What a connection waits for.
 const (
 	patience = 5 * time.Second // with a side that says nothing, or does not take what it has asked for
-	alive    = 2 * time.Second // each side says something at least so often
-	tick     = time.Second     // how often that is looked after
+	tick     = 2 * time.Second // how often that is looked after; each time wakes the process
+	alive    = time.Second     // at a tick each side says something if it has said nothing for so long
 	linger   = time.Second     // for the last message
 )
 

@@ -230,22 +230,47 @@ func (d *deaf) Send(m *ucx.Outgoing, done func(error)) error {
 
 func (d *deaf) end(ended func()) { go ended() }
 
+// join has a deaf receiver take the only stream.
+func join(h *hub) (*session, *deaf) {
+	d := &deaf{make(chan func(error), 10)}
+	x := h.connected(d, "stopped", time.Now())
+	x.receive(incoming{id: idHello, data: (&hello{oldest, newest, "1.13.1"}).append(nil)}, time.Now())
+	x.receive(incoming{id: idSubscribe, data: (&subscribe{every: 1, credits: maxCredits}).append(nil)}, time.Now())
+	return x, d
+}
+
+// TestLent: who is alone has the room of those who are not there, and nothing of it when they come.
+func TestLent(t *testing.T) {
+	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
+	k := newTestSink(t, h, StreamConfig{Name: "front", Receivers: 2}, f)
+	s := newStudio(t, f, 16, k)
+	_, first := join(h)
+	s.emit(2*inFlight+1, nil)
+	_, second := join(h)
+	for range 2*inFlight - 1 {
+		(<-first.under)(nil)
+	}
+	s.emit(2*inFlight, nil)
+	for i, want := range []ReceiverStats{{Frames: 2*inFlight + 1, Lost: 2 * inFlight}, {Frames: inFlight, Lost: inFlight}} {
+		if st := k.Stats().Receivers[i]; st.Frames != want.Frames || st.Lost != want.Lost {
+			t.Errorf("receiver %d has got %d frames and lost %d, want %d and %d", i, st.Frames, st.Lost, want.Frames, want.Lost)
+		}
+	}
+	for range inFlight {
+		(<-first.under)(nil)
+		(<-second.under)(nil)
+	}
+}
+
 // TestGoneHolds: frames that receivers hold although they have gone cost the others frames, and stop nobody.
 func TestGoneHolds(t *testing.T) {
 	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
 	k := newTestSink(t, h, StreamConfig{Name: "front"}, f)
 	s := newStudio(t, f, 16, k)
-	join := func() (*session, *deaf) {
-		d := &deaf{make(chan func(error), 10)}
-		x := h.connected(d, "stopped", time.Now())
-		x.receive(incoming{id: idHello, data: (&hello{oldest, newest, "1.13.1"}).append(nil)}, time.Now())
-		x.receive(incoming{id: idSubscribe, data: (&subscribe{every: 1, credits: maxCredits}).append(nil)}, time.Now())
-		return x, d
-	}
-	first, held := join()
+	first, held := join(h)
 	s.emit(inFlight, nil)
 	h.drop(first, bye{CodeSlow, "test"}, "here")
-	_, other := join()
+	_, other := join(h)
 	s.emit(2, nil)
 	if st := k.Stats(); st.Receivers[0].Frames != 1 || st.Receivers[0].Lost != 1 {
 		t.Errorf("while all is held: %+v", st)

@@ -20,7 +20,7 @@ const (
 )
 
 const (
-	inFlight   = 2 // frames that are on their way to a receiver at a time
+	inFlight   = 2 // frames that may be on their way to a receiver at a time, for each that the stream has room for
 	maxTelling = 4 // states that UCX has not sent yet
 	// Messages that a receiver may send: some to begin, one for each frame, and some a second.
 	firstMessages  = 16
@@ -146,9 +146,6 @@ func (s *session) subscribe(data []byte) (reply *ucx.Outgoing, y *bye) {
 		return reply, &bye{CodeRegion, err.Error()}
 	}
 	s.sink, s.wants, s.credits = k, wants, wants.credits
-	for range inFlight {
-		s.free = append(s.free, newFlight(s))
-	}
 	return control(idAccept, appendFormat(nil, format)), nil
 }
 
@@ -203,20 +200,30 @@ func (s *session) tell() {
 	}
 }
 
+// room says whether one more frame may be on its way, of the spare ones that the stream may still hold. The receiver has its own, and the
+// others' who are not there.
+func (s *session) room(spare int) bool {
+	others := len(s.sink.receivers) - 1
+	return spare > 0 && (len(s.flying) < inFlight || spare > inFlight*others+1)
+}
+
 // claim takes the next frame for the receiver, if it wants it and it and the stream have room. A frame that it wants and cannot have is
 // lost.
-func (s *session) claim(now time.Time, room bool) *flight {
+func (s *session) claim(now time.Time, spare int) *flight {
 	due := s.books.offered%uint64(s.wants.every) == 0
 	s.books.offered++
 	switch {
 	case !due:
 		return nil
-	case !room || s.credits == 0 || len(s.free) == 0:
+	case s.credits == 0 || !s.room(spare):
 		s.books.lost++
 		return nil
 	}
 	s.credits--
 	s.books.sent++
+	if len(s.free) == 0 {
+		s.free = append(s.free, newFlight(s))
+	}
 	f := s.free[len(s.free)-1]
 	s.free = s.free[:len(s.free)-1]
 	s.flying = append(s.flying, f)

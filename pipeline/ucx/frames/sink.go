@@ -43,7 +43,7 @@ type Sink struct {
 	ended     bool
 }
 
-// Holds is how many frames a stream for so many receivers holds: two of each, and the one that is looked at.
+// Holds is how many frames a stream for so many receivers holds: two for each, and the one that is looked at. Who is alone may have all.
 func Holds(receivers int) int { return receivers*inFlight + 1 }
 
 // totals are what receivers that have gone have got.
@@ -127,7 +127,7 @@ func (k *Sink) send(q *pipeline.Queue, f *pipeline.Frame) {
 	for _, x := range k.due {
 		x.start(j, m)
 	}
-	j.release()
+	j.release(nil)
 }
 
 // claim finds who takes a frame now, and its memory. While receivers that have gone still hold all that the stream may hold, nobody
@@ -140,11 +140,11 @@ func (k *Sink) claim(f *pipeline.Frame) (*ucx.Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, room := time.Now(), len(k.jobs) > 0
+	now, spare := time.Now(), len(k.jobs)
 	k.hub.mu.Lock()
 	defer k.hub.mu.Unlock()
 	for _, s := range k.receivers {
-		if x := s.claim(now, room); x != nil {
+		if x := s.claim(now, spare); x != nil {
 			k.due = append(k.due, x)
 		}
 	}

@@ -40,12 +40,33 @@ func Run(b *testing.B, column int, args ...string) float64 {
 	return 0
 }
 
+// Bandwidth runs ucx_perftest with messages of that size, and returns MB/s (2^20 bytes). Both of its processes poll; one that sleeps is
+// woken when something comes, as ours are.
+func Bandwidth(b *testing.B, size int, sleeps bool) float64 {
+	b.Helper()
+	mode := "poll"
+	if sleeps {
+		mode = "sleep"
+	}
+	return Run(b, 5, "-t", "ucp_am_bw", "-E", mode, "-s", strconv.Itoa(size), "-n", strconv.Itoa(Total/size), "-w", "10")
+}
+
+// Total is how many bytes a turn sends.
+const Total = 1 << 30
+
 // A Comparison is what both have reached, in turn.
-type Comparison struct{ ours, ratios, theirs []float64 }
+type Comparison struct{ ours, ratios, theirs, asleep []float64 }
 
 // Add adds a turn of both.
 func (c *Comparison) Add(ours, theirs float64) {
 	c.ours, c.theirs, c.ratios = append(c.ours, ours), append(c.theirs, theirs), append(c.ratios, ours/theirs)
+}
+
+// Bandwidth adds a turn of ours and of ucx_perftest, both ways.
+func (c *Comparison) Bandwidth(b *testing.B, size int, ours float64) {
+	b.Helper()
+	c.Add(ours, Bandwidth(b, size, false))
+	c.asleep = append(c.asleep, ours/Bandwidth(b, size, true))
 }
 
 // Report prints the median ratio with its spread, that of the best of both, which a busy machine harms least, and the best of ours.
@@ -56,5 +77,9 @@ func (c *Comparison) Report(b *testing.B, best func([]float64) float64, unit str
 	b.ReportMetric(c.ratios[len(c.ratios)-1], "ratio-max")
 	b.ReportMetric(best(c.ours)/best(c.theirs), "ratio-best")
 	b.ReportMetric(best(c.ours), unit)
+	if n := len(c.asleep); n > 0 {
+		slices.Sort(c.asleep)
+		b.ReportMetric(c.asleep[n/2], "ratio-asleep")
+	}
 	b.ReportMetric(0, "ns/op")
 }
