@@ -44,6 +44,7 @@ func serviceConfig(t *testing.T) vjetson.Config {
 		"/root/tegracast.yaml": programtest.Write(t, "config", cameraConfig),
 	}
 	maps.Copy(files, gpuFiles(t, kernel))
+	maps.Copy(files, ucxFiles(t))
 	for _, deb := range []string{"tegracast_" + older + "_arm64", "tegracast_" + newer + "_arm64", "tegracast-dkms_" + older + "_all"} {
 		files["/root/"+deb+".deb"] = filepath.Join(dir, deb+".deb")
 	}
@@ -65,6 +66,7 @@ func TestService(t *testing.T) {
 	a.install(t)
 	a.shipshape(t)
 	a.records(t)
+	a.sendsUCX(t)
 	a.recovers(t)
 	a.lines(t)
 	a.opensGPU(t)
