@@ -55,7 +55,8 @@ func (s *paced) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 
 // BenchmarkRecordPaced records 1080p in words of 16 bits for a minute, at 0.8 of the rate at which fio writes a gigabyte just before
 // and just after (the smaller counts), and tells how many frames were lost, at the source or in the queue, and what verifying
-// the files found. It needs room for what fio writes in a minute. Nothing is checked but that the files are as they were written.
+// the files found. What is written is put on the disk each second, as the program does by default, and 64 frames may wait, as many as
+// the configuration allows. It needs room for what fio writes in a minute. Nothing is checked but that the files are as they were written.
 func BenchmarkRecordPaced(b *testing.B) {
 	if _, err := exec.LookPath("fio"); err != nil {
 		b.Skipf("not measured: %v: make setup-test installs it", err)
@@ -82,7 +83,7 @@ func BenchmarkRecordPaced(b *testing.B) {
 			b.Fatal(err)
 		}
 		took := min(pacedTime, time.Duration(float64(disk.Bavail)*float64(disk.Bsize)*0.8/(rate*float64(f.Size()))*float64(time.Second)))
-		s := &paced{source{f, preparedPool(b, f, 16, frame), int(rate * took.Seconds()), 0}, time.Duration(float64(time.Second) / rate), 0}
+		s := &paced{source{f, preparedPool(b, f, 72, frame), int(rate * took.Seconds()), 0}, time.Duration(float64(time.Second) / rate), 0}
 		st := recordPaced(b, dir, s)
 		after := fio()
 		b.Logf("%.0f MB/s, %.1f frames a second, for %v, %.2f of fio's %.0f MB/s before and %.2f of %.0f MB/s after: %d frames, lost %d at the source, in queues %v",
@@ -97,7 +98,7 @@ func recordPaced(b *testing.B, dir string, s *paced) pipeline.OutputStats {
 	if err != nil {
 		b.Fatal(err)
 	}
-	sink, err := New(Config{Directory: dir, Name: "rec", Source: "camera", Driver: d, Size: 8 << 30, Logger: log}, s.format)
+	sink, err := New(Config{Directory: dir, Name: "rec", Source: "camera", Driver: d, Size: 8 << 30, Sync: time.Second, Logger: log}, s.format)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func recordPaced(b *testing.B, dir string, s *paced) pipeline.OutputStats {
 	if err := g.AddSource("camera", s); err != nil {
 		b.Fatal(err)
 	}
-	o, err := g.Attach(pipeline.OutputConfig{Name: "rec", From: "camera", Sink: sink, Depth: 8, Policy: pipeline.Block})
+	o, err := g.Attach(pipeline.OutputConfig{Name: "rec", From: "camera", Sink: sink, Depth: 64, Policy: pipeline.Block})
 	if err != nil {
 		b.Fatal(err)
 	}
