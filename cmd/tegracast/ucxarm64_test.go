@@ -41,6 +41,27 @@ func ucxFiles(t *testing.T) map[string]string {
 	return files
 }
 
+// receiveFrom has this host receive a stream from the machine by UCX. It wants frames, each with the FPGA's CRC; else it shows log,
+// which prints the sender's last lines.
+func receiveFrom(t *testing.T, m *vjetson.Machine, program, stream, duration, log string) {
+	t.Helper()
+	// UCX looks for network devices in /sys, which must be that of the network.
+	const receive = `mount -t sysfs sysfs /sys && exec "$0" receive --json --duration "$1" --ucx "$2" --stream "$3"`
+	c, err := m.HostCommand(t.Context(), "unshare", "--mount", "env", "UCX_TLS=tcp", "sh", "-c", receive, program, duration, vjetson.GuestAddress+":5020", stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs bytes.Buffer
+	c.Stderr = &errs
+	out, _ := c.Output() // it fails when a frame was lost, as a busy host may
+	var r received
+	if err := json.Unmarshal(out, &r); err != nil || r.Frames == 0 || r.Traced != r.Frames || r.Mismatched > 0 {
+		said, _ := m.Shell(t.Context(), log)
+		t.Errorf("%v: %+v\n%s\n%s", err, r, &errs, said)
+	}
+	t.Logf("UCX %s on arm64, %s here: %d frames with the FPGA's CRC, lost %d", r.SenderUCX, r.Release, r.Frames, r.Lost)
+}
+
 // TestReceiveFromARM64: the program in the virtual Jetson sends the FPGA's frames with Debian's UCX for arm64, and this host receives them.
 func TestReceiveFromARM64(t *testing.T) {
 	if !longRun {
@@ -62,19 +83,5 @@ func TestReceiveFromARM64(t *testing.T) {
 		"for i in $(seq 250); do grep -q 'ucx: listening' /run/log && exit 0; usleep 200000; done; cat /run/log; exit 1"); err != nil {
 		t.Fatal(err, out)
 	}
-	// UCX looks for network devices in /sys, which must be that of the network.
-	const receive = `mount -t sysfs sysfs /sys && exec "$0" receive --json --duration 20s --ucx ` + vjetson.GuestAddress + `:5020 --stream samples`
-	c, err := m.HostCommand(t.Context(), "unshare", "--mount", "env", "UCX_TLS=tcp", "sh", "-c", receive, programtest.Program(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var errs bytes.Buffer
-	c.Stderr = &errs
-	out, _ := c.Output() // it fails when a frame was lost, as a busy host may
-	var r received
-	if err := json.Unmarshal(out, &r); err != nil || r.Frames == 0 || r.Traced != r.Frames || r.Mismatched > 0 {
-		log, _ := m.Shell(t.Context(), "tail -n 20 /run/log")
-		t.Errorf("%v: %+v\n%s\n%s", err, r, &errs, log)
-	}
-	t.Logf("UCX %s on arm64, %s here: %d frames with the FPGA's CRC, lost %d", r.SenderUCX, r.Release, r.Frames, r.Lost)
+	receiveFrom(t, m, programtest.Program(t), "samples", "20s", "tail -n 20 /run/log")
 }

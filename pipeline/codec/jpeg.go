@@ -16,9 +16,6 @@ var ErrNoAddress = errors.New("the frame has no device address")
 // A GPUJPEG makes JPEG files of frames where they are, with nvJPEG.
 type GPUJPEG struct{ *cudahost.JPEGEncoder }
 
-// Close frees the encoder.
-func (e *GPUJPEG) Close() error { return e.JPEGEncoder.Close() }
-
 // Encode appends a complete file with the picture of f, which is I420, to dst. It does not write beyond dst's capacity.
 func (e *GPUJPEG) Encode(dst []byte, f *pipeline.Frame) ([]byte, error) {
 	w, h, stride := f.Format.Width, f.Format.Height, f.Format.Stride

@@ -60,9 +60,9 @@ func (s *Screen) Write(p []byte) (int, error) {
 	if end == 0 {
 		return len(p), nil
 	}
-	text := bytes.Clone(s.rest[:end])
+	err := s.draw(s.rest[:end])
 	s.rest = append(s.rest[:0], s.rest[end:]...)
-	return len(p), s.draw(text)
+	return len(p), err
 }
 
 // Show has the block have these lines; none: there is no block.
