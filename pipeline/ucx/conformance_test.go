@@ -25,6 +25,8 @@ func TestCalls(t *testing.T) {
 		"listener_create, listener_query: IPv4, IPv6, any, port 0":          listenerAddresses,
 		"listener_create: the address is in use":                            listenerBusy,
 		"listener_destroy: what waits is rejected, what comes later fails":  listenerDestroy,
+		"listener_destroy: who has said nothing yet is cut off":             listenerUnheard,
+		"listener_destroy: somebody connects meanwhile":                     listenerRace,
 		"listener_reject": reject,
 		"ep_create: from an address, usable at once":             usableAtOnce,
 		"ep_create: from a request, later, on another worker":    acceptedElsewhere,
@@ -211,7 +213,7 @@ func listenerDestroy(t *testing.T) {
 	waiting := dial(t, a, l.Addr())
 	r := next(t, requests, "connection request")
 	tidy(t, l.Close())
-	wantError(t, next(t, waiting.failed, "failure of the one that waits"), ErrRejected)
+	wantError(t, next(t, waiting.failed, "failure of the one that waits"), refused...)
 	_, err := r.Accept(EndpointOptions{})
 	wantError(t, err, ErrClosed)
 	wantError(t, r.Reject(), ErrClosed)
@@ -220,15 +222,18 @@ func listenerDestroy(t *testing.T) {
 	wantError(t, next(t, late.failed, "failure of the one that is late"), ErrNotConnected, ErrUnreachable, ErrConnectionReset, ErrRejected)
 }
 
+// refused are the errors of an endpoint whose connection was rejected.
+var refused = []error{ErrConnectionReset, ErrEndpointTimeout, ErrNotConnected}
+
 func reject(t *testing.T) {
 	c := open(t)
 	a, b := worker(t, c), worker(t, c)
 	l := listen(t, b, loopback, func(r *ConnRequest) { tidy(t, r.Reject()) })
 	e := dial(t, a, l.Addr())
 	err := next(t, e.failed, "failure")
-	wantError(t, err, ErrRejected)
-	wantError(t, e.Err(), ErrRejected)
-	wantError(t, e.Send(&Outgoing{}, nil), ErrRejected)
+	wantError(t, err, refused...)
+	wantError(t, e.Err(), refused...)
+	wantError(t, e.Send(&Outgoing{}, nil), refused...)
 	if !bytes.Contains([]byte(err.Error()), []byte(l.Addr().String())) {
 		t.Errorf("%v does not name %v", err, l.Addr())
 	}

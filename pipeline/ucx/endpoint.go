@@ -49,6 +49,9 @@ func (w *Worker) Dial(addr netip.AddrPort, o EndpointOptions) (*Endpoint, error)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.closed {
+		return nil, ErrClosed
+	}
 	return w.newEndpoint(&endpointParams{
 		mask: endpointAddress | endpointFlags, flags: clientServer, errorMode: errorsOfPeer,
 		address: sockaddr{address: uintptr(unsafe.Pointer(s)), length: n},
@@ -67,6 +70,9 @@ func (w *Worker) Connect(address []byte, o EndpointOptions) (*Endpoint, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.closed {
+		return nil, ErrClosed
+	}
 	p := &endpointParams{mask: endpointRemote, remote: uintptr(unsafe.Pointer(&address[0])), errorMode: errorsOfPeer}
 	if bytes.Equal(address, own) {
 		p.errorMode = errorsNone // which transport self needs
@@ -75,9 +81,6 @@ func (w *Worker) Connect(address []byte, o EndpointOptions) (*Endpoint, error) {
 }
 
 func (w *Worker) newEndpoint(p *endpointParams, peer string, o EndpointOptions) (*Endpoint, error) {
-	if w.closed {
-		return nil, ErrClosed
-	}
 	w.last++
 	e := &Endpoint{worker: w, number: w.last, peer: peer, failed: o.Failed, own: p.errorMode == errorsNone}
 	w.endpoints[e.number] = e
@@ -208,7 +211,9 @@ func (e *Endpoint) Abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e.state == opened && !w.closed {
+		w.settle()
 		e.force()
+		w.settle()
 		w.wake()
 	}
 }

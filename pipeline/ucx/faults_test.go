@@ -83,9 +83,7 @@ func TestPeerStopped(t *testing.T) {
 		send(t, e, &Outgoing{ID: idEcho, Data: [][]byte{pattern(10)}})
 		next(t, echoes, "echo")
 	}
-	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	p.stop(t)
 	const messages, size = 2000, 8000 // more than sockets take
 	var waiting []<-chan error
 	for range messages {
@@ -117,9 +115,7 @@ func TestListenerFull(t *testing.T) {
 	w := worker(t, open(t))
 	echoes := collect(t, w, idEcho)
 	p := start(t, "UCX_LISTENER_BACKLOG=1")
-	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	p.stop(t)
 	var ends []end
 	for range 5 {
 		ends = append(ends, dial(t, w, p.addr))
@@ -159,7 +155,7 @@ func TestCloseOfStoppedPeer(t *testing.T) {
 			next(t, echoes, "echo")
 			stalled := send(t, e.Endpoint, &Outgoing{ID: idStall, Data: [][]byte{pattern(1 << 20)}, Protocol: Rendezvous})
 			if stopped {
-				signal(syscall.SIGSTOP)
+				p.stop(t)
 			}
 			if abort {
 				e.Abort()
@@ -204,7 +200,7 @@ func TestConnects(t *testing.T) {
 	after := inventory(t)
 	t.Logf("after %d connections: %+v, after %d: %+v", warm, before, rounds, after)
 	for range 100 { // what the library ends later
-		if after.descriptors <= before.descriptors && after.goroutines <= before.goroutines {
+		if after.descriptors <= before.descriptors && after.goroutines <= before.goroutines && b.open() == 0 {
 			break
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -219,11 +215,16 @@ func TestConnects(t *testing.T) {
 	if n := len(a.requests); n > 16 {
 		t.Errorf("%d requests were made", n)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.endpoints) > 0 || len(a.byHandle) > 0 {
-		t.Errorf("%d endpoints are left", len(a.endpoints))
+	if n := a.open() + b.open(); n > 0 {
+		t.Errorf("%d endpoints are left", n)
 	}
+}
+
+// open returns how many endpoints the worker has.
+func (w *Worker) open() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return max(len(w.endpoints), len(w.byHandle))
 }
 
 func connectOnce(t *testing.T, w *Worker, to netip.AddrPort, got <-chan parcel, flush bool) {

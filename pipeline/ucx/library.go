@@ -35,7 +35,6 @@ const (
 	symWorkerSetAMRecvHandler
 	symListenerCreate
 	symListenerQuery
-	symListenerReject
 	symListenerDestroy
 	symConnRequestQuery
 	symEpCreate
@@ -68,7 +67,6 @@ var symbolNames = [symbolCount]string{
 	symWorkerSetAMRecvHandler: "ucp_worker_set_am_recv_handler",
 	symListenerCreate:         "ucp_listener_create",
 	symListenerQuery:          "ucp_listener_query",
-	symListenerReject:         "ucp_listener_reject",
 	symListenerDestroy:        "ucp_listener_destroy",
 	symConnRequestQuery:       "ucp_conn_request_query",
 	symEpCreate:               "ucp_ep_create",

@@ -73,9 +73,7 @@ func (l *Listener) Close() error {
 }
 
 func (l *Listener) destroy() {
-	for r := range l.pending {
-		r.reject()
-	}
+	l.drain()
 	l.worker.call(symListenerDestroy, l.handle)
 	delete(l.worker.listeners, l.number)
 }
@@ -123,10 +121,17 @@ func (r *ConnRequest) AcceptOn(w *Worker, o EndpointOptions) (*Endpoint, error) 
 	}
 	delete(r.listener.pending, r)
 	home.wake()
-	return w.newEndpoint(&endpointParams{mask: endpointRequest, request: r.handle, errorMode: errorsOfPeer}, "from "+r.from.String(), o)
+	return w.newEndpoint(r.params(), r.peer(), o)
 }
 
-// Reject refuses the connection. The peer's endpoint fails with ErrRejected.
+func (r *ConnRequest) params() *endpointParams {
+	return &endpointParams{mask: endpointRequest, request: r.handle, errorMode: errorsOfPeer}
+}
+
+func (r *ConnRequest) peer() string { return "from " + r.from.String() }
+
+// Reject refuses the connection. The peer's endpoint fails as if the connection had been closed: with ErrConnectionReset,
+// ErrEndpointTimeout or ErrNotConnected.
 func (r *ConnRequest) Reject() error {
 	w := r.listener.worker
 	w.mu.Lock()
@@ -135,13 +140,7 @@ func (r *ConnRequest) Reject() error {
 		return ErrClosed
 	}
 	w.wake()
-	return r.reject()
-}
-
-func (r *ConnRequest) reject() error {
-	l := r.listener
-	delete(l.pending, r)
-	return check(symListenerReject, "of "+r.from.String(), Status(int8(l.worker.call(symListenerReject, l.handle, r.handle))))
+	return r.refuse()
 }
 
 // toSockaddr makes a struct sockaddr_in or sockaddr_in6 of an address. An address of the family that the library's TCP does not use is

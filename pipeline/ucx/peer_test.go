@@ -11,8 +11,11 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 const (
@@ -144,4 +147,30 @@ func start(t testing.TB, env ...string) *process {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// stop stops the peer, and waits until none of its threads runs.
+func (p *process) stop(t testing.TB) {
+	t.Helper()
+	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		running := 0
+		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Process.Pid))
+		if err != nil || len(files) == 0 {
+			t.Fatal("the peer has no threads: ", err)
+		}
+		for _, f := range files {
+			b, _ := os.ReadFile(f)
+			if _, state, _ := strings.Cut(string(b), ") "); !strings.HasPrefix(state, "T") {
+				running++
+			}
+		}
+		if running == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("the peer does not stop")
 }

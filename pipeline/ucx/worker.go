@@ -150,6 +150,7 @@ func (w *Worker) Close() error {
 		}
 		e.force()
 	}
+	w.settle()
 	w.wake()
 	w.mu.Unlock()
 	<-w.stopped
