@@ -15,7 +15,7 @@ import (
 // TestServeRTSP: serve prints the page's address and then the URLs, ffmpeg reads both outputs with the password, and the readers are
 // in the status, the metrics and the books.
 func TestServeRTSP(t *testing.T) {
-	p := rtptest.EvenPorts(t, 4)
+	p := rtptest.EvenPorts(t, 5)
 	text := fmt.Sprintf(`
 web: {listen: "127.0.0.1:%d"}
 rtsp: {listen: "127.0.0.1:%d", user: me, password_file: %s}
@@ -24,8 +24,8 @@ isp: [{name: isp, workers: 1}]
 outputs:
   - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
   - {name: jpeg, scale: half, rtp: {payload: jpeg, destinations: ["127.0.0.1:%d"]}}
-  - {name: asked, scale: half, rtp: {payload: jpeg}}
-`, p[0], p[1], programtest.Write(t, "password", "a word\n"), p[2], p[3])
+  - {name: asked, scale: half, rtp: {payload: jpeg, publish: {url: "rtsp://127.0.0.1:%d/camera"}}}
+`, p[0], p[1], programtest.Write(t, "password", "a word\n"), p[2], p[3], p[4])
 	appliance := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "config.yaml", text), "--sdp-dir", t.TempDir())
 	base := fmt.Sprintf("http://127.0.0.1:%d", p[0])
 	fetch(t, base+"/readyz")
@@ -37,6 +37,8 @@ outputs:
 	read("raw", "udp", 20).Need(t, time.Minute)
 	read("jpeg", "tcp", 20).Need(t, time.Minute)
 	read("asked", "udp", 20).Need(t, time.Minute)
+	programtest.Start(t, "ffmpeg", "-loglevel", "error", "-rtsp_flags", "listen", "-i", fmt.Sprintf("rtsp://127.0.0.1:%d/camera", p[4]),
+		"-frames:v", "20", "-f", "null", "-").Need(t, time.Minute) // to which it is published
 	if status, text := fetch(t, base+"/asked.sdp"); status != 404 {
 		t.Errorf("a stream without destination has a file: status %d\n%s", status, text)
 	}
@@ -75,6 +77,24 @@ func TestRTSPConfiguration(t *testing.T) {
 		s := check.End(t, 10*time.Second)
 		if (s == 0) != (want == "") || !strings.Contains(check.Err.String(), want) || want != "" && !strings.Contains(check.Err.String(), ":1:") {
 			t.Errorf("%s: status %d\n%s", section, s, check.Err.String())
+		}
+	}
+}
+
+// TestPublishConfiguration: what no server can take is refused with its line.
+func TestPublishConfiguration(t *testing.T) {
+	for publish, want := range map[string]string{
+		"{url: http://h/x}":                              "write rtsp://HOST:PORT/NAME",
+		"{url: rtsp://me:secret@h/x}":                    "without user and password",
+		"{user: me, url: rtsp://h/x}":                    "a user needs a password",
+		"{password_file: /x, url: rtsp://h/x}":           "whose password?",
+		"{}":                                             "url",
+		"{url: rtsp://h/x, user: me, password_file: /x}": "",
+	} {
+		text := strings.Replace(programtest.Small, `destinations: ["127.0.0.1:5004"]`, "publish: "+publish, 1)
+		status, out, errw := runs(t, "config", "check", programtest.Write(t, "config.yaml", text))
+		if (status == 0) != (want == "") || !strings.Contains(errw, want) || want != "" && !strings.Contains(errw, ":3:") {
+			t.Errorf("%s: status %d\n%s%s", publish, status, out, errw)
 		}
 	}
 }

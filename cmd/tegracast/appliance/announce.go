@@ -15,6 +15,9 @@ import (
 func (r *runner) announce(fresh map[string]bool) error {
 	streams := r.a.streams()
 	for _, s := range streams {
+		if p := s.config.Publish; p != nil && fresh[s.name] {
+			fmt.Fprintf(r.a.env.Out, "%s: %s is published to %s\n", s.name, payloadNames[s.config.Payload.V], p.URL)
+		}
 		if len(s.config.Destinations) == 0 {
 			if fresh[s.name] {
 				r.announceReaders(s)
@@ -46,6 +49,7 @@ func (r *runner) announceReaders(s *stream) {
 		fmt.Fprintf(r.a.env.Out, "%s: %s, to whoever reads it by RTSP\n  watch: ffplay -fflags nobuffer %s\n", s.name, what, url)
 	case s.config.Payload.V == rtp.H264:
 		fmt.Fprintf(r.a.env.Out, "%s: %s, to whoever looks at the page\n", s.name, what)
+	case s.config.Publish != nil:
 	default: // a warning has said why
 		fmt.Fprintf(r.a.env.Out, "%s: %s, which nobody can read: RTSP is not served\n", s.name, what)
 	}

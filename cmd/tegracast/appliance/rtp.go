@@ -46,7 +46,7 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 		a.egress.Remove(c.Name)
 		return errors.Join(sink.Close(), encoder.Close())
 	}
-	if err := a.egress.Add(c.Name, sink); err != nil {
+	if err := a.egress.Add(c.Name, sink, k.Publish, cfg.Logger); err != nil {
 		return nil, errors.Join(err, o.free())
 	}
 	o.stream = &stream{c.Name, k, sink}

@@ -94,6 +94,9 @@ func (a *Appliance) list() []web.Output {
 			if o.stream != nil {
 				x.RTSP, x.Readers, x.WHEP = a.egress.URL(o.name), a.egress.Readers(o.name), o.stream.sink.Payload() == rtp.H264
 				x.SDP, x.Sends, x.To = len(o.stream.config.Destinations) > 0, payloadNames[o.stream.config.Payload.V], o.stream.config.Destinations
+				if p := o.stream.config.Publish; p != nil {
+					x.To = append(slices.Clone(x.To), p.URL)
+				}
 			}
 			x.Sends = cmp.Or(x.Sends, "frames")
 			list = append(list, x)

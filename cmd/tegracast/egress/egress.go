@@ -39,15 +39,26 @@ func New(log *slog.Logger) *Streams { return &Streams{viewers: webrtc.New(log)} 
 func (s *Streams) WHEP() http.Handler { return s.viewers }
 
 type stream struct {
-	name string
-	sink *send.Sink
+	name      string
+	sink      *send.Sink
+	publisher *rtsp.Publisher // nil: it is not published
 }
 
-// Add adds a stream. Readers find it by its name.
-func (s *Streams) Add(name string, sink *send.Sink) error {
+// Add adds a stream, and publishes it where p says, if it is there. Readers find it by its name.
+func (s *Streams) Add(name string, sink *send.Sink, p *readers.Publish, log *slog.Logger) error {
+	x := stream{name: name, sink: sink}
+	if p != nil {
+		to, err := p.Remote(log)
+		if err == nil {
+			x.publisher, err = rtsp.Publish(sink, to)
+		}
+		if err != nil {
+			return fmt.Errorf("output %s: %w", name, err)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list = append(s.list, stream{name, sink})
+	s.list = append(s.list, x)
 	if sink.Payload() == rtp.H264 {
 		s.viewers.Add(name, sink)
 	}
@@ -60,6 +71,11 @@ func (s *Streams) Add(name string, sink *send.Sink) error {
 // Remove forgets a stream and ends the sessions of its readers and viewers.
 func (s *Streams) Remove(name string) {
 	s.viewers.Remove(name)
+	for _, x := range s.open() {
+		if x.name == name && x.publisher != nil {
+			x.publisher.Close()
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = slices.DeleteFunc(s.list, func(x stream) bool { return x.name == name })
@@ -109,6 +125,11 @@ func (s *Streams) Listen(c readers.RTSP, out io.Writer, log *slog.Logger) error 
 // Close ends all sessions. No other one begins.
 func (s *Streams) Close() {
 	s.viewers.Close()
+	for _, x := range s.open() {
+		if x.publisher != nil {
+			x.publisher.Close()
+		}
+	}
 	s.endRTSP()
 }
 

@@ -5,9 +5,12 @@ package readers
 
 import (
 	"cmp"
+	"fmt"
+	"log/slog"
 	"net/netip"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/pipeline/rtsp"
 )
 
 // RTSP is where readers ask for the RTP streams.
@@ -15,6 +18,43 @@ type RTSP struct {
 	Listen       string `yaml:"listen,omitempty" jsonschema_description:"address:port of the RTSP server, at which each output with rtp is read as rtsp://HOST:PORT/NAME (default 127.0.0.1:8554), or none. Beyond loopback it needs user and password_file."`
 	User         string `yaml:"user,omitempty" jsonschema_description:"Who may read (default: everyone on this machine)."`
 	PasswordFile string `yaml:"password_file,omitempty" jsonschema_description:"File with the user's password in its first line."`
+}
+
+// Publish is a server that takes an output's stream, for readers of its own.
+type Publish struct {
+	URL          string `yaml:"url" jsonschema_description:"rtsp://HOST:PORT/NAME of a server that takes streams (RTSP RECORD), such as MediaMTX. It is asked again when it is lost."`
+	User         string `yaml:"user,omitempty" jsonschema_description:"Who publishes (default: the server asks for nobody)."`
+	PasswordFile string `yaml:"password_file,omitempty" jsonschema_description:"File with the user's password in its first line."`
+}
+
+// Check refuses what cannot be.
+func (p *Publish) Check(at yamlfile.Section) error {
+	if err := rtsp.CheckURL(p.URL); err != nil {
+		return at.Key("url").Errorf("%w", err)
+	}
+	return together(at, p.User, p.PasswordFile)
+}
+
+// Remote is the server.
+func (p *Publish) Remote(log *slog.Logger) (r rtsp.Remote, err error) {
+	r = rtsp.Remote{URL: p.URL, User: p.User, Logger: log}
+	if p.PasswordFile != "" {
+		if r.Password, err = Password(p.PasswordFile); err != nil {
+			return r, fmt.Errorf("publish.password_file: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// together refuses a user without a password, and a password without a user.
+func together(at yamlfile.Section, user, passwordFile string) error {
+	switch {
+	case user == "" && passwordFile != "":
+		return at.Key("password_file").Errorf("whose password? Write user, too")
+	case user != "" && passwordFile == "":
+		return at.Key("user").Errorf("a user needs a password: write password_file, too")
+	}
+	return nil
 }
 
 // Where only this machine can read and look. nowhere is how a file says that nothing listens.
@@ -50,13 +90,12 @@ func (r RTSP) Check(at yamlfile.Section) error {
 		return nil
 	}
 	a, err := parse(at, r.Address(), defaultRTSP)
+	if err == nil {
+		err = together(at, r.User, r.PasswordFile)
+	}
 	switch {
 	case err != nil:
 		return err
-	case r.User == "" && r.PasswordFile != "":
-		return at.Key("password_file").Errorf("whose password? Write user, too")
-	case r.User != "" && r.PasswordFile == "":
-		return at.Key("user").Errorf("a user needs a password: write password_file, too")
 	case r.User == "" && !a.Addr().IsLoopback():
 		return at.Key("listen").Errorf("others can reach %s: write user and password_file, or listen at a loopback address such as %s",
 			r.Listen, defaultRTSP)

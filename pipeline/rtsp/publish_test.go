@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rtsp
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gortsplib/v5"
+	"github.com/bluenviron/gortsplib/v5/pkg/auth"
+	"github.com/bluenviron/gortsplib/v5/pkg/base"
+	"github.com/bluenviron/gortsplib/v5/pkg/description"
+	"github.com/bluenviron/gortsplib/v5/pkg/format"
+	"github.com/bluenviron/gortsplib/v5/pkg/liberrors"
+	packets "github.com/pion/rtp"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/codec"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
+)
+
+// TestPublish publishes each payload to ffmpeg, which listens as a server does and begins later; for raw video it begins again.
+func TestPublish(t *testing.T) {
+	const w, h = 320, 176
+	f := rtptest.Format(t, pipeline.I420, w, h, 30)
+	f.Color = pipeline.BT709Limited
+	encoder, err := codec.NewH264(f, 2e6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = encoder.Close() })
+	for _, p := range append(payloads(t), payload{
+		name: "h264", format: f, config: send.Config{Stream: rtp.Stream{Payload: rtp.H264, H264: encoder}}, size: w * h * 3 / 2,
+		peers: map[string]peer{"ffmpeg": ffmpeg("yuv420p")},
+		same:  func(sent *pipeline.Frame, got []byte) bool { return rtptest.PSNR(sent.Bytes[:w*h], got[:w*h]) > 25 },
+	}) {
+		t.Run(p.name, func(t *testing.T) {
+			src := rtptest.NewSource(t, p.format, 0)
+			sink, _ := serve(t, Config{}, p.name, p.config, src)
+			to := fmt.Sprintf("rtsp://127.0.0.1:%d/%s", rtptest.EvenPorts(t, 1)[0], p.name)
+			publisher, err := Publish(sink, Remote{URL: to, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer publisher.Close()
+			server := p.peers["ffmpeg"]
+			reads := server.args
+			server.args = func(url, transport, out string, frames int) []string {
+				return append([]string{"-rtsp_flags", "listen"}, reads(url, transport, out, frames)...)
+			}
+			rounds := 1
+			if p.name == "raw" {
+				rounds = 2
+			}
+			for range rounds {
+				const frames = 20
+				all, good := right(server.read(t, to, "tcp", frames), p.size, func(b []byte) bool {
+					return slices.ContainsFunc(src.Fill, func(f *pipeline.Frame) bool { return p.same(f, b) })
+				})
+				if all < frames || good < all {
+					t.Errorf("%d frames, %d of them right", all, good)
+				}
+			}
+		})
+	}
+}
+
+// taker is a server that takes streams of those who know its password.
+type taker struct {
+	server  *gortsplib.Server
+	packets chan *packets.Packet
+}
+
+// OnAnnounce implements gortsplib.ServerHandlerOnAnnounce.
+func (x *taker) OnAnnounce(c *gortsplib.ServerHandlerOnAnnounceCtx) (*base.Response, error) {
+	if !c.Conn.VerifyCredentials(c.Request, "board", "a word") {
+		return &base.Response{StatusCode: base.StatusUnauthorized}, liberrors.ErrServerAuth{}
+	}
+	return &base.Response{StatusCode: base.StatusOK}, nil
+}
+
+// OnSetup implements gortsplib.ServerHandlerOnSetup.
+func (x *taker) OnSetup(*gortsplib.ServerHandlerOnSetupCtx) (*base.Response, *gortsplib.ServerStream, error) {
+	return &base.Response{StatusCode: base.StatusOK}, nil, nil
+}
+
+// OnRecord implements gortsplib.ServerHandlerOnRecord.
+func (x *taker) OnRecord(c *gortsplib.ServerHandlerOnRecordCtx) (*base.Response, error) {
+	c.Session.OnPacketRTPAny(func(_ *description.Media, _ format.Format, p *packets.Packet) {
+		select {
+		case x.packets <- p:
+		default:
+		}
+	})
+	return &base.Response{StatusCode: base.StatusOK}, nil
+}
+
+// TestPublishPassword: a server with a password takes the stream of those who know it alone.
+func TestPublishPassword(t *testing.T) {
+	src := rtptest.NewSource(t, rtptest.Format(t, pipeline.UYVY, 64, 48, 30), 0)
+	sink, _ := serve(t, Config{}, "camera", send.Config{Stream: rtp.Stream{Payload: rtp.Raw}}, src)
+	x := &taker{packets: make(chan *packets.Packet, 1)}
+	at := fmt.Sprintf("127.0.0.1:%d", rtptest.EvenPorts(t, 1)[0])
+	x.server = &gortsplib.Server{RTSPAddress: at, Handler: x, AuthMethods: []auth.VerifyMethod{auth.VerifyMethodDigestMD5}}
+	if err := x.server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer x.server.Close()
+	for password, taken := range map[string]bool{"another": false, "a word": true} {
+		p, err := Publish(sink, Remote{URL: "rtsp://" + at + "/camera", User: "board", Password: password, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit := time.Minute
+		if !taken {
+			limit = time.Second / 2
+		}
+		select {
+		case <-x.packets:
+			if !taken {
+				t.Errorf("password %q: the stream is taken", password)
+			}
+		case <-time.After(limit):
+			if taken {
+				t.Errorf("no packet in %v", limit)
+			}
+		}
+		p.Close()
+		for len(x.packets) > 0 {
+			<-x.packets
+		}
+	}
+}
+
+func TestCheckURL(t *testing.T) {
+	for _, bad := range []string{
+		"", "camera", "http://h/x", "rtsps://h/x", "rtsp:///x", "rtsp://h", "rtsp://h/", "rtsp://u:p@h/x", "rtsp://h/x?a=b", "rtsp://h/x#y", "rtsp://[::1/x",
+	} {
+		if err := CheckURL(bad); !errors.Is(err, ErrURL) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	for _, good := range []string{"rtsp://h/x", "rtsp://192.0.2.1:8554/a/b", "rtsp://[2001:db8::1]:8554/x"} {
+		if err := CheckURL(good); err != nil {
+			t.Error(err)
+		}
+	}
+}
