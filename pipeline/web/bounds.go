@@ -8,31 +8,57 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
 // Clients must not take from the frames what these need: time of the CPU, memory and descriptors.
 const (
-	maxConnections = 32               // a further one is closed at once
+	maxConnections = 32               // for a further one another is closed
 	maxAtWork      = 1                // answers that are made at a time; the others wait
 	maxWait        = 2 * time.Second  // for their turn; then the answer is 503
 	maxAnswer      = 10 * time.Second // for a client to take its answer
 )
 
-// connections counts those that are open, and closes those beyond the limit.
-type connections struct{ open atomic.Int32 }
+// connections are those that are open. For one beyond the limit, that which has been silent for the longest time is closed.
+type connections struct {
+	mu     sync.Mutex
+	open   int
+	silent map[net.Conn]time.Time // those that ask for nothing, since when
+}
+
+func newConnections() *connections { return &connections{silent: map[net.Conn]time.Time{}} }
 
 // watch is an http.Server's ConnState.
 func (c *connections) watch(conn net.Conn, s http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.silent, conn)
 	switch s {
 	case http.StateNew:
-		if c.open.Add(1) > maxConnections {
-			_ = conn.Close()
+		c.silent[conn] = time.Now()
+		if c.open++; c.open > maxConnections {
+			gone := c.least(conn)
+			delete(c.silent, gone)
+			go gone.Close() // TLS says goodbye first
 		}
+	case http.StateIdle:
+		c.silent[conn] = time.Now()
 	case http.StateClosed, http.StateHijacked:
-		c.open.Add(-1)
+		c.open--
 	}
+}
+
+// least is the connection that is missed the least: the one that has been silent for the longest time, or conn, if all others are at
+// work.
+func (c *connections) least(conn net.Conn) net.Conn {
+	since := time.Now()
+	for x, t := range c.silent {
+		if t.Before(since) {
+			conn, since = x, t
+		}
+	}
+	return conn
 }
 
 // bounded makes the answers of next one after the other, in memory: a client that reads slowly keeps nobody waiting. It loses

@@ -48,8 +48,9 @@ type Config struct {
 // and to others by TLS with the password of Config.Access (401 without it, 429 after ten wrong ones), it shows a page (/), the
 // state of everything (/api/v1/status), events as they come (/api/v1/events), and for each output its stream's description
 // (/NAME.sdp), the picture of now (/NAME.jpg) and moving pictures (/NAME.mjpeg; 409: the output cannot be shown), and it begins
-// sessions of WebRTC (POST /NAME/whep). At most 32 clients are connected, 8 of them watch moving pictures, 8 listen to events, 4
-// begin or end a session, and one other answer is made at a time: clients cannot starve the stream.
+// sessions of WebRTC (POST /NAME/whep). At most 32 clients are connected (for a further one the most
+// silent is closed), 8 of them watch moving pictures, 8 listen to events, 4 begin or end a session, and one other answer is made at a
+// time: clients cannot starve the stream.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
@@ -84,7 +85,7 @@ func New(c Config) (*Server, error) {
 	s := &http.Server{
 		Handler: c.routes(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: errorLog}), ended), ErrorLog: errorLog,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		ConnState: new(connections).watch,
+		ConnState: newConnections().watch,
 	}
 	s.RegisterOnShutdown(func() { close(ended) })
 	return &Server{l, s}, nil
