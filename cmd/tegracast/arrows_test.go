@@ -43,7 +43,7 @@ var may = map[string][]string{
 	"cmd/tegracast/boardwatch":      {"board"},
 	"cmd/tegracast/fanout":          {"pipeline/..."},
 	"cmd/tegracast/egress":          {"pipeline/...", "cudahost", "cmd/tegracast/config"},
-	"cmd/tegracast/device":          {"cudahost", "tegra", "fpga", "capture", "cmd/tegracast/command"},
+	"cmd/tegracast/device":          {"cudahost", "tegra", "fpga", "capture"},
 	"cmd/tegracast/loopback":        {"cudahost", "tegra", "fpga", "capture", "pipeline", "cmd/tegracast/command", "cmd/tegracast/device"},
 	"cmd/tegracast/verdict":         {"pipeline/..."},
 	"cmd/tegracast/programtest":     {"pipeline/..."},
