@@ -111,7 +111,7 @@ type word struct {
 // commands are in the order of usage.
 func commands() []word {
 	return []word{
-		{"serve", "run the appliance; without --config it streams a model of the camera", serve},
+		{"serve", "run the appliance; without a configuration it streams a model of the camera", serve},
 		{"loopback", "copy memory through the FPGA and compare every byte", loopbackCommand},
 		{"probe", "receive a stream and check it: losses, jitter, pixels, latency", probe},
 		{"receive", "take frames from a sender by UCX, check them and save them", receiveCommand},
