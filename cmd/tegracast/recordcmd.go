@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -99,9 +98,7 @@ func inspectRecordings(ctx context.Context, e env, files []string, verify, asJSO
 			continue
 		}
 		if good = good && r.Good(); asJSON {
-			out := json.NewEncoder(e.Out)
-			out.SetIndent("", "  ")
-			err = out.Encode(r)
+			err = command.WriteJSON(e.Out, r)
 		} else {
 			err = printReport(e.Out, r, verify)
 		}
