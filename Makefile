@@ -67,7 +67,8 @@ release: setup-deb ## a release in bin/release: programs for arm64 and amd64, pa
 
 run: build ## stream the test chart to this machine; prints how to watch (stop with ctrl-C)
 	@mkdir -p run
-	$(BIN) serve --sdp-dir run
+	@$(BIN) config default > run/tegracast.yaml
+	$(BIN) serve --config run/tegracast.yaml --sdp-dir run
 
 check: setup-test build lint ## the quick round: build, lint, tests without race detector and virtual machine
 	go -C systemd/deb test -short .

@@ -110,7 +110,7 @@ func NewReplay(c ReplayConfig) (*Replay, error) {
 func openReplay(c ReplayConfig) (*Replay, error) {
 	file, size, err := pipeline.OpenRegular(c.Path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w: correct the path, or its permissions", ErrReplay, err)
+		return nil, fmt.Errorf("%w: %w", ErrReplay, err)
 	}
 	r := &Replay{config: c, file: file}
 	if err := r.index(size); err != nil {

@@ -10,17 +10,20 @@ import (
 )
 
 // OpenRegular opens a file for reading, and returns its size in bytes. Whatever is no regular file is refused before it is
-// opened: a FIFO waits for a writer for ever, a device has no end, and some do things when they are opened.
+// opened: a FIFO waits for a writer for ever, a device has no end, and some do things when they are opened. Errors say what to do.
 func OpenRegular(path string) (*os.File, int64, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, fmt.Errorf("%w: correct the path, or its permissions", err)
 	}
 	if what := irregular(info.Mode()); what != "" {
 		return nil, 0, fmt.Errorf("%s is %s, not a regular file: name a file", path, what)
 	}
 	f, err := os.Open(path)
-	return f, info.Size(), err
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: correct the path, or its permissions", err)
+	}
+	return f, info.Size(), nil
 }
 
 // irregular says what is no regular file; empty for one.

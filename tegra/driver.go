@@ -47,7 +47,7 @@ func openFile(path string) (file, error) {
 	case errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO):
 		return file{}, fmt.Errorf("%w: %s: %w: its function has gone: run tegracast doctor, which says how to get it back", ErrNoDevice, path, err)
 	case err != nil:
-		return file{}, fmt.Errorf("%w: %s: %w", ErrNoDevice, path, err)
+		return file{}, fmt.Errorf("%w: %s: %w: name a device file such as %s", ErrNoDevice, path, err, DefaultDevice)
 	}
 	return file{os.NewFile(uintptr(fd), path)}, nil
 }

@@ -43,9 +43,9 @@ var may = map[string][]string{
 	"cmd/tegracast/boardwatch":      {"board"},
 	"cmd/tegracast/fanout":          {"pipeline/..."},
 	"cmd/tegracast/egress":          {"pipeline/...", "cudahost", "cmd/tegracast/config"},
-	"cmd/tegracast/device":          {"cudahost", "tegra", "fpga", "capture", "cmd/tegracast/command"},
+	"cmd/tegracast/device":          {"cudahost", "tegra", "fpga", "capture"},
 	"cmd/tegracast/loopback":        {"cudahost", "tegra", "fpga", "capture", "pipeline", "cmd/tegracast/command", "cmd/tegracast/device"},
-	"cmd/tegracast/verdict":         {"pipeline/..."},
+	"cmd/tegracast/verdict":         {"pipeline/...", "cmd/tegracast/command"},
 	"cmd/tegracast/programtest":     {"pipeline/..."},
 	"cmd/tegracast/appliance": {
 		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture",

@@ -32,8 +32,8 @@ const ourDriver = "tegra_p2p"
 func bindCommand(_ context.Context, e env, args []string) error {
 	f := e.flags("bind", bindUsage)
 	yes := f.Bool("yes", false, "take the function from the driver that has it")
-	if err := f.Parse(args); err != nil {
-		return parseError(f, err)
+	if err := parseOptions(f, args); err != nil {
+		return err
 	}
 	if f.NArg() != 1 {
 		return command.UsageError{Err: errors.New("give the PCI address of one function, as lspci -D shows it: try tegracast bind --help")}

@@ -172,7 +172,7 @@ func TestBadInput(t *testing.T) {
 		"stream twice":      {[]string{"probe", "--sdp", busySDP, "--sdp", again}, 2, []string{again, busySDP, fmt.Sprint(port), "once"}},
 		"save two streams":  {[]string{"probe", "--save", "x", "--sdp", two}, 2, []string{"--save x", "one stream"}},
 		"port in use":       {[]string{"probe", "--sdp", busySDP}, 1, []string{fmt.Sprint(port), "in use"}},
-		"no SDP folder":     {[]string{"serve", "--sdp-dir", "/nowhere"}, 1, []string{"/nowhere", "--sdp-dir"}},
+		"no SDP folder":     {[]string{"serve", "--sdp-dir", "/nowhere", "--config", goodYAML(t, "5004", fmt.Sprint(port+20))}, 1, []string{"/nowhere", "--sdp-dir"}},
 	} {
 		says(t, name, c.args, c.status, c.words...)
 	}

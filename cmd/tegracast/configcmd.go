@@ -28,8 +28,8 @@ func configCommand(_ context.Context, e env, args []string) error {
 	f := e.flags("config", configUsage)
 	dir := f.String("dir", ".", "tls: write web.crt, web.key and web.password to `DIR`")
 	also := f.StringArray("name", nil, "tls: other machines call this one `NAME`, a host's name or an address; repeatable (this machine's own are known)")
-	if err := f.Parse(args); err != nil {
-		return parseError(f, err)
+	if err := parseOptions(f, args); err != nil {
+		return err
 	}
 	a := f.Args()
 	isTLS := len(a) == 1 && a[0] == "tls"
@@ -54,7 +54,7 @@ func configCommand(_ context.Context, e env, args []string) error {
 	case len(a) == 1 && a[0] == "schema":
 		return config.WriteSchema(e.Out)
 	}
-	return command.UsageError{Err: fmt.Errorf("use default, check FILE, schema or tls: try tegracast config --help")}
+	return misused(f, map[string]int{"default": 0, "check": 1, "schema": 0, "tls": 0}, "default, check FILE, schema or tls")
 }
 
 // checked is the configuration in a file, or in what comes by the standard input.

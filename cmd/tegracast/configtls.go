@@ -106,7 +106,9 @@ func writeNew(paths [3]string, content [3][]byte) error {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, os.ErrExist) {
 			err = fmt.Errorf("%w: remove it, or write to another folder (--dir)", err)
-		} else if err == nil {
+		} else if err != nil {
+			err = fmt.Errorf("%w: name a folder that can be written to with --dir", err)
+		} else {
 			_, err = f.Write(content[i])
 			if err = errors.Join(err, f.Close()); err != nil {
 				i++ // it is there

@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strconv"
 
 	"github.com/spf13/pflag"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
 )
 
 // env is what a command works in.
@@ -38,13 +42,27 @@ func (e env) flags(name, head string) *pflag.FlagSet {
 
 // parse parses args and refuses arguments that are left over.
 func parse(f *pflag.FlagSet, args []string) error {
-	if err := f.Parse(args); err != nil {
-		return parseError(f, err)
+	if err := parseOptions(f, args); err != nil {
+		return err
 	}
 	if f.NArg() > 0 {
 		return command.UsageError{Err: fmt.Errorf("unexpected argument %q: try tegracast %s --help", f.Arg(0), f.Name())}
 	}
 	return nil
+}
+
+// parseOptions parses args, and leaves the arguments that are no options to the command. No option takes an empty text.
+func parseOptions(f *pflag.FlagSet, args []string) error {
+	if err := f.Parse(args); err != nil {
+		return parseError(f, err)
+	}
+	var err error
+	f.Visit(func(x *pflag.Flag) {
+		if x.Value.Type() == "string" && x.Value.String() == "" {
+			err = command.UsageError{Err: fmt.Errorf("--%s: the value is empty: give one, or leave --%s out", x.Name, x.Name)}
+		}
+	})
+	return err
 }
 
 // parseError is what the program says of options that cannot be parsed; a wish for help is no mistake.
@@ -53,11 +71,90 @@ func parseError(f *pflag.FlagSet, err error) error {
 		return err
 	}
 	var unknown *pflag.NotExistError
-	near := ""
-	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 {
-		var all []string
-		f.VisitAll(func(x *pflag.Flag) { all = append(all, x.Name) })
-		near = didYouMean(unknown.GetSpecifiedName(), all, "--")
+	var bare *pflag.ValueRequiredError
+	var invalid *pflag.InvalidValueError
+	var garbled *pflag.InvalidSyntaxError
+	what := ""
+	switch {
+	case errors.As(err, &unknown):
+		what = unknownOption(f, unknown)
+	case errors.As(err, &bare):
+		name, _ := pflag.UnquoteUsage(bare.GetFlag())
+		what = fmt.Sprintf("--%s: the value is missing: write --%s %s", bare.GetFlag().Name, bare.GetFlag().Name, name)
+	case errors.As(err, &invalid):
+		what = fmt.Sprintf("--%s %s: %s", invalid.GetFlag().Name, invalid.GetValue(), wanted(invalid))
+	case errors.As(err, &garbled):
+		what = fmt.Sprintf("%q is no option", garbled.GetSpecifiedFlag())
+	default:
+		what = err.Error()
 	}
-	return command.UsageError{Err: fmt.Errorf("%w%s: try tegracast %s --help", err, near, f.Name())}
+	return command.UsageError{Err: fmt.Errorf("%s: try tegracast %s --help", what, f.Name())}
+}
+
+// unknownOption says that there is no such option, and which one may be meant.
+func unknownOption(f *pflag.FlagSet, e *pflag.NotExistError) string {
+	if e.GetSpecifiedShortnames() != "" {
+		return "unknown option -" + e.GetSpecifiedName()
+	}
+	var all []string
+	f.VisitAll(func(x *pflag.Flag) { all = append(all, x.Name) })
+	return "unknown option --" + e.GetSpecifiedName() + didYouMean(e.GetSpecifiedName(), all, "--")
+}
+
+// wanted says what an option takes. Options of the program's own types say it themselves.
+func wanted(e *pflag.InvalidValueError) string {
+	switch e.GetFlag().Value.Type() {
+	case "int":
+		return "must be a whole number, such as " + e.GetFlag().DefValue
+	case "uint64":
+		return "must be a whole number from 0, such as 4096 or 0x1000"
+	case "float64":
+		return "must be a number, such as " + e.GetFlag().DefValue
+	case "bool":
+		return "must be true or false, or nothing, which is true"
+	case "duration":
+		return "must be a time with its unit, such as 30s, 500ms or 1m30s"
+	}
+	return e.Unwrap().Error()
+}
+
+// misused says what is wrong with the words of a command that takes one word, and so many arguments after it.
+func misused(f *pflag.FlagSet, takes map[string]int, words string) error {
+	say := func(format string, args ...any) error {
+		return command.UsageError{Err: fmt.Errorf(format+": try tegracast "+f.Name()+" --help", args...)}
+	}
+	if f.NArg() == 0 {
+		return say("use %s", words)
+	}
+	word := f.Arg(0)
+	most, known := takes[word]
+	switch {
+	case !known:
+		return say("unknown word %q%s: use %s", word, didYouMean(word, slices.Sorted(maps.Keys(takes)), ""), words)
+	case f.NArg()-1 < most:
+		return say("%s: the file is missing: use %s", word, words)
+	}
+	return say("%s: unexpected argument %q", word, f.Arg(most+1))
+}
+
+// size is an option that is a number of bytes, with a unit or without one.
+type size int
+
+func (s *size) String() string { return strconv.Itoa(int(*s)) }
+
+// Type implements pflag.Value.
+func (s *size) Type() string { return "bytes" }
+
+// Set implements pflag.Value.
+func (s *size) Set(text string) error {
+	if n, err := strconv.ParseInt(text, 0, 64); err == nil {
+		*s = size(n)
+		return nil
+	}
+	var n config.Size
+	if n.UnmarshalText([]byte(text)) != nil {
+		return errors.New("must be a number of bytes, or a size such as 4MB or 16MiB")
+	}
+	*s = size(n)
+	return nil
 }

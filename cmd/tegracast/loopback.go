@@ -11,7 +11,7 @@ import (
 )
 
 const loopbackUsage = `Usage: tegracast loopback [--device model|/dev/tegra_p2pN]
-         [--memory host|cuda] [--direction h2c|c2h|both] [--size BYTES]
+         [--memory host|cuda|auto] [--direction h2c|c2h|both] [--size BYTES]
          [--count N] [--address ADDRESS] [--window BYTES] [--channel N]
          [--clock MHZ] [--json]
 
@@ -36,12 +36,12 @@ func loopbackCommand(ctx context.Context, e env, args []string) error {
 	o := loopback.DefaultOptions()
 	f := e.flags("loopback", loopbackUsage)
 	f.StringVar(&o.Device, "device", o.Device, "test `DEVICE`: model, or a device file of the kernel module such as "+tegra.DefaultDevice)
-	f.StringVar(&o.Memory, "memory", o.Memory, "`KIND` of memory for the surfaces: host or cuda")
+	f.StringVar(&o.Memory, "memory", o.Memory, "`KIND` of memory for the surfaces: host, cuda, or auto, which is cuda where there is a GPU")
 	f.StringVar(&o.Direction, "direction", o.Direction, "measure this `DIRECTION`: h2c, c2h or both")
-	f.IntVar(&o.Size, "size", o.Size, "size of a surface in `BYTES`")
+	f.Var((*size)(&o.Size), "size", "size of a surface in `BYTES`, such as 4096 or 16MiB")
 	f.IntVar(&o.Count, "count", o.Count, "copy the surface `N` times")
 	f.Uint64Var(&o.Card.Address, "address", o.Card.Address, "use the memory at `ADDRESS` on the card")
-	f.IntVar(&o.Card.Window, "window", o.Card.Window, "use `BYTES` of that memory")
+	f.Var((*size)(&o.Card.Window), "window", "use `BYTES` of that memory")
 	f.IntVar(&o.Card.Channel, "channel", o.Card.Channel, "use DMA channel `N` of each direction, 0 to 3")
 	f.Float64Var(&o.Card.Clock, "clock", o.Card.Clock, "frequency of the core's data path in `MHZ`")
 	f.BoolVar(&o.JSON, "json", false, "print the result as JSON")

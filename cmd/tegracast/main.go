@@ -62,6 +62,10 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 			fmt.Fprint(out, usage())
 			return exitOK
 		}
+		if len(args) > 2 {
+			fmt.Fprintf(errw, "tegracast: unexpected argument %q: try tegracast help %s\n", args[2], args[1])
+			return exitUsage
+		}
 		args = []string{args[1], "--help"}
 	case "--version":
 		args[0] = "version"
@@ -69,7 +73,11 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	list := commands()
 	i := slices.IndexFunc(list, func(c word) bool { return c.name == args[0] })
 	if i < 0 {
-		fmt.Fprintf(errw, "tegracast: unknown command %q%s: try tegracast --help\n", args[0], didYouMean(args[0], names(list), ""))
+		kind := "command"
+		if strings.HasPrefix(args[0], "-") {
+			kind = "option"
+		}
+		fmt.Fprintf(errw, "tegracast: unknown %s %q%s: try tegracast --help\n", kind, args[0], didYouMean(args[0], names(list), ""))
 		return exitUsage
 	}
 	err := list[i].run(ctx, e, args[1:])
@@ -103,7 +111,7 @@ type word struct {
 // commands are in the order of usage.
 func commands() []word {
 	return []word{
-		{"serve", "run the appliance; without --config it streams a model of the camera", serve},
+		{"serve", "run the appliance; without a configuration it streams a model of the camera", serve},
 		{"loopback", "copy memory through the FPGA and compare every byte", loopbackCommand},
 		{"probe", "receive a stream and check it: losses, jitter, pixels, latency", probe},
 		{"receive", "take frames from a sender by UCX, check them and save them", receiveCommand},

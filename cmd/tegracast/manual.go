@@ -43,8 +43,8 @@ Prints a script that completes the commands and options of tegracast in a shell:
 
 func completion(ctx context.Context, e env, args []string) error {
 	f := e.flags("completion", completionUsage)
-	if err := f.Parse(args); err != nil {
-		return parseError(f, err)
+	if err := parseOptions(f, args); err != nil {
+		return err
 	}
 	shells := map[string]func(io.Writer, []manpage.Command){"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}
 	if f.NArg() != 1 || shells[f.Arg(0)] == nil {
@@ -134,8 +134,8 @@ tegracast.yaml(5), of the keys of the configuration. To read it:
 
 func manual(ctx context.Context, e env, args []string) error {
 	f := e.flags("man", manualUsage)
-	if err := f.Parse(args); err != nil {
-		return parseError(f, err)
+	if err := parseOptions(f, args); err != nil {
+		return err
 	}
 	build := manpage.Build{Version: versionName(), Day: commitDay()}
 	switch {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,8 +41,8 @@ func probe(ctx context.Context, e env, args []string) error {
 	save := f.String("save", "", "write the received pictures of the only stream, one after the other, to `FILE` "+
 		"(raw: UYVY, JPEG: JFIF, H.264: byte stream)")
 	nic := f.String("interface", "", "receive multicast on the network interface `NAME`")
-	if err := f.Parse(args); err != nil {
-		return parseError(f, err)
+	if err := parseOptions(f, args); err != nil {
+		return err
 	}
 	if *duration <= 0 {
 		return command.UsageError{Err: fmt.Errorf("--duration %v: must be more than 0", *duration)}
@@ -53,6 +54,9 @@ func probe(ctx context.Context, e env, args []string) error {
 	if *save != "" && len(streams) > 1 {
 		return command.UsageError{Err: fmt.Errorf("--save %s: takes the pictures of one stream, and there are %d: save each by a probe of its own",
 			*save, len(streams))}
+	}
+	if *nic != "" && !slices.ContainsFunc(streams, func(s *probed) bool { return s.media.Address.IsMulticast() }) {
+		return command.UsageError{Err: fmt.Errorf("--interface %s: no stream is multicast: leave --interface out", *nic)}
 	}
 	cfg := receive.Config{Interface: *nic, Logger: e.Log}
 	finish, err := saveTo(*save, &cfg)
@@ -96,7 +100,7 @@ func saveTo(path string, cfg *receive.Config) (finish func() error, err error) {
 	}
 	file, err := os.Create(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--save: %w: name a file that can be written", err)
 	}
 	out := bufio.NewWriterSize(file, 1<<20)
 	var failed error

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
@@ -65,7 +66,7 @@ func receiveCommand(ctx context.Context, e env, args []string) error {
 	r, err := frames.Connect(ctx, c)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		return fmt.Errorf("%s cannot be reached: %w", c.Address, err)
+		return unreached(c.Address, err)
 	case errors.Is(err, frames.ErrRegion):
 		return command.UsageError{Err: err}
 	case err != nil:
@@ -86,6 +87,16 @@ func receiveCommand(ctx context.Context, e env, args []string) error {
 		return command.ErrChecked
 	}
 	return nil
+}
+
+// unreached says why there was no connection: the last attempt knows.
+func unreached(address string, err error) error {
+	lines := strings.Split(err.Error(), "\n")
+	why := lines[len(lines)-1]
+	if len(lines) == 1 {
+		why = "it does not answer"
+	}
+	return fmt.Errorf("%s cannot be reached: %s: start the sender, or correct --ucx", address, why)
 }
 
 // checkReceive refuses options that make no sense.

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/record"
@@ -23,6 +25,9 @@ func saver(path string, e env) (taker, error) {
 	}
 	if _, err := os.Lstat(path); err == nil {
 		return nil, fmt.Errorf("--save %s: %w: remove it, or name another one", path, export.ErrExists)
+	}
+	if err := unix.Access(filepath.Dir(path), unix.W_OK); err != nil {
+		return nil, fmt.Errorf("--save %s: %w: name a file in a folder that can be written to", path, err)
 	}
 	switch filepath.Ext(path) {
 	case record.Extension:

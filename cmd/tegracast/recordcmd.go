@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -62,12 +61,12 @@ func recordCommand(ctx context.Context, e env, args []string) error {
 	}
 	f.Func("from", "export: the `place` where to begin (default: the first frame)", place(&x.From))
 	f.Func("to", "export: the `place` before which to end (default: behind the last frame)", place(&x.To))
-	if err := f.Parse(args); err != nil {
-		return parseError(f, err)
+	if err := parseOptions(f, args); err != nil {
+		return err
 	}
 	a := f.Args()
 	if len(a) < 2 || !slices.Contains(subcommands["record"], a[0]) {
-		return command.UsageError{Err: errors.New("use info FILE, verify FILE or export FILE: try tegracast record --help")}
+		return misused(f, map[string]int{"info": 1, "verify": 1, "export": 1}, "info FILE, verify FILE or export FILE")
 	}
 	x.Files = a[1:]
 	others := []string{"output", "format", "from", "to"}
@@ -99,9 +98,7 @@ func inspectRecordings(ctx context.Context, e env, files []string, verify, asJSO
 			continue
 		}
 		if good = good && r.Good(); asJSON {
-			out := json.NewEncoder(e.Out)
-			out.SetIndent("", "  ")
-			err = out.Encode(r)
+			err = command.WriteJSON(e.Out, r)
 		} else {
 			err = printReport(e.Out, r, verify)
 		}

@@ -4,8 +4,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -24,12 +26,15 @@ import (
 
 const serveUsage = `Usage: tegracast serve [--config FILE] [--sdp-dir DIR] [OPTIONS]
 
-Runs the appliance until SIGINT or SIGTERM. Without a configuration a model of
+Runs the appliance until SIGINT or SIGTERM. Without --config it reads
+/etc/tegracast/tegracast.yaml. Where that is not there either, a model of
 the FPGA camera replays a real sensor's test chart at 1920x1080, 30 frames a
 second: raw RTP (UYVY) to 127.0.0.1:5004, JPEG RTP (half size, 10 frames a
-second) to 127.0.0.1:5006. For receivers, serve writes one SDP file per stream,
+second) to 127.0.0.1:5006. A stream to where another program of this machine
+sends is refused. For receivers, serve writes one SDP file per stream,
 NAME.sdp. SIGHUP reloads FILE and restarts only what changed, unless it comes
-since the terminal has closed: then serve ends. SIGUSR1 triggers the recordings
+since the terminal has closed: then serve ends, and so it does where there is no
+FILE to reload, or with --fault, which is in no file. SIGUSR1 triggers the recordings
 that wait for a trigger (docs/recording.md). A page with live
 pictures, by WebRTC of outputs that send H.264 (docs/webrtc.md), metrics and
 health are at http://127.0.0.1:8080 (web: in the configuration). On a terminal the last lines tell, each second, where to look,
@@ -51,7 +56,7 @@ func serve(ctx context.Context, e env, args []string) error {
 		e.Out, e.Err = screen, screen
 	}
 	f := e.flags("serve", serveUsage)
-	path := f.String("config", "", "read the configuration from `FILE` (tegracast config default prints one)")
+	path := f.String("config", "", "read the configuration from `FILE` (default \"/etc/tegracast/tegracast.yaml\", if it is there)")
 	dir := f.String("sdp-dir", sdpDir(), "write the SDP files to `DIR`")
 	faults := f.StringArray("fault", nil, "inject a fault into the model as `ID:RATE`: F3:0.01 is once in a hundred frames (docs/faults.md); repeatable")
 	quiet := f.Bool("quiet", false, "print nothing but warnings and errors")
@@ -74,6 +79,10 @@ func serve(ctx context.Context, e env, args []string) error {
 	// Whoever reads the output may go, as head does: then writing to it fails, and the stream goes on. Until the process ends: the
 	// last message comes after serve.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if *path == "" && there(installedConfig) {
+		*path = installedConfig
+		e.Log.Info("without --config the installed configuration is used; tegracast config default prints one with a model", "file", installedConfig)
+	}
 	c, err := config.Load(*path)
 	if err != nil {
 		return err
@@ -89,6 +98,15 @@ func serve(ctx context.Context, e env, args []string) error {
 	env.Processors = runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(env.Processors + spare)
 	return appliance.Serve(ctx, env, c, o)
+}
+
+// installedConfig is the configuration that the service reads.
+const installedConfig = "/etc/tegracast/tegracast.yaml"
+
+// there reports whether a file is there; one that this user may not look at is.
+func there(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // spare is how many goroutines may run besides those that compute on every processor: a thread that wakes to send, or to take a

@@ -91,13 +91,14 @@ func appendImage(b []byte, f pipeline.Format, at time.Time, frameID string, size
 
 // Image is what a message of sensor_msgs/Image says besides its pixels.
 type Image struct {
-	At            time.Time
-	FrameID       string
-	Height, Width int
-	Encoding      string
-	Step          int
-	Pixels        int // offset in the message
-	Size          int // bytes of pixels
+	At       time.Time `json:"at"`
+	FrameID  string    `json:"frame_id"` // of the source
+	Height   int       `json:"height"`
+	Width    int       `json:"width"`
+	Encoding string    `json:"encoding"`
+	Step     int       `json:"step_bytes"` // from line to line
+	Pixels   int       `json:"-"`          // offset in the message
+	Size     int       `json:"size_bytes"` // of pixels
 }
 
 var errImage = errors.New("record: the message is no sensor_msgs/Image in CDR of little-endian")

@@ -19,7 +19,7 @@ type Report struct {
 	Bytes    int64             `json:"bytes"`
 	Library  string            `json:"library"`
 	Finished bool              `json:"finished"`          // it has its index
-	Readable int64             `json:"readable"`          // bytes up to the last whole chunk
+	Readable int64             `json:"readable_bytes"`    // up to the last whole chunk
 	Trouble  string            `json:"trouble,omitempty"` // what is wrong behind that, or with the index
 	Frames   int               `json:"frames"`
 	Lost     uint64            `json:"lost"` // frames that are missing, by the frames' numbers

@@ -101,7 +101,7 @@ func ParseSDP(b []byte) ([]Media, error) {
 func grammar(b []byte) (*sdp.SessionDescription, error) {
 	d := &sdp.SessionDescription{}
 	if len(b) < 2 || b[0] != 'v' || b[1] != '=' {
-		return nil, fmt.Errorf("%w: line 1: must be v=0: this is no session description", ErrSDP)
+		return nil, fmt.Errorf("%w: line 1: must be v=0: this is no session description: give the file that the sender has written", ErrSDP)
 	}
 	err := d.Unmarshal(b)
 	if err == nil {

@@ -47,7 +47,12 @@ func (r *runner) run(ctx context.Context, reload <-chan os.Signal) error {
 				err = f.err
 			}
 		case <-reload:
-			err = r.reload(ctx)
+			if r.path == "" {
+				r.a.env.Log.Info("SIGHUP: there is no configuration file to reload: ending")
+				cancel()
+			} else {
+				err = r.reload(ctx)
+			}
 		}
 	}
 	cancel()
@@ -74,10 +79,6 @@ func (r *runner) allEnded() bool {
 // reload reads the configuration again and restarts only what has changed. A file with a mistake changes nothing. An error
 // means that the appliance cannot go on.
 func (r *runner) reload(ctx context.Context) error {
-	if r.path == "" {
-		r.a.env.Log.Warn("SIGHUP ignored: there is no configuration file to reload: start with --config FILE, and without --fault")
-		return nil
-	}
 	next, err := config.Load(r.path)
 	if err != nil {
 		r.a.env.Log.Error("SIGHUP: configuration rejected: still running the previous one", "error", err)

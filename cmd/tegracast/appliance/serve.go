@@ -15,6 +15,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/boardwatch"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/egress"
 	"github.com/tegracast/tegracast/cmd/tegracast/live"
 	"github.com/tegracast/tegracast/cmd/tegracast/starts"
 	"github.com/tegracast/tegracast/pipeline"
@@ -23,7 +24,7 @@ import (
 
 // Options are how Serve works.
 type Options struct {
-	Reload string // configuration file that SIGHUP reads again; empty: there is none
+	Reload string // configuration file that SIGHUP reads again; empty: there is none, and SIGHUP ends Serve
 	Dir    string // where SDP files are written
 }
 
@@ -33,6 +34,9 @@ func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
 	failed := starts.In(stateDir())
 	if !failed.Begin(ctx, e.Log) {
 		return nil
+	}
+	if err := egress.Alone(c); err != nil {
+		return err
 	}
 	a, err := Open(e, c)
 	if err != nil {
@@ -52,8 +56,10 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 		return err
 	}
 	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+	if r.path != "" || !signal.Ignored(syscall.SIGHUP) { // it is, by nohup
+		signal.Notify(hangup, syscall.SIGHUP)
+		defer signal.Stop(hangup)
+	}
 	usr1 := make(chan os.Signal, 1)
 	signal.Notify(usr1, syscall.SIGUSR1)
 	defer signal.Stop(usr1)

@@ -202,7 +202,7 @@ const maxCalibration = 16 << 20
 func readCalibration[T any](path string, parse func(io.Reader) (T, error)) (v T, err error) {
 	text, err := pipeline.ReadRegular(path, maxCalibration, "a calibration")
 	if err != nil {
-		return v, withRemedy(err)
+		return v, err
 	}
 	v, err = parse(bytes.NewReader(text))
 	if errors.Is(err, isp.ErrConfig) {

@@ -42,13 +42,10 @@ const MaxFile = 1 << 20
 
 func readText(path string) ([]byte, error) {
 	b, err := pipeline.ReadRegular(path, MaxFile, "a configuration")
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w: write one with `tegracast config default`", err)
-	case err != nil:
-		return nil, withRemedy(err)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w, or write one with `tegracast config default`", err)
 	}
-	return b, nil
+	return b, err
 }
 
 // Parse checks and resolves the text of a configuration file. path is what errors call it. Every error is an *yamlfile.Error.

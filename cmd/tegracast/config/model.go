@@ -121,7 +121,7 @@ func (m *Model) frameBytes() int {
 func (m *Model) checkReplay() error {
 	f, size, err := pipeline.OpenRegular(m.Replay)
 	if err != nil {
-		return withRemedy(err)
+		return err
 	}
 	if err := f.Close(); err != nil {
 		return err

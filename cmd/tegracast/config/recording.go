@@ -34,7 +34,7 @@ func (c *Recording) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
 	}
 	p, err := record.NewPlayer(c.paths, c.From.V, c.To.V, nil)
 	if err != nil {
-		return s.OpenAt.Errorf("%w", withRemedy(err))
+		return s.OpenAt.Errorf("%w", err)
 	}
 	if _, sensor := p.Format.Pixel.Samples(); sensor {
 		s.Format, s.FormatKnown = p.Format, true

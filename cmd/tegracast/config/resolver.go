@@ -3,9 +3,6 @@
 package config
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
 	"reflect"
 	"regexp"
 	"strings"
@@ -59,15 +56,6 @@ func one[K any](at yamlfile.Section, table any) (K, yamlfile.Section, error) {
 
 // plain is an error's text without the name of its kind in front, which the place in the file says already.
 func plain(err, kind error) string { return strings.TrimPrefix(err.Error(), kind.Error()+": ") }
-
-// withRemedy says what to do about a file that the system does not open.
-func withRemedy(err error) error {
-	var failed *fs.PathError
-	if errors.As(err, &failed) {
-		return fmt.Errorf("%w: correct the path, or its permissions", err)
-	}
-	return err
-}
 
 // given lists the kinds of K that a table such as SourceKinds has a section for, with their keys, and all keys.
 func given[K any](table any) (kinds []K, keys, all []string) {

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/tegracast/tegracast/capture"
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/edu"
@@ -29,7 +28,7 @@ type Board struct {
 func OpenBoard(log *slog.Logger, path, backend string) (*Board, error) {
 	memory, err := cudahost.Open(cudahost.Config{Backend: backend, Logger: log})
 	if err != nil {
-		return nil, command.UsageError{Err: err}
+		return nil, err
 	}
 	device, err := tegra.Open(path)
 	if err != nil {

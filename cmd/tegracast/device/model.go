@@ -8,7 +8,6 @@ import (
 	"log/slog"
 
 	"github.com/tegracast/tegracast/capture"
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/tegra/tegrasim"
@@ -31,7 +30,7 @@ func NewModel(log *slog.Logger, backend string, seed uint64, configure func(*teg
 	}
 	memory, err := cudahost.Open(cudahost.Config{Backend: backend, Invalidator: sim, Logger: log})
 	if err != nil {
-		return nil, errors.Join(command.UsageError{Err: err}, sim.Close())
+		return nil, errors.Join(err, sim.Close())
 	}
 	m, err := model.New(configure(sim))
 	if err != nil {

@@ -5,7 +5,6 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -63,15 +62,15 @@ func isReady(list []finding) bool {
 	return !slices.ContainsFunc(list, func(x finding) bool { return x.Grade == isMissing })
 }
 
+// Findings are what doctor prints as JSON (docs/json.md).
+type Findings struct {
+	Ready    bool      `json:"ready"`
+	Findings []finding `json:"findings"`
+}
+
 func tellFindings(e command.Env, list []finding, ready, asJSON bool) error {
 	if asJSON {
-		out := json.NewEncoder(e.Out)
-		out.SetIndent("", "  ")
-		out.SetEscapeHTML(false)
-		return out.Encode(struct {
-			Ready    bool      `json:"ready"`
-			Findings []finding `json:"findings"`
-		}{ready, list})
+		return command.WriteJSON(e.Out, Findings{ready, list})
 	}
 	for _, x := range list {
 		fmt.Fprintf(e.Out, "%-8s %-13s %s\n", x.Grade, x.What, x.Detail)

@@ -50,6 +50,7 @@ func validate(ctx context.Context, e command.Env, m *device.Model, o Options) (R
 }
 
 func runLoopback(ctx context.Context, e command.Env, hw capture.Hardware, open opener, o Options) (r Result, err error) {
+	r = Result{Device: o.Device, Model: o.Device == ModelName, Memory: hw.Memory.Backend(), Size: o.Size}
 	for _, kind := range surfaceKinds(hw.Memory) {
 		if err := kind.run(ctx, e, hw, open, o, &r); err != nil {
 			return r, err

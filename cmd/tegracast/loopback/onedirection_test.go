@@ -23,8 +23,8 @@ func TestOneDirection(t *testing.T) {
 		h2c, c2h        model.Interface
 		want            string // the beginning of the output, or the error
 	}{
-		{"read only", "c2h", stream, memory, "3 copies of 150000 bytes, compared with nothing: the card has one direction\nc2h: "},
-		{"write only", "h2c", memory, stream, "3 copies of 150000 bytes, compared with nothing: the card has one direction\nh2c: "},
+		{"read only", "c2h", stream, memory, "3 copies of 150000 bytes, compared with nothing: the card has one direction\nmeasured: the FPGA model in this program"},
+		{"write only", "h2c", memory, stream, "3 copies of 150000 bytes, compared with nothing: the card has one direction\nmeasured: the FPGA model in this program"},
 		{"read only, both", "both", stream, memory, "the card has no memory-mapped channel 0 from host to card: use --direction c2h"},
 		{"write only, back", "c2h", memory, stream, "the card has no memory-mapped channel 0 from card to host: use --direction h2c"},
 		{"none", "both", stream, stream, "the card has no memory-mapped channel 0: name another one with --channel"},
@@ -39,7 +39,7 @@ func TestOneDirection(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Close()
-			o := Options{Size: 150000, Count: 3, Direction: c.direction, Limit: copyLimit, Card: DefaultCard()}
+			o := Options{Device: ModelName, Size: 150000, Count: 3, Direction: c.direction, Limit: copyLimit, Card: DefaultCard()}
 			r, err := validate(t.Context(), e, m, o)
 			if err == nil {
 				err = r.Print(e.Out, o)
@@ -48,7 +48,7 @@ func TestOneDirection(t *testing.T) {
 			if err != nil {
 				text = err.Error()
 			}
-			if !strings.HasPrefix(text, c.want) || err == nil && len(r.Lanes) != 1 {
+			if !strings.HasPrefix(text, c.want) || err == nil && (len(r.Lanes) != 1 || r.Lanes[0].Direction != c.direction) {
 				t.Errorf("%s\nwant %s", text, c.want)
 			}
 		})

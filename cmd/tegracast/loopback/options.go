@@ -17,7 +17,7 @@ const ModelName = "model"
 // Options are what a validation run does.
 type Options struct {
 	Device    string        // ModelName, or a device file of the kernel module
-	Memory    string        // host or cuda
+	Memory    string        // host, cuda, or auto: cuda where there is a GPU
 	Direction string        // h2c, c2h or both: what is measured
 	Size      int           // of a surface, in bytes
 	Count     int           // of copies
@@ -39,6 +39,8 @@ func (o Options) Check() error {
 	switch {
 	case o.Device != ModelName && !filepath.IsAbs(o.Device):
 		return fmt.Errorf("--device %s: use model, or a device file such as %s", o.Device, tegra.DefaultDevice)
+	case o.Memory != "host" && o.Memory != "cuda" && o.Memory != "auto":
+		return fmt.Errorf("--memory %s: use host, cuda or auto", o.Memory)
 	case o.Direction != "both" && o.Direction != "h2c" && o.Direction != "c2h":
 		return fmt.Errorf("--direction %s: use h2c, c2h or both", o.Direction)
 	case o.Size < 1 || o.Size > tegra.MaxPinSize:

@@ -3,16 +3,21 @@
 package loopback
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/pipeline"
 )
 
 // Result is what a validation run found.
 type Result struct {
+	Device string `json:"device"` // ModelName, or the device file
+	Model  bool   `json:"model"`  // the FPGA was the one in software: rates and latencies are this processor's
+	Memory string `json:"memory"` // of the surfaces: host or cuda
+	Size   int    `json:"size_bytes"`
+
 	Copies   int          `json:"copies"`
 	Compared bool         `json:"compared"` // else the card has one direction only
 	Wrong    int          `json:"wrong"`
@@ -63,9 +68,7 @@ func (r Result) Print(w io.Writer, o Options) error {
 		agree = agree && l.Agree
 	}
 	if o.JSON {
-		out := json.NewEncoder(w)
-		out.SetIndent("", "  ")
-		if err := out.Encode(r); err != nil {
+		if err := command.WriteJSON(w, r); err != nil {
 			return err
 		}
 	} else {
@@ -73,6 +76,11 @@ func (r Result) Print(w io.Writer, o Options) error {
 			fmt.Fprintf(w, "%d of %d copies of %d bytes right\n", r.Copies-r.Wrong, r.Copies, o.Size)
 		} else {
 			fmt.Fprintf(w, "%d copies of %d bytes, compared with nothing: the card has one direction\n", r.Copies, o.Size)
+		}
+		if r.Model {
+			fmt.Fprintf(w, "measured: the FPGA model in this program, not a card: the rates are those of this processor; memory %s\n", r.Memory)
+		} else {
+			fmt.Fprintf(w, "measured: %s, memory %s\n", r.Device, r.Memory)
 		}
 		for _, l := range r.Lanes {
 			fmt.Fprintf(w, "%s: %.3f GB/s; engine: %s; transfer p50 %v p99 %v max %v\n",

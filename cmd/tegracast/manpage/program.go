@@ -40,7 +40,7 @@ var (
 	}
 	signals = []pair{
 		{"SIGTERM, SIGINT", "serve ends in order: receivers get an RTCP BYE, recordings their end"},
-		{"SIGHUP", "serve reads its configuration again and restarts only what changed; it ends if the terminal has closed"},
+		{"SIGHUP", "serve reads its configuration again and restarts only what changed; it ends if the terminal has closed, or if there is no file to read"},
 		{"SIGUSR1", "serve triggers the recordings that wait for a trigger"},
 	}
 	files = []pair{

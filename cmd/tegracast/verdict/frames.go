@@ -3,11 +3,11 @@
 package verdict
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/ucx/frames"
 )
@@ -37,18 +37,19 @@ func JudgeFrames(f pipeline.Format, every int, st frames.ReceivedStats) (clean b
 	return true, "clean since the FPGA"
 }
 
+// Frames is what receive prints as JSON (docs/json.md).
+type Frames struct {
+	Clean   bool   `json:"clean"`
+	Verdict string `json:"verdict"`
+	Format  string `json:"format"`
+	frames.ReceivedStats
+}
+
 // PrintFrames tells what a receiver has got, with the verdict.
 func PrintFrames(w io.Writer, address string, f pipeline.Format, every int, st frames.ReceivedStats, asJSON bool) error {
 	clean, verdict := JudgeFrames(f, every, st)
 	if asJSON {
-		out := json.NewEncoder(w)
-		out.SetIndent("", "  ")
-		return out.Encode(struct {
-			Clean   bool   `json:"clean"`
-			Verdict string `json:"verdict"`
-			Format  string `json:"format"`
-			frames.ReceivedStats
-		}{clean, verdict, f.String(), st})
+		return command.WriteJSON(w, Frames{clean, verdict, f.String(), st})
 	}
 	times := func(p pipeline.Percentiles) string {
 		if p.Count == 0 {

@@ -4,11 +4,11 @@
 package verdict
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
@@ -53,23 +53,24 @@ func whose(st receive.Stats) string {
 		st.Drops, more)
 }
 
+// Stream is what probe prints of a stream as JSON (docs/json.md).
+type Stream struct {
+	Name     string `json:"stream,omitempty"` // of several
+	Clean    bool   `json:"clean"`
+	Verdict  string `json:"verdict"`
+	Promised bool   `json:"checksum_promised"`
+	receive.Stats
+}
+
 // Print tells what a receiver has got of a stream, with the verdict. A name tells the stream from others; it may be empty.
 func Print(w io.Writer, name string, m rtp.Media, st receive.Stats, asJSON bool) error {
 	clean, verdict := Judge(m, st)
 	if asJSON {
-		out := json.NewEncoder(w)
-		out.SetIndent("", "  ")
-		return out.Encode(struct {
-			Stream   string `json:"stream,omitempty"`
-			Clean    bool   `json:"clean"`
-			Verdict  string `json:"verdict"`
-			Promised bool   `json:"checksum_promised"`
-			receive.Stats
-		}{name, clean, verdict, m.Checksum, st})
+		return command.WriteJSON(w, Stream{name, clean, verdict, m.Checksum, st})
 	}
 	jitter, latency, last := notMeasured, notMeasured, "never"
 	if st.Packets > 1 {
-		jitter = fmt.Sprintf("%.3f ms", st.Jitter)
+		jitter = fmt.Sprintf("%.3f ms", float64(st.Jitter)/1e6)
 	}
 	if l := st.Latency; l.Count > 0 {
 		latency = fmt.Sprintf("p50 %s, p99 %s, p99.9 %s, max %s (capture to complete frame)", ms(l.P50), ms(l.P99), ms(l.P999), ms(l.Max))

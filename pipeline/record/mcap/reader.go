@@ -72,14 +72,17 @@ const (
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	f := &File{r: r, size: size}
 	magic := make([]byte, len(Magic))
-	if _, err := r.ReadAt(magic, 0); err != nil && !errors.Is(err, io.EOF) {
+	n, err := r.ReadAt(magic, 0)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
 		return nil, err
-	}
-	if string(magic) != Magic {
-		return nil, fmt.Errorf("%w: it begins with %q", ErrNotMCAP, magic)
+	case n == 0:
+		return nil, fmt.Errorf("%w: it is empty: give a recording", ErrNotMCAP)
+	case string(magic) != Magic:
+		return nil, fmt.Errorf("%w: it begins with %q: give a recording", ErrNotMCAP, magic[:n])
 	}
 	f.forget()
-	err := f.index()
+	err = f.index()
 	if err == nil && len(f.Chunks) > 0 {
 		f.Finished, f.End = true, size
 		return f, nil

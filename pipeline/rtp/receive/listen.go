@@ -60,7 +60,7 @@ func join(fd int, m rtp.Media, iface string) error {
 	if iface != "" {
 		i, err := net.InterfaceByName(iface)
 		if err != nil {
-			return fmt.Errorf("interface %s: %w: see ip link", iface, err)
+			return fmt.Errorf("there is no interface %s: ip link lists them", iface)
 		}
 		index = i.Index
 	}

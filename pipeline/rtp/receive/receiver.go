@@ -72,7 +72,7 @@ type Stats struct {
 	Malformed        uint64               `json:"malformed"`         // RTP and RTCP that break the format
 	Foreign          uint64               `json:"foreign"`           // of another SSRC, payload type or sequence
 	Byes             uint64               `json:"byes"`              // ends of the stream
-	Jitter           float64              `json:"jitter_ms"`         // RFC 3550 A.8
+	Jitter           time.Duration        `json:"jitter_ns"`         // RFC 3550 A.8
 	Frames           uint64               `json:"frames"`            // complete
 	Damaged          uint64               `json:"damaged"`           // incomplete
 	SourceDamaged    uint64               `json:"source_damaged"`    // of these, or of those that began before: damaged at their source, the sender says
@@ -81,7 +81,7 @@ type Stats struct {
 	Mismatched       uint64               `json:"crc_mismatched"`    // complete, and it is another one
 	Unverified       uint64               `json:"crc_unverified"`    // complete, without a checksum from the sender
 	Latency          pipeline.Percentiles `json:"latency"`           // from the sender's capture to the complete frame
-	Buffer           int                  `json:"receive_buffer"`    // bytes that the kernel granted
+	Buffer           int                  `json:"buffer_bytes"`      // that the kernel granted
 	LastPacket       time.Time            `json:"last_packet"`       // when the last RTP packet came; zero: none did
 	Silence          time.Duration        `json:"silence_ns"`        // since then, until these counts, or until reception was to end
 	Ended            bool                 `json:"ended"`             // the sender said BYE, and nothing has come since

@@ -340,7 +340,7 @@ func (s *stream) application(p *rtcp.ApplicationDefined) {
 func (s *stream) snapshot() Stats {
 	st := s.stats
 	st.Lost = s.seq.missing()
-	st.Jitter = float64(s.jitter>>4) * 1000 / rtp.ClockRate
+	st.Jitter = time.Duration(s.jitter>>4) * time.Second / rtp.ClockRate
 	st.Matched, st.Mismatched, st.Unverified = s.verify.matched, s.verify.mismatched, s.verify.unverified
 	st.Latency = s.latency.Percentiles()
 	return st

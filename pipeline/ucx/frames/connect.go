@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,7 +61,8 @@ func Connect(ctx context.Context, c ReceiverConfig) (*Receiver, error) {
 
 // CheckRemote refuses what is no address of a sender.
 func CheckRemote(address string) error {
-	if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+	host, port, err := net.SplitHostPort(address)
+	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || n == 0 {
 		return fmt.Errorf("%q: write host:port, such as 192.0.2.7:5020 or [2001:db8::7]:5020", address)
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 // ReceivedStats are the books of a receiver, over all its connections.
 type ReceivedStats struct {
 	Stream      string        `json:"stream"`
-	Version     uint16        `json:"version"`     // of the protocol
+	Version     uint16        `json:"protocol"`    // its version
 	Release     string        `json:"ucx"`         // of this side's UCX
 	SenderUCX   string        `json:"sender_ucx"`  // of the sender's UCX
 	Connections uint64        `json:"connections"` // that the sender has accepted

@@ -120,6 +120,15 @@ func (d *document) walk(node ast.Node, path string, f field) error {
 	return d.walkNumber(node, path, f)
 }
 
+// quote is a text of the file in quotes, and no more of it than fits a line.
+func quote(text string) string {
+	const most = 60
+	if r := []rune(text); len(r) > most {
+		return strconv.Quote(string(r[:most])) + "..."
+	}
+	return strconv.Quote(text)
+}
+
 // name is what a message calls a node.
 func name(node ast.Node) string {
 	switch node.(type) {
@@ -130,7 +139,7 @@ func name(node ast.Node) string {
 	case *ast.LiteralNode:
 		return "a block of text"
 	}
-	return strconv.Quote(node.GetToken().Value)
+	return quote(node.GetToken().Value)
 }
 
 func (d *document) walkWord(node ast.Node, path string, f field, w yaml.NodeUnmarshaler) error {

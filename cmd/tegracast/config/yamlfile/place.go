@@ -74,7 +74,7 @@ func (d *document) located(err error) error {
 	if !errors.As(err, &y) || y.GetToken() == nil {
 		return Whole(d.path).Errorf("%w", err)
 	}
-	what := fmt.Sprintf("%q", y.GetToken().Value)
+	what := quote(y.GetToken().Value)
 	if message := y.GetMessage(); !strings.Contains(message, what) {
 		what += ": " + message
 	} else {
