@@ -45,6 +45,14 @@ type Reader struct {
 	Lost    uint64 `json:"lost"`   // frames of which all or some packets were not sent
 }
 
+// A Reading is what a sensor of the board says.
+type Reading struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`            // °C or W
+	Alarm bool    `json:"alarm,omitempty"` // the board is held back
+}
+
 // A View is a look at an output.
 type View interface {
 	// Next waits for a picture that is not old, which may be nil.
@@ -54,10 +62,11 @@ type View interface {
 
 // Status is the answer of /api/v1/status.
 type Status struct {
-	Version string   `json:"version"`
-	Ready   bool     `json:"ready"`
-	Stalled string   `json:"stalled,omitempty"` // what makes no progress
-	Outputs []Output `json:"outputs"`
+	Version string    `json:"version"`
+	Ready   bool      `json:"ready"`
+	Stalled string    `json:"stalled,omitempty"` // what makes no progress
+	Outputs []Output  `json:"outputs"`
+	Board   []Reading `json:"board,omitempty"`
 	// Books are the graph's.
 	Books pipeline.Stats `json:"books"`
 }
@@ -159,6 +168,9 @@ func here(r *http.Request) bool {
 
 func (c *Config) status(w http.ResponseWriter, _ *http.Request) {
 	s := Status{Version: c.Version, Outputs: c.Outputs(), Books: c.Stats()}
+	if c.Board != nil {
+		s.Board = c.Board()
+	}
 	ready, stalled := c.Health()
 	if s.Ready = ready; stalled != nil {
 		s.Stalled = stalled.Error()

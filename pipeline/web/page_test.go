@@ -47,6 +47,7 @@ func showing(t *testing.T, films map[string]*film) (base string) {
 	return run(t, Config{
 		Listen: "127.0.0.1:0", Version: "1.2.3", Stats: stats, Health: s.health,
 		Outputs: func() []Output { return []Output{{Name: "raw", Sends: "raw video", SDP: true, Picture: true}} },
+		Board:   func() []Reading { return []Reading{{Name: "VDD_GPU_SOC", Value: 24.9, Unit: "W", Alarm: true}} },
 		View: func(name string) (View, error) {
 			if name == "sealed" {
 				return nil, errors.New("only outputs behind an isp can be looked at")
@@ -90,7 +91,7 @@ func TestPage(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &s); err != nil || status != http.StatusOK {
 		t.Fatal(status, err)
 	}
-	if s.Version != "1.2.3" || !s.Ready || len(s.Outputs) != 1 || s.Outputs[0].Name != "raw" || len(s.Books.Sources) != 1 {
+	if s.Version != "1.2.3" || !s.Ready || len(s.Outputs) != 1 || s.Outputs[0].Name != "raw" || len(s.Board) != 1 || s.Board[0].Value != 24.9 || len(s.Books.Sources) != 1 {
 		t.Errorf("the state is %+v", s)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tegracast/tegracast/board"
 	"github.com/tegracast/tegracast/cmd/tegracast/boardwatch"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/readers"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
@@ -142,7 +143,20 @@ func newWeb(a *Appliance, h *health) *webRunner {
 		return a.recordings.Trigger(output, record.Trigger{Cause: cause})
 	}
 	return &webRunner{out: a.env.Out, cfg: web.Config{
-		Version: a.env.Version, Stats: a.stats, Health: h.state, Outputs: a.list, View: a.look, SDP: a.describe, Trigger: trigger, WHEP: a.egress.WHEP(),
+		Version: a.env.Version, Stats: a.stats, Health: h.state, Outputs: a.list, Board: sensors, View: a.look, SDP: a.describe,
+		Trigger: trigger, WHEP: a.egress.WHEP(),
 		Metrics: append(own, a.env.Metrics...), Events: a.env.Events, Logger: a.env.Log,
 	}}
+}
+
+// sensors are the temperatures of the board and the power of its rails.
+func sensors() (list []web.Reading) {
+	root := os.DirFS("/")
+	for _, z := range board.Zones(root) {
+		list = append(list, web.Reading{Name: z.Name, Value: z.Celsius, Unit: "°C"})
+	}
+	for _, r := range board.Rails(root) {
+		list = append(list, web.Reading{Name: r.Name, Value: r.Volts * r.Amps, Unit: "W", Alarm: r.Alarm})
+	}
+	return list
 }

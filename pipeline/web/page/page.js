@@ -111,6 +111,12 @@ function outputItem(o) {
   return item;
 }
 
+function showBoard(readings) {
+  get("board").hidden = !readings.length;
+  get("readings").replaceChildren(...readings.map((r) =>
+    element("li", r.name + " " + r.value.toFixed(1) + " " + r.unit + (r.alarm ? ": above its limit" : ""), r.alarm ? { class: "bad" } : {})));
+}
+
 function tell(text, good) {
   const state = get("state");
   if (state.textContent !== text) state.textContent = text;
@@ -126,6 +132,7 @@ async function look() {
     tell(s.stalled || (s.ready ? "streaming" : "starting"), s.ready && !s.stalled);
     showParts(parts(s.books), at ? (now - at) / 1000 : 0);
     showOutputs(s.outputs || []);
+    showBoard(s.board || []);
     at = now;
     if (away && shown) show(shown);
     away = false;
