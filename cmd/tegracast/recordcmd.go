@@ -87,11 +87,11 @@ func recordCommand(ctx context.Context, e env, args []string) error {
 // inspectRecordings looks at each file.
 func inspectRecordings(ctx context.Context, e env, files []string, verify, asJSON bool) error {
 	good := true
-	for _, path := range files {
+	for i, path := range files {
 		r, err := record.Inspect(ctx, path, verify, e.progress(path))
 		if err != nil {
 			if ctx.Err() != nil {
-				return err
+				return fmt.Errorf("interrupted in %s, after %d of %d files", path, i, len(files))
 			}
 			fmt.Fprintf(e.Err, "tegracast record: %v\n", err)
 			good = false
@@ -126,9 +126,12 @@ func exportRecording(ctx context.Context, e env, x export.Config) error {
 	}
 	x.Driver = driver
 	res, err := export.Run(ctx, x, e.progress(x.Out))
-	if err = errors.Join(err, driver.Close()); errors.Is(err, export.ErrUnknown) {
+	switch err = errors.Join(err, driver.Close()); {
+	case ctx.Err() != nil && err != nil:
+		return fmt.Errorf("interrupted after %d frames: %s is removed if it is a file, and keeps them if it is a folder", res.Frames, x.Out)
+	case errors.Is(err, export.ErrUnknown):
 		return command.UsageError{Err: err}
-	} else if err != nil {
+	case err != nil:
 		return err
 	}
 	for _, why := range res.Damaged {

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,5 +49,26 @@ func TestRecordExports(t *testing.T) {
 	}
 	if status, stdout, _ := runs(t, "record", "verify", out("c.mcap")); status != exitOK {
 		t.Errorf("status %d\n%s", status, stdout)
+	}
+	interruptedRecordings(t, path, out("made.mcap"))
+}
+
+// interruptedRecordings: ctrl-C ends both kinds of work at once, and leaves no part of a file.
+func interruptedRecordings(t *testing.T, path, made string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for args, says := range map[string]string{
+		"verify " + path:                 "interrupted in " + path + ", after 0 of 1 files",
+		"export " + path + " -o " + made: "interrupted after 0 frames: " + made + " is removed",
+	} {
+		var out, errw bytes.Buffer
+		status := run(ctx, append([]string{"record"}, strings.Fields(args)...), &out, &errw)
+		if status != exitFailure || !strings.Contains(errw.String(), "tegracast record: "+says) {
+			t.Errorf("%s: status %d, %s%s, want %s", args, status, &out, &errw, says)
+		}
+	}
+	if _, err := os.Stat(made); !os.IsNotExist(err) {
+		t.Errorf("%s: %v", made, err)
 	}
 }

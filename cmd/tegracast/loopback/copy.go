@@ -36,6 +36,8 @@ type copier struct {
 	lanes    [2]lane // by fpga.Direction
 	compares bool    // the bytes go both ways
 
+	moved func(bytes int) // is told how much of a copy is done
+
 	reason atomic.Value // tegra.Reason: why the kernel has taken the memory back
 }
 
@@ -79,19 +81,23 @@ func newCopier(ctx context.Context, hw capture.Hardware, open opener, o Options,
 }
 
 // copy moves the whole surface through the engine's memory, window by window.
-func (c *copier) copy(ctx context.Context, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func (c *copier) copy(whole context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(whole, limit)
 	defer cancel()
 	window := c.engine.window()
 	for off := 0; off < c.src.Memory.Size(); off += window {
 		n := min(window, c.src.Memory.Size()-off)
+		c.moved(off)
 		for dir := range c.lanes {
 			l := &c.lanes[dir]
 			if l.memory.Size() == 0 {
 				continue
 			}
 			if err := l.transfer(ctx, c.engine, fpga.Direction(dir), l.memory.Slice(off, n)); err != nil {
-				return fmt.Errorf("%d bytes from byte %d on: %w", n, off, c.explained(err))
+				if whole.Err() == nil { // else there is nothing to explain
+					err = c.explained(err)
+				}
+				return fmt.Errorf("%d bytes from byte %d on: %w", n, off, err)
 			}
 		}
 	}
@@ -144,18 +150,33 @@ func (l *lane) transfer(ctx context.Context, e engine, dir fpga.Direction, mem f
 	return nil
 }
 
+// once fills, copies and compares. A copy that ctx cuts short does not count.
+func (c *copier) once(ctx context.Context, o Options, i int, r *Result) error {
+	if err := c.hand.fill(ctx, uint64(i)); err != nil {
+		return err
+	}
+	if err := c.copy(ctx, o.Limit); err != nil {
+		return err
+	}
+	if err := c.compare(ctx, r, o.Size); err != nil {
+		return err
+	}
+	r.Copies++
+	return nil
+}
+
 // compare looks whether the bytes of the last copy have arrived as they were sent.
-func (c *copier) compare(r *Result, size int) error {
+func (c *copier) compare(ctx context.Context, r *Result, size int) error {
 	if !c.compares {
 		return nil
 	}
-	at, ok, err := c.hand.mismatch(size)
+	at, ok, err := c.hand.mismatch(ctx, size)
 	if err != nil || ok {
 		return err
 	}
 	r.Wrong++
 	if r.Mismatch == "" {
-		r.Mismatch = fmt.Sprintf("copy %d, byte %d: %#02x arrived, %#02x was sent", r.Copies, at, c.dst.Buffer.Bytes()[at], c.src.Buffer.Bytes()[at])
+		r.Mismatch = fmt.Sprintf("copy %d, byte %d: %#02x arrived, %#02x was sent", r.Copies+1, at, c.dst.Buffer.Bytes()[at], c.src.Buffer.Bytes()[at])
 	}
 	return nil
 }

@@ -104,7 +104,7 @@ func TestGPULoopbackHands(t *testing.T) {
 	from, to := src.Buffer.Bytes(), dst.Buffer.Bytes()
 	var before string
 	for seed := range uint64(2) {
-		if err := h.fill(seed); err != nil {
+		if err := h.fill(t.Context(), seed); err != nil {
 			t.Fatal(err)
 		}
 		if len(to) != room || string(from) == before || from[0]|from[1]|from[2]|from[3] == 0 {
@@ -114,8 +114,8 @@ func TestGPULoopbackHands(t *testing.T) {
 	}
 	is := func(what string, want int) {
 		t.Helper()
-		at, ok, err := h.mismatch(size)
-		cpuAt, cpuOK, _ := (&cpuHand{src: []byte(before), dst: to}).mismatch(size)
+		at, ok, err := h.mismatch(t.Context(), size)
+		cpuAt, cpuOK, _ := (&cpuHand{src: []byte(before), dst: to}).mismatch(t.Context(), size)
 		if err != nil || ok != (want < 0) || !ok && at != want || ok != cpuOK || !ok && at != cpuAt {
 			t.Errorf("%s: %d, %v, %v, want %d; the CPU finds %d, %v", what, at, ok, err, want, cpuAt, cpuOK)
 		}

@@ -3,6 +3,7 @@
 package loopback
 
 import (
+	"context"
 	_ "embed"
 	"encoding/binary"
 	"errors"
@@ -16,11 +17,12 @@ import (
 
 // A hand fills the surfaces of the validation run and compares them.
 type hand interface {
-	// fill puts bytes into src that differ with every seed, and into dst what differs from them in every byte.
-	fill(seed uint64) error
+	// fill puts bytes into src that differ with every seed, and into dst what differs from them in every byte. It and mismatch
+	// return early when ctx ends.
+	fill(ctx context.Context, seed uint64) error
 	// mismatch is where the first size bytes of dst are not what src was filled with, or anything was written behind
 	// them: where the pin was rounded up.
-	mismatch(size int) (at int, ok bool, err error)
+	mismatch(ctx context.Context, size int) (at int, ok bool, err error)
 	Close() error
 }
 
@@ -34,24 +36,46 @@ func newHand(memory cudahost.Allocator, src, dst *capture.Surface) (hand, error)
 
 type cpuHand struct{ src, dst []byte }
 
-func (h *cpuHand) fill(seed uint64) error {
-	fill(h.src, seed)
-	invert(h.dst, h.src)
+// portion is how many bytes the CPU works on before it looks whether it shall end: some milliseconds' work.
+const portion = 4 << 20
+
+// portions calls do for one part of the surfaces after the other, until ctx ends or do returns false.
+func (h *cpuHand) portions(ctx context.Context, do func(from, to int) bool) error {
+	for from := 0; from < len(h.src); from += portion {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if !do(from, min(from+portion, len(h.src))) {
+			return nil
+		}
+	}
 	return nil
 }
 
-func (h *cpuHand) mismatch(size int) (at int, ok bool, err error) {
-	for i, v := range h.dst {
-		if i < size && v != h.src[i] || i >= size && v != ^h.src[i] {
-			return i, false, nil
-		}
-	}
-	return 0, true, nil
+func (h *cpuHand) fill(ctx context.Context, seed uint64) error {
+	rng := rand.NewPCG(seed, 0x1005bacc)
+	return h.portions(ctx, func(from, to int) bool {
+		fill(h.src[from:to], rng)
+		invert(h.dst[from:to], h.src[from:to])
+		return true
+	})
 }
 
-// fill writes random bytes that differ with every seed.
-func fill(b []byte, seed uint64) {
-	rng := rand.NewPCG(seed, 0x1005bacc)
+func (h *cpuHand) mismatch(ctx context.Context, size int) (at int, ok bool, err error) {
+	ok = true
+	err = h.portions(ctx, func(from, to int) bool {
+		for i := from; i < to && ok; i++ {
+			if v := h.dst[i]; i < size && v != h.src[i] || i >= size && v != ^h.src[i] {
+				at, ok = i, false
+			}
+		}
+		return ok
+	})
+	return at, ok, err
+}
+
+// fill writes random bytes.
+func fill(b []byte, rng *rand.PCG) {
 	for len(b) >= 8 {
 		binary.NativeEndian.PutUint64(b, rng.Uint64())
 		b = b[8:]
@@ -137,12 +161,12 @@ func (h *gpuHand) launch(k *cudahost.Kernel) error {
 	return h.stream.Synchronize()
 }
 
-func (h *gpuHand) fill(seed uint64) error {
+func (h *gpuHand) fill(_ context.Context, seed uint64) error {
 	h.args.seed = seed
 	return h.launch(h.fills)
 }
 
-func (h *gpuHand) mismatch(size int) (at int, ok bool, err error) {
+func (h *gpuHand) mismatch(_ context.Context, size int) (at int, ok bool, err error) {
 	h.args.size = uint64(size)
 	if err := h.stream.Clear(h.args.wrong, 8); err != nil {
 		return 0, false, err

@@ -52,6 +52,9 @@ func validate(ctx context.Context, e command.Env, m *device.Model, o Options) (R
 func runLoopback(ctx context.Context, e command.Env, hw capture.Hardware, open opener, o Options) (r Result, err error) {
 	r = Result{Device: o.Device, Model: o.Device == ModelName, Memory: hw.Memory.Backend(), Size: o.Size}
 	for _, kind := range surfaceKinds(hw.Memory) {
+		if r.Interrupted {
+			break
+		}
 		if err := kind.run(ctx, e, hw, open, o, &r); err != nil {
 			return r, err
 		}
@@ -81,29 +84,32 @@ func (k surfaceKind) run(ctx context.Context, e command.Env, hw capture.Hardware
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	r.Compared = c.compares
-	shown := time.Now()
-	for i := range o.Count {
-		if err := c.hand.fill(uint64(i)); err != nil {
-			return err
-		}
-		if err := c.copy(ctx, o.Limit); err != nil {
-			return fmt.Errorf("copy %d of %d: %w", i+1, o.Count, err)
-		}
-		r.Copies++
-		if err := c.compare(r, o.Size); err != nil {
-			return err
-		}
+	shown, before := time.Now(), r.Copies
+	c.moved = func(bytes int) {
 		if command.Terminal(e.Err) && time.Since(shown) > time.Second {
 			shown = time.Now()
-			fmt.Fprintf(e.Err, "%d of %d copies\n", i+1, o.Count)
+			fmt.Fprintf(e.Err, "%d of %d copies, and %d %% of the next\n", r.Copies-before, o.Count, 100*int64(bytes)/int64(o.Size))
 		}
 	}
+	for i := range o.Count {
+		if err := c.once(ctx, o, i, r); errors.Is(err, context.Canceled) {
+			r.Interrupted = true
+			break
+		} else if err != nil {
+			return fmt.Errorf("copy %d of %d: %w", i+1, o.Count, err)
+		}
+	}
+	k.tell(c, o, r)
+	return nil
+}
+
+// tell adds the lanes that something was measured of.
+func (k surfaceKind) tell(c *copier, o Options, r *Result) {
 	for _, dir := range []fpga.Direction{fpga.H2C, fpga.C2H} {
-		if o.Direction == "both" || o.Direction == dir.String() {
+		if (o.Direction == "both" || o.Direction == dir.String()) && c.lanes[dir].bytes > 0 {
 			l := c.lanes[dir].result(dir, c.engine.width(), o.Card.Clock*1e6)
 			l.Memory = k.name
 			r.Lanes = append(r.Lanes, l)
 		}
 	}
-	return nil
 }

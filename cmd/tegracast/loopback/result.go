@@ -18,7 +18,9 @@ type Result struct {
 	Memory string `json:"memory"` // of the surfaces: host or cuda
 	Size   int    `json:"size_bytes"`
 
-	Copies   int          `json:"copies"`
+	Copies      int  `json:"copies"`
+	Interrupted bool `json:"interrupted,omitempty"` // by a signal, before all copies were made
+
 	Compared bool         `json:"compared"` // else the card has one direction only
 	Wrong    int          `json:"wrong"`
 	Mismatch string       `json:"first_mismatch,omitempty"`
@@ -88,6 +90,8 @@ func (r Result) Print(w io.Writer, o Options) error {
 		}
 	}
 	switch {
+	case r.Interrupted && r.Wrong == 0:
+		return fmt.Errorf("interrupted after %d of %d copies", r.Copies, o.Count)
 	case r.Wrong > 0:
 		return fmt.Errorf("%d of %d copies are wrong, first: %s", r.Wrong, r.Copies, r.Mismatch)
 	case !agree:

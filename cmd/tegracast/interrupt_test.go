@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/loopback"
+)
+
+// interrupted runs the program as if ctrl-C came after some time, and returns how long it went on after that. It is well below a tenth
+// of a second on a machine that has time; here it may be busy.
+func interrupted(t *testing.T, after time.Duration, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	at := make(chan time.Time, 1)
+	time.AfterFunc(after, func() {
+		at <- time.Now()
+		cancel()
+	})
+	var out, errw bytes.Buffer
+	status = run(ctx, args, &out, &errw)
+	select {
+	case began := <-at:
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("%s: went on for %v", args[0], took)
+		}
+	default:
+		t.Errorf("%s: ended before it was interrupted: status %d\n%s%s", args[0], status, &out, &errw)
+	}
+	return status, out.String(), strings.TrimSpace(errw.String())
+}
+
+// TestInterrupted: long work ends at ctrl-C, and says what was done.
+func TestInterrupted(t *testing.T) {
+	wrongFiles(t)
+	status, out, errw := interrupted(t, 400*time.Millisecond, "loopback", "--json", "--size", "8MiB", "--count", "100000")
+	var r loopback.Result
+	if err := json.Unmarshal([]byte(out), &r); err != nil || status != exitFailure || !r.Interrupted || r.Wrong != 0 || r.Copies > 10000 {
+		t.Errorf("status %d, %v, %+v", status, err, r)
+	}
+	if !strings.HasPrefix(errw, "tegracast loopback: interrupted after ") || !strings.HasSuffix(errw, " of 100000 copies") {
+		t.Error(errw)
+	}
+	if status, out, errw := interrupted(t, 100*time.Millisecond, "probe", "one.sdp", "--duration", "1h"); status != exitFailure || !strings.Contains(out, "silence: no packet") {
+		t.Errorf("status %d: %s %s", status, out, errw)
+	}
+}
