@@ -157,9 +157,19 @@ func noStart(d *design) error {
 	s := d.start(2, true)
 	defer s.close()
 	for _, w := range [][2]uint32{
-		{fpga.CamExposure, 200_000}, {fpga.CamExposure, 200_001}, {fpga.CamExposure, 50_000}, {fpga.CamPeriod, 1000}, {fpga.CamControl, fpga.CameraRun}, {fpga.CamPeriod, 100_000}, {fpga.CamControl, fpga.CameraRun},
-		{fpga.CamControl, fpga.CameraRun | fpga.CameraTriggered}, {fpga.CamControl, 0}, {fpga.CamPeriod, 1000},
-		{fpga.CamControl, fpga.CameraRun | fpga.CameraTriggered}, {fpga.CamControl, fpga.CameraRun}, {fpga.CamControl, 0},
+		{fpga.CamExposure, 200_000},
+		{fpga.CamExposure, 200_001},
+		{fpga.CamExposure, 50_000},
+		{fpga.CamPeriod, 1000},
+		{fpga.CamControl, fpga.CameraRun},
+		{fpga.CamPeriod, 100_000},
+		{fpga.CamControl, fpga.CameraRun},
+		{fpga.CamControl, fpga.CameraRun | fpga.CameraTriggered},
+		{fpga.CamControl, 0},
+		{fpga.CamPeriod, 1000},
+		{fpga.CamControl, fpga.CameraRun | fpga.CameraTriggered},
+		{fpga.CamControl, fpga.CameraRun},
+		{fpga.CamControl, 0},
 	} {
 		s.Write32(w[0], w[1])
 		ref.Write32(w[0], w[1])

@@ -6,8 +6,6 @@ cd "$(dirname "$0")/.."
 design="read_verilog -sv tcam_*.sv; chparam -set MAX_WIDTH 640 -set MAX_HEIGHT 16 -set BEATS_LOG2 11 tcam_camera"
 for family in xilinx ecp5; do
 	echo "synth_$family:"
-	yosys -p "$design; synth_$family -flatten -top tcam_camera; stat" | awk '/Printing statistics/ { text = "" } { text = text "\n" $0 } END { print text }' |
+	yosys -p "$design; synth_$family -top tcam_camera; stat" | awk '/^=== / { text = "" } { text = text "\n" $0 } END { print text }' |
 		grep -E '^ +[A-Z][A-Z0-9_]+ +[0-9]+$'
 done
-echo "longest topological path, in LUTs of six inputs:"
-yosys -p "$design; synth -flatten -top tcam_camera; abc -lut 6; opt_clean; ltp -noff" | grep 'Longest topological path'
