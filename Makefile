@@ -2,15 +2,15 @@
 # tegracast: `make run` streams on any Linux machine and needs Go alone; `make test` checks everything and installs what it misses.
 
 .DEFAULT_GOAL := help
-.PHONY: help go setup setup-deb setup-test release run test test-long check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz test-sanitized vjetson
+.PHONY: help go setup setup-deb setup-test release run test test-long check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz test-sanitized vjetson rtl rtl-long rtl-size
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
-# Peers of the tests, what the race detector links with, the virtual Jetson, and what judges packages and manual pages.
+# Peers of the tests, what simulates the FPGA's design, what the race detector links with, the virtual Jetson, and what judges packages and manual pages.
 PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium fonts-dejavu-core make iproute2 e2fsprogs zsh fish \
 	kmod ethtool groff-base curl xz-utils xfsprogs libucx0 ucx-utils libucx-dev \
-	libopenh264-7 libopenh264-dev libturbojpeg0 lintian mandoc shellcheck
+	libopenh264-7 libopenh264-dev libturbojpeg0 lintian mandoc shellcheck verilator yosys
 # What of $(1) is missing is installed.
 install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
@@ -103,6 +103,15 @@ test-long: setup-test ## what make test leaves out because it takes long: other 
 test-sanitized: setup-test ## the kernel module's tests, and an hour of its fuzzer, on an instrumented kernel, which is built once
 	@$(call install,flex bison bc libssl-dev xz-utils)
 	TEGRACAST_SANITIZED=1 go test -count=1 -timeout 180m -run '^(TestModule|TestInjection|TestKfuzz)$$' -v ./tegra/kmod/kmodtest
+
+rtl: setup-test ## the FPGA's design in fpga/rtl: lint, simulation by Verilator, 200 frames compared with the model's
+	go test -count=1 -v ./fpga/rtl
+
+rtl-long: setup-test ## the same with 10,000 frames, and with faults planted in the design, each of which must be found
+	TEGRACAST_LONG=1 go test -count=1 -timeout 60m -v ./fpga/rtl
+
+rtl-size: setup-test ## what the design takes of an FPGA of Xilinx's 7 series, and of an ECP5, by yosys
+	fpga/rtl/sim/size.sh
 
 vjetson: setup-test ## boot the virtual Jetson and log in; CMD='…' runs one command, ARGS='--help' tells more
 	@mkdir -p bin

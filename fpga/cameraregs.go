@@ -86,7 +86,7 @@ type CameraStatus uint32
 
 const (
 	StatusRunning     CameraStatus = 1 << iota // frames are taken
-	StatusExposing                             // a frame is being exposed or read out
+	StatusExposing                             // a frame is being exposed
 	StatusPacketOpen                           // a part of a packet has left
 	StatusConfigError                          // geometry, format or times cannot be: Run had no effect
 	StatusHostReady                            // the DMA channel's Run bit is set (c2h_sts[6])

@@ -5,5 +5,5 @@
 // docs/fpga-interface.md).
 //
 // The drivers are fpga/xdma, for AMD's XDMA IP, and fpga/edu, for QEMU's edu device. fpga/model is the FPGA in software,
-// and fpga/vfiouser shows it to a virtual machine.
+// and fpga/vfiouser shows it to a virtual machine. fpga/rtl is its camera as hardware.
 package fpga

@@ -17,6 +17,7 @@ var may = map[string][]string{
 	"board":               {},
 	"tegra":               {},
 	"fpga":                {},
+	"fpga/rtl":            {"fpga"},
 	"cudahost":            {"cudahost/headertest"},
 	"cudahost/headertest": {},
 	"pipeline":            {},

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rtl
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/tegracast/tegracast/fpga"
+)
+
+// Of the design that is simulated (sim/tcam_sim.sv).
+const (
+	clockNS   = 100
+	maxWidth  = 128
+	maxHeight = 32
+)
+
+// traceFile is where the waveforms of the simulation that is made last go.
+var traceFile = os.Getenv("TEGRACAST_RTL_TRACE")
+
+// errVerilator says that Verilator is not here, or does not like the design.
+var errVerilator = errors.New("verilator")
+
+// verilator runs Verilator on the design in dir.
+func verilator(dir string, args ...string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.sv"))
+	if err != nil {
+		return err
+	}
+	args = append(args, append(files, filepath.Join(dir, "sim", "tcam_sim.sv"))...)
+	if out, err := exec.Command("verilator", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %w\n%s", errVerilator, err, out)
+	}
+	return nil
+}
+
+// contentOf is a name for what is built from the folder, by these arguments.
+func contentOf(dir string, args []string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.sv"))
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	fmt.Fprintln(sum, args)
+	for _, f := range append(files, filepath.Join(dir, "sim", "tcam_sim.sv"), filepath.Join(dir, "sim", "harness.cpp")) {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(sum, len(text), string(text))
+	}
+	return fmt.Sprintf("rtl-%x", sum.Sum(nil)[:12]), nil
+}
+
+// library is the path of the simulated design as a shared library, which is built in the folder cache if it is not there.
+func library(dir, cache string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	args := []string{
+		"--cc", "--exe", "--build", "-j", "2", "-O3", "-Wno-fatal", "--x-assign", "unique", "--x-initial", "unique",
+		"--top-module", "tcam_sim", "-CFLAGS", "-fPIC -fno-gnu-unique", "-LDFLAGS", "-shared -Wl,-Bsymbolic", "-o", "libtcam.so",
+	}
+	if traceFile != "" {
+		args = append(args, "--trace")
+	}
+	name, err := contentOf(dir, args)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(cache, name, "libtcam.so")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	work, err := os.MkdirTemp(cache, "rtl-build-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	if err := verilator(dir, append(args, "--Mdir", work, filepath.Join(dir, "sim", "harness.cpp"))...); err != nil {
+		return "", err
+	}
+	if err := os.Rename(work, filepath.Join(cache, name)); err != nil {
+		if _, there := os.Stat(path); there == nil {
+			return path, nil // another process was quicker
+		}
+		return "", err
+	}
+	return path, nil
+}
+
+// design is the library's functions (sim/harness.cpp).
+type design struct {
+	create     func(seed uint64, pattern uint32, trace string) uintptr
+	free       func(c uintptr)
+	write      func(c uintptr, off, v uint32)
+	read       func(c uintptr, off uint32) uint32
+	run        func(c uintptr, cycles uint32)
+	channel    func(c uintptr, run, busy uint32)
+	pressure   func(c uintptr, ready, burst, slow uint32)
+	trigger    func(c uintptr, level uint32)
+	interrupt  func(c uintptr) uint32
+	now        func(c uintptr) uint64
+	shot       func(c uintptr, samples *uint16, lines *uint32, count uint32)
+	halt       func(c uintptr, halted uint32)
+	sensorBusy func(c uintptr) uint32
+	firstLine  func(c uintptr) uint64
+	lastLine   func(c uintptr) uint64
+	packet     func(c uintptr, to *byte, room uint32) uint32
+	broken     func(c uintptr, to *byte, room uint32) uint32
+}
+
+func openDesign(dir, cache string) (*design, error) {
+	path, err := library(dir, cache)
+	if err != nil {
+		return nil, err
+	}
+	lib, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, err
+	}
+	d := &design{}
+	for name, f := range map[string]any{
+		"new": &d.create, "free": &d.free, "write": &d.write, "read": &d.read, "run": &d.run, "channel": &d.channel,
+		"pressure": &d.pressure, "trigger": &d.trigger, "interrupt": &d.interrupt, "now": &d.now, "shot": &d.shot, "halt": &d.halt,
+		"sensor_busy": &d.sensorBusy, "first_line": &d.firstLine, "last_line": &d.lastLine, "packet": &d.packet, "broken": &d.broken,
+	} {
+		purego.RegisterLibFunc(f, lib, "tcam_"+name)
+	}
+	return d, nil
+}
+
+// theDesign is that of this folder. A machine without Verilator has none.
+func theDesign(t testing.TB) *design {
+	t.Helper()
+	if _, err := exec.LookPath("verilator"); err != nil {
+		t.Skip("no verilator here: make setup-test installs it")
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDesign(".", filepath.Join(cache, "tegracast"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// simulation is a camera that is simulated.
+type simulation struct {
+	*design
+	c uintptr
+}
+
+func (d *design) start(seed uint64, pattern bool) *simulation {
+	var p uint32
+	if pattern {
+		p = 1
+	}
+	return &simulation{d, d.create(seed, p, traceFile)}
+}
+
+func (s *simulation) close() { s.design.free(s.c) }
+
+func (s *simulation) Read32(off uint32) uint32 { return s.read(s.c, off) }
+func (s *simulation) Write32(off, v uint32)    { s.write(s.c, off, v) }
+func (s *simulation) cycles(n int)             { s.run(s.c, uint32(n)) }
+func (s *simulation) time() uint64             { return s.now(s.c) }
+
+func (s *simulation) read64(low uint32) uint64 {
+	v := uint64(s.Read32(low))
+	return v | uint64(s.Read32(low+4))<<32
+}
+
+// next is the oldest packet that has not been looked at, or nil.
+func (s *simulation) next() []byte {
+	var b [maxWidth*maxHeight*2 + 2*fpga.TrailerSize]byte
+	n := s.packet(s.c, &b[0], uint32(len(b)))
+	if n == 0 {
+		return nil
+	}
+	if int(n) > len(b) {
+		return append(b[:], make([]byte, int(n)-len(b))...) // longer than any frame
+	}
+	return slices.Clone(b[:n])
+}
+
+// rules returns an error when a handshake was wrong.
+func (s *simulation) rules() error {
+	var b [4096]byte
+	if n := s.broken(s.c, &b[0], uint32(len(b))); n > 0 {
+		return fmt.Errorf("rules of AXI were broken:\n%s", b[:min(int(n), len(b))])
+	}
+	return nil
+}
+
+func TestLint(t *testing.T) {
+	if _, err := exec.LookPath("verilator"); err != nil {
+		t.Skip("no verilator here: make setup-test installs it")
+	}
+	for _, top := range []string{"tcam_sim", "tcam_camera"} {
+		if err := verilator(".", "--lint-only", "-Wall", "--top-module", top); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// texture is the test pattern's picture.
+func texture(width, height int, f fpga.FourCC) []byte {
+	var b []byte
+	for y := range height {
+		for x := range width {
+			v := uint16((x^y)&0xff<<8|(x+3*y)&0xff) >> (16 - f.Bits())
+			if f.SampleBytes() == 1 {
+				b = append(b, byte(v))
+			} else {
+				b = binary.LittleEndian.AppendUint16(b, v)
+			}
+		}
+	}
+	return b
+}
