@@ -66,6 +66,7 @@ func TestHostileConsumers(t *testing.T) {
 		"more than it may":       {hello, ready{more: 3}.append(nil)},
 		"too much at last":       {hello, all, ready{more: 1}.append(nil)},
 		"as many as there are":   {hello, ready{more: 1<<32 - 1}.append(nil)},
+		"more than a word holds": {hello, all, ready{more: 1<<32 - 2}.append(nil)},
 		"what it does not have":  {hello, all, ready{lease: 1 << 40}.append(nil)},
 		"a return that is short": {hello, all, all[:15]},
 		"a return that is long":  {hello, all, append(all[:16:16], 0)},
@@ -211,6 +212,9 @@ func TestHostileProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(unsealed)
+	if err := unix.Ftruncate(unsealed, 1<<20); err != nil {
+		t.Fatal(err)
+	}
 	good := header{lease: 1, format: f, length: uint64(f.Size())}
 	far, long, bins := good, good, good
 	far.offset, long.length, bins.results = 1<<30, 1, []byte("{")
@@ -219,9 +223,15 @@ func TestHostileProgram(t *testing.T) {
 		text   []byte
 		rights []byte
 	}{
-		{good.append(nil), nil}, {good.append(nil), unix.UnixRights(unsealed)}, {good.append(nil), unix.UnixRights(unsealed, unsealed)},
-		{far.append(nil), nil}, {long.append(nil), unix.UnixRights(unsealed)}, {bins.append(nil), nil}, {[]byte("what is this"), nil},
-		{make([]byte, maxMessage+5), nil}, {bye{CodeEnd, "the end"}.append(nil), unix.UnixRights(unsealed)},
+		{good.append(nil), nil},
+		{good.append(nil), unix.UnixRights(unsealed)},
+		{good.append(nil), unix.UnixRights(unsealed, unsealed)},
+		{far.append(nil), nil},
+		{long.append(nil), unix.UnixRights(unsealed)},
+		{bins.append(nil), nil},
+		{[]byte("what is this"), nil},
+		{make([]byte, maxMessage+5), nil},
+		{bye{CodeEnd, "the end"}.append(nil), unix.UnixRights(unsealed)},
 	} {
 		told := make(chan error, 1)
 		go func() {
