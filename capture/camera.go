@@ -120,7 +120,8 @@ func (c *FPGACamera) open() error {
 			return fmt.Errorf("frame slot: %w", err)
 		}
 		c.buffers = append(c.buffers, b)
-		slots = append(slots, pipeline.Slot{Bytes: b.Bytes()[:c.format.Size()], Device: b.DevicePointer(), Close: b.Close})
+		file, offset := b.File()
+		slots = append(slots, pipeline.Slot{Bytes: b.Bytes()[:c.format.Size()], Device: b.DevicePointer(), File: file, Offset: offset, Close: b.Close})
 	}
 	c.pool = pipeline.NewPool(c.cfg.Name, c.format, slots, c.slotFree)
 	s, err := c.newSession(context.Background())

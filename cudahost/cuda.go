@@ -38,6 +38,9 @@ func (c *CUDA) AllocHost(size int, flags Flags) (*Buffer, error) {
 	if err := checkRequest(size, flags); err != nil {
 		return nil, err
 	}
+	if flags&Shared != 0 {
+		return c.allocShared(size, flags)
+	}
 	length := withLeadingPage(size)
 	var base unsafe.Pointer
 	var info PointerInfo

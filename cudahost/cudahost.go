@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// Flags are those of cuMemHostAlloc, with its values.
+// Flags are those of cuMemHostAlloc, with its values, and Shared.
 type Flags uint
 
 const (
@@ -21,7 +21,10 @@ const (
 	Mapped        Flags = 1 << 1 // has a device pointer
 	WriteCombined Flags = 1 << 2 // fast for devices, ruinous to read with the CPU
 
-	knownFlags = Portable | Mapped | WriteCombined
+	// Shared memory lies in a memfd, which another process can map to read (Buffer.File). It cannot be write-combined.
+	Shared Flags = 1 << 16
+
+	knownFlags = Portable | Mapped | WriteCombined | Shared
 )
 
 // Errors that callers tell apart. They come wrapped with what, where and what to do.
@@ -99,6 +102,7 @@ type Buffer struct {
 	flags       Flags
 	invalidator Invalidator
 	free        func() error
+	file        *os.File // nil: the memory is not Shared
 
 	mu    sync.Mutex
 	bytes []byte
@@ -130,6 +134,16 @@ func (b *Buffer) ID() uint64 { return b.id }
 
 // Flags are those that the buffer was allocated with.
 func (b *Buffer) Flags() Flags { return b.flags }
+
+// File is the memfd that Shared memory lies in, and the offset at which Bytes begin in it; nil of other memory. Whoever gets the
+// descriptor can map the memory to read, and can neither write to it nor change its length. It is closed with the buffer;
+// the memory stays until the last process has unmapped it.
+func (b *Buffer) File() (file *os.File, offset int64) {
+	if b.file == nil {
+		return nil, 0
+	}
+	return b.file, pageSize
+}
 
 // Close frees the memory. Devices that still reach it are cut off first. A second Close returns ErrFreed.
 func (b *Buffer) Close() error {

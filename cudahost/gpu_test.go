@@ -40,7 +40,7 @@ func TestGPUBuffers(t *testing.T) {
 	}
 	ids := map[uint64]bool{}
 	for _, size := range []int{1, 4096, 4097, 1920 * 1080 * 2} {
-		for _, flags := range []Flags{Default, Mapped, Portable | Mapped, WriteCombined | Mapped} {
+		for _, flags := range []Flags{Default, Mapped, Portable | Mapped, WriteCombined | Mapped, Shared | Mapped} {
 			b, err := c.AllocHost(size, flags)
 			if err != nil {
 				t.Fatal(err)

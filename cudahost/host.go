@@ -34,6 +34,9 @@ func (a *hostAllocator) AllocHost(size int, flags Flags) (*Buffer, error) {
 	if err := checkRequest(size, flags); err != nil {
 		return nil, err
 	}
+	if flags&Shared != 0 {
+		return a.allocShared(size, flags)
+	}
 	length := withLeadingPage(size)
 	room := length
 	if size >= hugePage {
@@ -89,6 +92,8 @@ func checkRequest(size int, flags Flags) error {
 		return fmt.Errorf("%w: %d bytes, want 1 to %d", ErrSize, size, most)
 	case flags&^knownFlags != 0:
 		return fmt.Errorf("%w: %#x, known are %#x", ErrFlags, uint(flags), uint(knownFlags))
+	case flags&Shared != 0 && flags&WriteCombined != 0:
+		return fmt.Errorf("%w: memory that other processes read cannot be write-combined", ErrFlags)
 	}
 	return nil
 }

@@ -52,6 +52,8 @@ const (
 	cuMemHostAlloc
 	cuMemFreeHost
 	cuMemHostGetDevicePointer
+	cuMemHostRegister
+	cuMemHostUnregister
 	cuMemAlloc
 	cuMemFree
 	cuMemcpyHtoD
@@ -93,6 +95,8 @@ var symbolNames = [symbolCount]string{
 	cuMemHostAlloc:            "cuMemHostAlloc",
 	cuMemFreeHost:             "cuMemFreeHost",
 	cuMemHostGetDevicePointer: "cuMemHostGetDevicePointer_v2",
+	cuMemHostRegister:         "cuMemHostRegister_v2",
+	cuMemHostUnregister:       "cuMemHostUnregister",
 	cuMemAlloc:                "cuMemAlloc_v2",
 	cuMemFree:                 "cuMemFree_v2",
 	cuMemcpyHtoD:              "cuMemcpyHtoD_v2",

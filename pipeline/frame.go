@@ -4,6 +4,7 @@ package pipeline
 
 import (
 	"context"
+	"os"
 	"time"
 )
 
@@ -67,9 +68,11 @@ type Frame struct {
 	Ready    Fence  // nil when the bytes are final already
 	Results  []Result
 
-	slot  int
-	pool  *Pool
-	lease lease
+	slot   int
+	pool   *Pool
+	lease  lease
+	file   *os.File
+	offset int64
 
 	arrival arrival
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -16,6 +17,8 @@ import (
 type Slot struct {
 	Bytes  []byte
 	Device uintptr
+	File   *os.File     // of memory in which Bytes lie from Offset on, for other processes to map; nil: they cannot
+	Offset int64        // bytes
 	Close  func() error // frees the memory; may be nil
 }
 
@@ -59,7 +62,7 @@ func (p *Pool) grow(slots []Slot) {
 	for _, s := range slots {
 		i := len(p.slots)
 		p.slots = append(p.slots, s)
-		p.frames = append(p.frames, &Frame{Format: p.format, Bytes: s.Bytes, Device: s.Device, slot: i, pool: p})
+		p.frames = append(p.frames, &Frame{Format: p.format, Bytes: s.Bytes, Device: s.Device, slot: i, pool: p, file: s.File, offset: s.Offset})
 		p.free = append(p.free, i)
 	}
 }
@@ -132,6 +135,9 @@ func (p *Pool) take(i int) *Frame {
 
 // Slot is the index of the frame's slot in its pool.
 func (f *Frame) Slot() int { return f.slot }
+
+// File is where other processes find Bytes: in a file of memory, from an offset on; nil: nowhere. It is the slot's.
+func (f *Frame) File() (file *os.File, offset int64) { return f.file, f.offset }
 
 // Retain adds a holder: the frame's bytes stay until it, too, has called Release.
 func (f *Frame) Retain() {

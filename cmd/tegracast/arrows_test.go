@@ -32,6 +32,7 @@ var may = map[string][]string{
 	"pipeline/web":        {"pipeline", "pipeline/preview"},
 	"pipeline/results":    {"pipeline"},
 	"pipeline/ucx":        {"pipeline", "cudahost/headertest"},
+	"pipeline/share":      {"pipeline", "cudahost"}, // its tests share memory of it
 	"pipeline/rtsp":       {"pipeline", "pipeline/codec", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/rtptest"},
 	"pipeline/webrtc":     {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/rtptest", "pipeline/codec"}, // its tests encode
 	"pipeline/record":     {"pipeline", "cudahost"},

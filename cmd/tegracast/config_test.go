@@ -190,6 +190,13 @@ var combinations = [][3]string{
 		streams, "{name: a, scale: half, from: camera, ucx: {listen: \"0.0.0.0:1\"}}",
 		`outputs[0].scale: source "camera" is taken as it is: leave scale out`,
 	},
+	{streams, "{name: a, share: {}}", "outputs[0].share: the key socket is missing"},
+	{streams, "{name: a, share: {socket: here}}", `outputs[0].share.socket: "here": write a path that begins with /`},
+	{streams, "{name: a, share: {socket: /s, mode: '0990'}}", `outputs[0].share.mode: "0990": write a mode such as '0660'`},
+	{streams, "{name: a, share: {socket: /s, users: [1, -1]}}", "outputs[0].share.users[1]: -1: write the number of one of the users"},
+	{streams, "{name: a, share: {socket: /s, consumers: 17}}", "outputs[0].share.consumers: 17: must be a whole number from 1 to 16"},
+	{streams, "{name: a, share: {socket: /s}}, {name: b, share: {socket: /s}}", "outputs[1].share.socket: /s is outputs[0].share.socket already: give it another path"},
+	{streams, "{name: a, scale: half, share: {socket: /s, groups: [7]}}", ""},
 	{
 		streams, "{name: a, results: {tcp: \"127.0.0.1:1\"}}, {name: b, ucx: {listen: \"127.0.0.1:1\"}}",
 		"outputs[0].results.tcp listens at 127.0.0.1:1 already",

@@ -90,6 +90,8 @@ int cuMemHostAlloc(void **p, size_t n, unsigned flags)
 }
 int cuMemFreeHost(void *p) { return free(p), 0; }
 int cuMemHostGetDevicePointer_v2(uintptr_t *d, void *p, unsigned f) { return *d = (uintptr_t)p + (1ul << 40), f; }
+int cuMemHostRegister_v2(void *p, size_t n, unsigned flags) { return fail_next = n == 3 * 4096, (uintptr_t)p % 4096 || flags > 3 ? 1 : 0; }
+int cuMemHostUnregister(void *p) { return (uintptr_t)p % 4096 ? 1 : 0; }
 int cuMemAlloc_v2(void **p, size_t n) { return n > 1 << 30 ? 2 : posix_memalign(p, 256, n); }
 int cuMemFree_v2(void *p) { return free(p), 0; }
 int cuMemcpyHtoD_v2(void *to, const void *from, size_t n) { return memcpy(to, from, n), 0; }

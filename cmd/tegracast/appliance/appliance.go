@@ -56,6 +56,7 @@ type Appliance struct {
 	storage    *cufile.Driver // nil: nothing is recorded
 	recordings record.Recordings
 	fanout     fanout.Outputs
+	shares     fanout.Shares
 	egress     *egress.Streams
 	text       []byte // of the configuration
 
@@ -98,15 +99,19 @@ func (a *Appliance) state() (ready bool, stalled error) {
 }
 
 // slotMemory makes the graph's slots of shared memory.
-type slotMemory struct{ memory cudahost.Allocator }
+type slotMemory struct {
+	memory cudahost.Allocator
+	flags  cudahost.Flags
+}
 
 // AllocSlot implements pipeline.Allocator.
 func (s slotMemory) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
-	b, err := s.memory.AllocHost(f.Size(), cudahost.Mapped)
+	b, err := s.memory.AllocHost(f.Size(), s.flags)
 	if err != nil {
 		return pipeline.Slot{}, err
 	}
-	return pipeline.Slot{Bytes: b.Bytes(), Device: b.DevicePointer(), Close: b.Close}, nil
+	file, offset := b.File()
+	return pipeline.Slot{Bytes: b.Bytes(), Device: b.DevicePointer(), File: file, Offset: offset, Close: b.Close}, nil
 }
 
 // flow returns the flow of a source, or nil.

@@ -58,10 +58,19 @@ func (a *Appliance) card(c *config.Source) (*capture.Card, error) {
 	return card, nil
 }
 
-// memoryFlags are those of the memory of a source's frames: the GPU has its address, too.
+// memoryFlags are those of the memory of a source's frames.
 func memoryFlags(c *config.Source) cudahost.Flags {
 	if c.WriteCombined {
-		return cudahost.Mapped | cudahost.WriteCombined
+		return stageFlags(c) | cudahost.WriteCombined
+	}
+	return stageFlags(c)
+}
+
+// stageFlags are those of the memory of what stages make of a source's frames: the GPU has its address, too, and other processes
+// can map it where an output wants that.
+func stageFlags(c *config.Source) cudahost.Flags {
+	if c.Shared {
+		return cudahost.Mapped | cudahost.Shared
 	}
 	return cudahost.Mapped
 }

@@ -59,7 +59,7 @@ func (a *Appliance) open(c *config.Appliance, p plan) error {
 func (a *Appliance) addFlow(c *config.Appliance, s *config.Source) error {
 	f := &flow{
 		name: s.Name, timestamp: rand.Uint32(),
-		graph: pipeline.NewGraph(pipeline.GraphConfig{Allocator: slotMemory{a.memory}, Recorder: a.recorder, Logger: a.env.Log}),
+		graph: pipeline.NewGraph(pipeline.GraphConfig{Allocator: slotMemory{a.memory, stageFlags(s)}, Recorder: a.recorder, Logger: a.env.Log}),
 	}
 	a.mu.Lock()
 	a.flows = append(a.flows, f)

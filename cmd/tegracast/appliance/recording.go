@@ -20,7 +20,7 @@ func (a *Appliance) openRecording(c *config.Source, k *config.Recording) (source
 	}
 	s, err := capture.NewRecording(capture.RecordingConfig{
 		Files: k.Paths(), From: k.From.V, To: k.To.V, Unpaced: k.Unpaced(), Repeat: k.Repeat,
-		Slots: c.Slots, Allocator: slotMemory{a.memory}, Driver: driver, Logger: a.env.Log.With("source", c.Name),
+		Slots: c.Slots, Allocator: slotMemory{a.memory, memoryFlags(c)}, Driver: driver, Logger: a.env.Log.With("source", c.Name),
 	})
 	if err != nil {
 		return nil, c.OpenAt.Errorf("%w", err)

@@ -12,7 +12,7 @@ func init() { addSource((*Appliance).openReplay) }
 // openReplay opens a file: YUV4MPEG2, or headerless Bayer frames.
 func (a *Appliance) openReplay(c *config.Source, k *config.Replay) (source, error) {
 	s, err := capture.NewReplay(capture.ReplayConfig{
-		Path: k.Path, Format: c.Format, Rate: k.Rate.V, Loop: !k.Once, Slots: c.Slots, Allocator: slotMemory{a.memory},
+		Path: k.Path, Format: c.Format, Rate: k.Rate.V, Loop: !k.Once, Slots: c.Slots, Allocator: slotMemory{a.memory, memoryFlags(c)},
 	})
 	if err != nil {
 		return nil, c.OpenAt.Errorf("%w", err)

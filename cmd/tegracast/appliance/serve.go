@@ -97,6 +97,7 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	}
 	r.a.egress.Print(r.a.env.Out)
 	r.a.fanout.Print(r.a.env.Out)
+	r.a.shares.Print(r.a.env.Out)
 	r.a.received()
 	fmt.Fprintf(r.a.env.Out, "cpu: %.1f s in %.1f s\n", (live.CPUTime() - cpu).Seconds(), time.Since(began).Seconds())
 	return err

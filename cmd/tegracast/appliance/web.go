@@ -137,7 +137,7 @@ func access(c readers.Web) (*web.Access, error) {
 // newWeb is a server that tells of the appliance.
 func newWeb(a *Appliance, h *health) *webRunner {
 	own := []prometheus.Collector{
-		a.egress, &boardwatch.Metrics{Root: os.DirFS("/")}, &lines.Metrics{Lines: a.lines}, &hardwareMetrics{a}, &a.fanout,
+		a.egress, &boardwatch.Metrics{Root: os.DirFS("/")}, &lines.Metrics{Lines: a.lines}, &hardwareMetrics{a}, &a.fanout, &a.shares,
 	}
 	trigger := func(output, cause string) (bool, error) {
 		return a.recordings.Trigger(output, record.Trigger{Cause: cause})

@@ -96,6 +96,7 @@ type Source struct {
 	FormatKnown   bool // else Format is empty: the file tells when it is opened
 	Card          Card
 	Slices        bool   // an output wants its frames while they arrive
+	Shared        bool   // an output lets other processes map the frames, or what stages make of them
 	Bare          bool   // a stream without camera block and trailers
 	Triggered     bool   // it exposes when something else triggers it
 	NoExposure    string // why nobody knows when its frames are exposed, such as "is a file"; empty: the frames say when
@@ -117,7 +118,7 @@ type Card struct {
 
 // Same reports whether two sources are opened and work alike.
 func (s *Source) Same(other *Source) bool {
-	return s.Slices == other.Slices && yamlfile.Same(s.section, other.section)
+	return s.Slices == other.Slices && s.Shared == other.Shared && yamlfile.Same(s.section, other.section)
 }
 
 // A StageKind makes pictures or results of frames: an element of one of the lists of StageKinds.

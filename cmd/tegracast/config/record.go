@@ -3,9 +3,6 @@
 package config
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
@@ -15,14 +12,14 @@ import (
 
 // Record keeps frames in files.
 type Record struct {
-	Directory string              `yaml:"directory" jsonschema:"minLength=1" jsonschema_description:"Folder of the recordings, which must exist."`
-	Duration  Duration            `yaml:"duration,omitempty" jsonschema_description:"How long a file is, such as 10m (default), before the next one begins."`
-	Size      yamlfile.Word[Size] `yaml:"size,omitempty" jsonschema_description:"How large a file gets, such as 4GB, before the next one begins (default: no limit)."`
-	Keep      yamlfile.Word[Size] `yaml:"keep,omitempty" jsonschema_description:"How much the recordings of this output may have together, such as 100GB, before the oldest is deleted (default: none is)."`
-	WhenFull  string              `yaml:"when_full,omitempty" jsonschema:"enum=stop,enum=delete_oldest" jsonschema_description:"What happens when the disk is full: the recording ends with an error (stop, default), or the oldest recordings of this output are deleted (delete_oldest)."`
-	Trigger   *RecordTrigger      `yaml:"trigger,omitempty" jsonschema_description:"Only the frames around triggers are kept, one file for each trigger (default: all frames are)."`
-	Pack      bool                `yaml:"pack,omitempty" jsonschema_description:"Samples of 10 and 12 bits, which come in words of 16, are packed without loss as MIPI CSI-2 has them: files are 37 or 25 % smaller, and only readers that know these formats show the frames (default: they are kept as they come)."`
-	Sync      Duration            `yaml:"sync,omitempty" jsonschema_description:"How often what is written is forced to the disk, such as 1s (default): a power cut loses no more than that."`
+	Directory string         `yaml:"directory" jsonschema:"minLength=1" jsonschema_description:"Folder of the recordings, which must exist."`
+	Duration  Duration       `yaml:"duration,omitempty" jsonschema_description:"How long a file is, such as 10m (default), before the next one begins."`
+	Size      Size           `yaml:"size,omitempty" jsonschema_description:"How large a file gets, such as 4GB, before the next one begins (default: no limit)."`
+	Keep      Size           `yaml:"keep,omitempty" jsonschema_description:"How much the recordings of this output may have together, such as 100GB, before the oldest is deleted (default: none is)."`
+	WhenFull  string         `yaml:"when_full,omitempty" jsonschema:"enum=stop,enum=delete_oldest" jsonschema_description:"What happens when the disk is full: the recording ends with an error (stop, default), or the oldest recordings of this output are deleted (delete_oldest)."`
+	Trigger   *RecordTrigger `yaml:"trigger,omitempty" jsonschema_description:"Only the frames around triggers are kept, one file for each trigger (default: all frames are)."`
+	Pack      bool           `yaml:"pack,omitempty" jsonschema_description:"Samples of 10 and 12 bits, which come in words of 16, are packed without loss as MIPI CSI-2 has them: files are 37 or 25 % smaller, and only readers that know these formats show the frames (default: they are kept as they come)."`
+	Sync      Duration       `yaml:"sync,omitempty" jsonschema_description:"How often what is written is forced to the disk, such as 1s (default): a power cut loses no more than that."`
 }
 
 // What is taken for what a recording does not say.
@@ -62,26 +59,3 @@ func (c *Record) check(f pipeline.Format) error {
 }
 
 func (c *Record) packets(f pipeline.Format) (pipeline.Format, bool) { return f, false }
-
-// Size is a number of bytes: in a file with a unit, such as 4GB or 512MiB.
-type Size int64
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (s *Size) UnmarshalText(text []byte) error {
-	word := strings.TrimSpace(string(text))
-	digits := strings.TrimRight(word, "KMGTBikmgtb ")
-	n, err := strconv.ParseFloat(digits, 64)
-	unit, known := units[strings.ToUpper(strings.TrimSpace(word[len(digits):]))]
-	if err != nil || !known || n < 0 || n*unit > maxSize {
-		return fmt.Errorf("%q: write a size such as 4GB or 512MiB", word)
-	}
-	*s = Size(n * unit)
-	return nil
-}
-
-// units are the words for sizes, in upper case.
-var units = map[string]float64{
-	"B": 1, "": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40,
-}
-
-const maxSize = 1 << 60

@@ -196,8 +196,8 @@ func (r *resolver) line(used map[gpio.Line]string, at yamlfile.Section, l Line) 
 }
 
 // writeCombined refuses whatever reads write-combined frames with the CPU, for which such memory is uncached
-// (cudaHostAllocWriteCombined; GPUDirect RDMA 12.9 §13.4.3). Of the outputs only a recording and UCX read pixels of a source's
-// own frames.
+// (cudaHostAllocWriteCombined; GPUDirect RDMA 12.9 §13.4.3). Of the outputs only a recording, UCX and share read pixels of a
+// source's own frames.
 func (r *resolver) writeCombined(root yamlfile.Section) error {
 	for i := range r.out.Sources {
 		s, at := &r.out.Sources[i], root.Key("sources").Element(i).Key("write_combined")

@@ -10,9 +10,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// How a file gives a frame rate, a time and a line.
+// How a file gives a frame rate, a time, a number of bytes and a line.
 type (
 	Rate     = yamlfile.Word[pipeline.Rate]
 	Duration = yamlfile.Word[time.Duration]
+	Size     = yamlfile.Word[yamlfile.Size]
 	lineName = yamlfile.Word[gpio.Line]
 )

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fanout has the outputs that servers take by UCX: which of them share an address, and their books for people and for a
-// metrics server.
+// Package fanout has the outputs that others take: servers by UCX, with those that share an address, and other processes of the
+// machine. It has their books for people and for a metrics server.
 package fanout
 
 import (

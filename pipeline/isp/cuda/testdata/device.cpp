@@ -106,6 +106,8 @@ API cuMemFree_v2(uintptr_t p)
 	return release(p);
 }
 OK(cuMemHostGetDevicePointer_v2)
+OK(cuMemHostRegister_v2)
+OK(cuMemHostUnregister)
 API cuPointerGetAttributes(unsigned, int *, void **data, uintptr_t p)
 {
 	*(unsigned *)data[0] = 1;

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cudahost
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// sharedMemory are allocators of memory that other processes can map.
+func sharedMemory(t *testing.T) map[string]Allocator {
+	t.Helper()
+	return map[string]Allocator{"host": open(t, Config{Backend: "host"}), "stand-in": openStandin(t)}
+}
+
+// TestShared: another mapping of the file sees the buffer's bytes where File says, and nobody can write, shrink, grow or punch holes.
+func TestShared(t *testing.T) {
+	for name, a := range sharedMemory(t) {
+		b, err := a.AllocHost(4097*4, Mapped|Shared)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		file, offset := b.File()
+		for i := range b.Bytes() {
+			b.Bytes()[i] = byte(i * 7)
+		}
+		fd, length := int(file.Fd()), int(offset)+len(b.Bytes())
+		other, err := unix.Mmap(fd, 0, length, unix.PROT_READ, unix.MAP_SHARED)
+		if err != nil || !bytes.Equal(other[offset:], b.Bytes()) {
+			t.Fatal(name, err)
+		}
+		if _, err := unix.Mmap(fd, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); !errors.Is(err, unix.EPERM) {
+			t.Errorf("%s: a mapping to write: %v", name, err)
+		}
+		for what, err := range map[string]error{
+			"mprotect": unix.Mprotect(other, unix.PROT_READ|unix.PROT_WRITE), "punch": unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 4096),
+			"shrink": unix.Ftruncate(fd, 4096), "grow": unix.Ftruncate(fd, 1<<20), "madvise": unix.Madvise(other, unix.MADV_REMOVE),
+		} {
+			if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
+				t.Errorf("%s: %s: %v", name, what, err)
+			}
+		}
+		if _, err := unix.Pwrite(fd, []byte{1}, 4096); !errors.Is(err, unix.EPERM) {
+			t.Errorf("%s: a write: %v", name, err)
+		}
+		want := bytes.Clone(b.Bytes())
+		if err := b.Close(); err != nil || !bytes.Equal(other[offset:], want) { // the other process has its bytes still
+			t.Error(name, err)
+		}
+		if err := errors.Join(unix.Munmap(other)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestSharedRefusals: what cannot be shared, and what fails on the way, leaves nothing.
+func TestSharedRefusals(t *testing.T) {
+	for name, a := range sharedMemory(t) {
+		if _, err := a.AllocHost(4096, Shared|WriteCombined); !errors.Is(err, ErrFlags) {
+			t.Error(name, err)
+		}
+		if b, err := a.AllocHost(4096, Default); err != nil {
+			t.Error(name, err)
+		} else if file, _ := b.File(); file != nil || b.Close() != nil {
+			t.Errorf("%s: other memory has a file", name)
+		}
+	}
+	var e *Error
+	if _, err := openStandin(t).AllocHost(2*pageSize, Shared); !errors.As(err, &e) || e.Call != "cuPointerSetAttribute" {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// compile makes a program of a file and the C client.
+func compile(t *testing.T, file string) string {
+	t.Helper()
+	exe := filepath.Join(t.TempDir(), "client")
+	args := []string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-fsanitize=undefined", "-o", exe, file, "c/tegracast_share.c"}
+	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	return exe
+}
+
+// TestOtherLanguages: the examples in C and Python get each frame, with its bytes and results.
+func TestOtherLanguages(t *testing.T) {
+	for name, command := range map[string][]string{"c": {compile(t, "c/example.c")}, "python": {"python3", "-B", "python/example.py"}} {
+		t.Run(name, func(t *testing.T) {
+			s := newStudio(t, Config{Consumers: 1, Frames: 2})
+			c := exec.Command(command[0], append(command[1:], s.sink.cfg.Socket, "20")...)
+			var out bytes.Buffer
+			c.Stdout, c.Stderr = &out, &out
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			var want strings.Builder
+			for n := 1; n <= 20; n++ {
+				await(t, "the example is ready", func() bool { return s.idle(1) })
+				s.emit(1, func(f *pipeline.Frame) {
+					f.Results = append(f.Results, pipeline.Result{Stage: "count"})
+				})
+				fmt.Fprintf(&want, "%d 64x48 first %d last %d lost 0 [{'stage': 'count'}]\n", n, n, n)
+			}
+			if err := c.Wait(); err != nil || strings.ReplaceAll(strings.ReplaceAll(out.String(), `"`, "'"), "':'", "': '") != want.String() {
+				t.Errorf("%v\n%s", err, out.String())
+			}
+		})
+	}
+}
+
+// TestKilledConsumers: consumers in C are killed at random points. No slot is lost, and no frame of another consumer.
+func TestKilledConsumers(t *testing.T) {
+	exe, times := compile(t, "testdata/victim.c"), 20
+	if os.Getenv("TEGRACAST_LONG") != "" {
+		times = 1000
+	}
+	s := newStudio(t, Config{Consumers: 3, Frames: 3})
+	v := s.survive()
+	holding := 0
+	for i := range times {
+		c := exec.Command(exe, s.sink.cfg.Socket, fmt.Sprint(i%2))
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if i%4 > 0 { // else it may die before it has said a word
+			await(t, "it has subscribed", func() bool { return len(s.sink.Stats().Consumers) == 2 })
+		}
+		for end := time.Now().Add(time.Duration(rand.IntN(10000)) * time.Microsecond); time.Now().Before(end); {
+			v.emit(1)
+		}
+		for _, c := range s.sink.Stats().Consumers[1:] {
+			holding += min(c.Held, 1)
+		}
+		if err := c.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		v.emit(2)
+		if err := c.Wait(); err == nil || c.ProcessState.Exited() {
+			t.Fatalf("the consumer has ended by itself: %v", c.ProcessState)
+		}
+		await(t, "what it had is back", func() bool { return len(s.sink.Stats().Consumers) == 1 && s.camera.pool.Leased() == 0 })
+	}
+	t.Logf("%d consumers were killed, %d while they held frames; %d frames reached the other one", times, holding, v.got.Load())
+	if holding == 0 {
+		t.Error("no consumer was killed while it held a frame")
+	}
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// defaultPatience is how long somebody who has connected may take to subscribe.
+const defaultPatience = 5 * time.Second
+
+// A consumer is a process that has connected. The sink's lock guards it.
+type consumer struct {
+	sink *Sink
+	conn *net.UnixConn
+	raw  syscall.RawConn
+	cred *unix.Ucred
+	who  string
+
+	wants   subscribe
+	turn    uint32 // frames until the next one that it wants
+	credits uint32
+	last    uint64 // lease
+	held    []lease
+	waiting message // the newest frame, for a consumer that wants it as soon as it is ready
+	known   [maxSlots / 64]uint64
+
+	offered, sent, lost uint64
+
+	header header
+	text   []byte
+}
+
+// A lease is a frame in a consumer's hands.
+type lease struct {
+	id    uint64
+	frame *pipeline.Frame
+}
+
+// A message is a frame on its way, and where other processes find it.
+type message struct {
+	frame  *pipeline.Frame
+	file   *os.File
+	offset uint64
+}
+
+func newConsumer(k *Sink, conn *net.UnixConn) (*consumer, error) {
+	cred, err := credentials(conn)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := conn.SyscallConn()
+	who := fmt.Sprintf("process %d of user %d", cred.Pid, cred.Uid)
+	return &consumer{sink: k, conn: conn, raw: raw, cred: cred, who: who, text: make([]byte, 0, frameSize)}, err
+}
+
+// serve takes what the consumer sends until the connection ends.
+func (c *consumer) serve() {
+	c.sink.drop(c, c.listen())
+}
+
+func (c *consumer) listen() bye {
+	var room [subscribeSize + 1]byte // one more than the longest message: who sends more is told from who does not
+	if err := c.conn.SetReadDeadline(time.Now().Add(c.sink.cfg.patience)); err != nil {
+		return bye{CodeEnd, err.Error()}
+	}
+	n, err := c.conn.Read(room[:])
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return bye{CodeSlow, fmt.Sprintf("no subscription in %s", c.sink.cfg.patience)}
+	}
+	for do := c.subscribe; err == nil; do = c.ready {
+		if y := do(room[:n]); y != nil {
+			return *y
+		}
+		n, err = c.conn.Read(room[:])
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) {
+		return bye{CodeEnd, "the consumer has closed the connection"}
+	}
+	return bye{CodeEnd, err.Error()}
+}
+
+// subscribe takes the first message. A bye says why the connection ends.
+func (c *consumer) subscribe(b []byte) *bye {
+	k := c.sink
+	wants, err := parseSubscribe(b)
+	switch {
+	case !k.cfg.may(c.cred):
+		return &bye{CodeRefused, fmt.Sprintf("user %d and group %d may not have the frames: see users and groups of the output", c.cred.Uid, c.cred.Gid)}
+	case err != nil:
+		return &bye{CodeBroken, err.Error()}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.consumers) == k.cfg.Consumers {
+		return &bye{CodeBusy, fmt.Sprintf("there are %d consumers already: see consumers of the output", k.cfg.Consumers)}
+	}
+	c.wants = wants
+	if _, there := k.connected[c]; !there {
+		return &bye{CodeEnd, "the output ends"}
+	}
+	if err := c.tell(welcome{uint32(k.cfg.Frames), k.cfg.Name, k.format}.append(nil), nil); err != nil {
+		return &bye{CodeEnd, err.Error()}
+	}
+	if err := c.conn.SetReadDeadline(time.Time{}); err != nil {
+		return &bye{CodeEnd, err.Error()}
+	}
+	k.consumers = append(k.consumers, c)
+	k.cfg.Logger.Info("share: a consumer has come", "output", k.cfg.Name, "consumer", c.who, "policy", wants.policy, "every", wants.every)
+	return nil
+}
+
+// ready takes a later message. A bye says why the connection ends.
+func (c *consumer) ready(b []byte) *bye {
+	r, err := parseReady(b)
+	if err != nil {
+		return &bye{CodeBroken, err.Error()}
+	}
+	k := c.sink
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r.lease != 0 {
+		i := slices.IndexFunc(c.held, func(l lease) bool { return l.id == r.lease })
+		if i < 0 {
+			return &bye{CodeBroken, fmt.Sprintf("lease %d is given back, which it does not have", r.lease)}
+		}
+		c.held[i].frame.Release()
+		c.held = slices.Delete(c.held, i, i+1)
+	}
+	if most := uint64(k.cfg.Frames); uint64(c.credits)+uint64(r.more)+uint64(len(c.held)) > most {
+		return &bye{CodeBroken, fmt.Sprintf("it asks for %d frames, has %d and has asked for %d, and may have %d", r.more, len(c.held), c.credits, most)}
+	}
+	c.credits += r.more
+	if m := c.waiting; m.frame != nil && c.credits > 0 {
+		c.waiting = message{}
+		c.give(m)
+		m.frame.Release()
+	}
+	return nil
+}
+
+// offer takes a frame that the consumer may want. The lock is held.
+func (c *consumer) offer(m message) {
+	if c.turn > 0 {
+		c.turn--
+		return
+	}
+	c.turn = c.wants.every - 1
+	c.offered++
+	switch {
+	case c.credits > 0:
+		c.give(m)
+	case c.wants.policy == pipeline.Latest:
+		if c.waiting.frame != nil {
+			c.lost++
+			c.waiting.frame.Release()
+		}
+		m.frame.Retain()
+		c.waiting = m
+	default:
+		c.lost++
+	}
+}
+
+// give sends a frame, which gets a lease. A consumer whose socket is full loses it. The lock is held.
+func (c *consumer) give(m message) {
+	f := m.frame
+	h := &c.header
+	*h = header{
+		slot: uint32(f.Slot()), lease: c.last + 1, sequence: f.Sequence, offset: m.offset, length: uint64(f.Format.Size()), format: f.Format,
+		times: f.Times, sent: time.Now(), flags: uint32(f.Flags), crc: f.CRC, offered: c.offered, lost: c.lost,
+	}
+	if f.CRC != 0 {
+		h.flags |= flagCRC
+	}
+	if len(f.Results) > 0 {
+		var err error
+		if h.results, err = json.Marshal(f.Results); err != nil || len(h.results) > maxResults {
+			h.results, h.flags = nil, h.flags|flagNoResults
+		}
+	}
+	c.text = h.append(c.text[:0])
+	var file *os.File
+	word, bit := &c.known[h.slot/64], uint64(1)<<(h.slot%64)
+	if *word&bit == 0 {
+		file = m.file
+	}
+	if err := c.tell(c.text, file); err != nil {
+		c.lost++ // its credit stays
+		return
+	}
+	*word |= bit
+	f.Retain()
+	c.last++
+	c.held = append(c.held, lease{c.last, f})
+	c.credits--
+	c.sent++
+}
+
+// tell sends a message, with a descriptor where file is not nil. It never waits: who does not read misses it. The reader sees that a
+// connection is broken.
+func (c *consumer) tell(text []byte, file *os.File) error {
+	var rights []byte
+	if file != nil {
+		rights = unix.UnixRights(int(file.Fd()))
+	}
+	var err error
+	controlled := c.raw.Control(func(fd uintptr) {
+		_, err = unix.SendmsgN(int(fd), text, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	})
+	return errors.Join(controlled, err)
+}
+
+// releaseAll takes all frames back. The lock is held.
+func (c *consumer) releaseAll() {
+	for _, l := range c.held {
+		l.frame.Release()
+	}
+	c.held, c.credits = nil, 0
+	if c.waiting.frame != nil {
+		c.waiting.frame.Release()
+		c.waiting = message{}
+	}
+}

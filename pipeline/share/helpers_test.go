@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// await waits until something holds. The bound only ends a test that would hang.
+func await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for begin := time.Now(); !holds(); time.Sleep(50 * time.Microsecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("in a minute not: %s", what)
+		}
+	}
+}
+
+// A camera emits a frame for each element of next.
+type camera struct {
+	format pipeline.Format
+	pool   *pipeline.Pool
+	next   chan func(*pipeline.Frame)
+}
+
+func (c *camera) Format() pipeline.Format { return c.format }
+
+func (c *camera) Status() pipeline.SourceStatus { return pipeline.SourceStatus{Slots: c.pool.Len()} }
+
+func (c *camera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
+	for n := uint64(1); ; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case change, more := <-c.next:
+			if !more {
+				return nil
+			}
+			f, err := c.pool.Wait(ctx)
+			if err != nil {
+				return err
+			}
+			f.Sequence, f.Times.Captured = n, time.Unix(1700000000, int64(n))
+			for i := 0; i < len(f.Bytes); i += 8 {
+				binary.LittleEndian.PutUint64(f.Bytes[i:], (n%256)*0x0101010101010101)
+			}
+			f.CRC = crc32.Checksum(f.Bytes, castagnoli)
+			change(f)
+			emit(f)
+		}
+	}
+}
+
+// A studio is a camera with one shared output.
+type studio struct {
+	t       testing.TB
+	camera  *camera
+	sink    *Sink
+	output  *pipeline.Output
+	done    chan error
+	emitted uint64
+	once    sync.Once
+}
+
+// newStudio makes frames of 64 x 48 grey samples in shared memory.
+func newStudio(t testing.TB, c Config) *studio {
+	t.Helper()
+	f, err := pipeline.NewFormat(pipeline.Grey, 64, 48, pipeline.Rate{Num: 30, Den: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Name, c.Socket, c.Logger = "front", filepath.Join(t.TempDir(), "s"), slog.New(slog.DiscardHandler)
+	memory, err := cudahost.Open(cudahost.Config{Backend: "host", Logger: c.Logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var slots []pipeline.Slot
+	for range Holds(c.Consumers, c.Frames) + 4 + 2 {
+		b, err := memory.AllocHost(f.Size(), cudahost.Shared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, offset := b.File()
+		slots = append(slots, pipeline.Slot{Bytes: b.Bytes(), File: file, Offset: offset, Close: b.Close})
+	}
+	sink, err := New(c, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &studio{t: t, camera: &camera{f, pipeline.NewPool("camera", f, slots, nil), make(chan func(*pipeline.Frame))}, sink: sink, done: make(chan error, 1)}
+	graph := pipeline.NewGraph(pipeline.GraphConfig{Logger: c.Logger})
+	if err := graph.AddSource("camera", s.camera); err != nil {
+		t.Fatal(err)
+	}
+	if s.output, err = graph.Attach(pipeline.OutputConfig{Name: "front", From: "camera", Sink: sink, Depth: 4, Policy: pipeline.Block}); err != nil {
+		t.Fatal(err)
+	}
+	go func() { s.done <- graph.Run(context.Background()) }()
+	<-graph.Started()
+	t.Cleanup(s.end)
+	return s
+}
+
+// emit emits frames, each when those before have been looked at.
+func (s *studio) emit(n int, change func(*pipeline.Frame)) {
+	s.t.Helper()
+	if change == nil {
+		change = func(*pipeline.Frame) {}
+	}
+	for range n {
+		s.camera.next <- change
+		s.emitted++
+		await(s.t, "the output has looked at the frame", func() bool { return s.output.Stats().Delivered == s.emitted })
+	}
+}
+
+// end ends the camera. The books must be exact, and every slot free.
+func (s *studio) end() {
+	s.once.Do(func() {
+		close(s.camera.next)
+		if err := errors.Join(<-s.done, s.sink.Close()); err != nil {
+			s.t.Error(err)
+		}
+		if st := s.output.Stats(); st.Captured != s.emitted || st.Delivered != s.emitted {
+			s.t.Errorf("%d frames, %+v", s.emitted, st)
+		}
+		if n := s.camera.pool.Leased(); n != 0 {
+			s.t.Errorf("%d slots are lost", n)
+		}
+		if err := s.camera.pool.Close(); err != nil {
+			s.t.Error(err)
+		}
+	})
+}
+
+// dial connects a client, which is closed at the end of the test.
+func (s *studio) dial(c ClientConfig) *Client {
+	s.t.Helper()
+	c.Socket = s.sink.cfg.Socket
+	k, err := Dial(s.t.Context(), c)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = k.Close() })
+	return k
+}
+
+// check fails on a frame that is not as the camera made it.
+func check(t testing.TB, f *SharedFrame) {
+	t.Helper()
+	want := bytes.Repeat([]byte{byte(f.Sequence)}, 64*48)
+	if !bytes.Equal(f.Bytes, want) || !f.HasCRC || crc32.Checksum(f.Bytes, castagnoli) != f.CRC || f.Times.Captured.UnixNano() != 17e17+int64(f.Sequence) {
+		t.Errorf("frame %d is wrong: %d bytes with CRC %08x, %+v", f.Sequence, len(f.Bytes), f.CRC, f.Times)
+	}
+}
+
+// next takes a frame and checks it.
+func next(t testing.TB, k *Client) *SharedFrame {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	f, err := k.Next(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, f)
+	return f
+}
+
+// A survivor is a client that takes each frame and loses none.
+type survivor struct {
+	studio *studio
+	got    atomic.Uint64
+	done   chan struct{}
+}
+
+// survive connects a client for whose sake emit waits.
+func (s *studio) survive() *survivor {
+	k, v := s.dial(ClientConfig{Policy: pipeline.Block}), &survivor{studio: s, done: make(chan struct{})}
+	go func() {
+		defer close(v.done)
+		for {
+			f, err := k.Next(context.Background())
+			if err != nil {
+				if !errors.Is(err, ErrClosed) {
+					s.t.Error(err)
+				}
+				return
+			}
+			check(s.t, f)
+			if f.Lost > 0 || f.Offered != v.got.Add(1) {
+				s.t.Errorf("frame %d: lost %d, %d of %d", f.Sequence, f.Lost, v.got.Load(), f.Offered)
+			}
+			if err := f.Release(); err != nil && !errors.Is(err, ErrClosed) {
+				s.t.Error(err)
+			}
+		}
+	}()
+	s.t.Cleanup(func() { s.end(); <-v.done })
+	await(s.t, "the survivor is ready", func() bool { return s.idle(1) })
+	return v
+}
+
+// idle says whether the first consumers, so many, are ready for all frames that they may hold.
+func (s *studio) idle(n int) bool {
+	s.sink.mu.Lock()
+	defer s.sink.mu.Unlock()
+	for i := range n {
+		if i >= len(s.sink.consumers) || int(s.sink.consumers[i].credits) != s.sink.cfg.Frames {
+			return false
+		}
+	}
+	return true
+}
+
+// emit emits frames, which the survivor must get, each one.
+func (v *survivor) emit(n int) {
+	v.studio.t.Helper()
+	for range n {
+		want := v.got.Load() + 1
+		v.studio.emit(1, nil)
+		await(v.studio.t, "the survivor has given the frame back", func() bool { return v.got.Load() >= want && v.studio.idle(1) })
+	}
+}

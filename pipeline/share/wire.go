@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+var le = binary.LittleEndian
+
+// What a message is, in its first 4 bytes.
+const (
+	kindSubscribe = 1 // of a consumer
+	kindReady     = 2
+	kindWelcome   = 17 // of the program
+	kindFrame     = 18
+	kindBye       = 19
+)
+
+const (
+	magic   = 'T' | 'G'<<8 | 'S'<<16 | 'H'<<24
+	version = 1
+
+	subscribeSize = 5 * 4
+	readySize     = 16
+	welcomeSize   = 6*4 + formatSize // and the name
+	formatSize    = 6 * 4
+	frameSize     = 2*4 + 4*8 + formatSize + 7*8 + 4*4 + 2*8 // and the results
+	byeSize       = 2 * 4                                    // and the reason
+
+	maxEvery   = 1 << 20
+	maxName    = 64
+	maxReason  = 512
+	maxResults = 16 << 10
+	maxSlots   = 1 << 10
+	maxMessage = frameSize + maxResults // of the program
+)
+
+// Flags of a frame besides pipeline's.
+const (
+	flagCRC       = 1 << 16 // the CRC is there
+	flagNoResults = 1 << 17 // the results are larger than maxResults, and left out
+	knownFlags    = flagCRC | flagNoResults | uint32(pipeline.FlagPadded|pipeline.FlagUnverified)
+)
+
+// errWire is wrapped by all that says why a message cannot be.
+var errWire = errors.New("share: a message that cannot be")
+
+// A Code says why a connection ends.
+type Code uint32
+
+const (
+	CodeEnd     Code = iota // the output ends
+	CodeBroken              // a message that cannot be
+	CodeBusy                // as many consumers as the output has room for
+	CodeRefused             // the process may not have the frames
+	CodeSlow                // it has not subscribed in time
+)
+
+func (c Code) String() string {
+	if names := [...]string{"end", "broken", "busy", "refused", "slow"}; int(c) < len(names) {
+		return names[c]
+	}
+	return fmt.Sprintf("code %d", uint32(c))
+}
+
+// subscribe is what a consumer begins with.
+type subscribe struct {
+	policy pipeline.Policy
+	every  uint32
+}
+
+func (s subscribe) append(b []byte) []byte {
+	for _, v := range []uint32{kindSubscribe, magic, version, uint32(s.policy), s.every} {
+		b = le.AppendUint32(b, v)
+	}
+	return b
+}
+
+func parseSubscribe(b []byte) (s subscribe, err error) {
+	if len(b) != subscribeSize || le.Uint32(b) != kindSubscribe || le.Uint32(b[4:]) != magic {
+		return s, fmt.Errorf("%w: %d bytes instead of a subscription", errWire, len(b))
+	}
+	v, policy, every := le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint32(b[16:])
+	switch {
+	case v != version:
+		return s, fmt.Errorf("%w: version %d of the protocol, this is %d", errWire, v, version)
+	case policy > uint32(pipeline.Block) || every == 0 || every > maxEvery:
+		return s, fmt.Errorf("%w: a subscription with policy %d to every frame in %d", errWire, policy, every)
+	}
+	return subscribe{pipeline.Policy(policy), every}, nil
+}
+
+// ready says that a consumer takes more frames, and gives one back.
+type ready struct {
+	more  uint32
+	lease uint64 // 0: none
+}
+
+func (r ready) append(b []byte) []byte {
+	return le.AppendUint64(le.AppendUint32(le.AppendUint32(b, kindReady), r.more), r.lease)
+}
+
+func parseReady(b []byte) (r ready, err error) {
+	if len(b) != readySize || le.Uint32(b) != kindReady {
+		return r, fmt.Errorf("%w: %d bytes instead of a return", errWire, len(b))
+	}
+	r = ready{le.Uint32(b[4:]), le.Uint64(b[8:])}
+	if r.more == 0 && r.lease == 0 {
+		return r, fmt.Errorf("%w: a return of nothing", errWire)
+	}
+	return r, nil
+}
+
+// welcome answers a subscription.
+type welcome struct {
+	holds  uint32
+	name   string
+	format pipeline.Format
+}
+
+func (w welcome) append(b []byte) []byte {
+	for _, v := range []uint32{kindWelcome, version, w.holds, uint32(w.format.Rate.Num), uint32(w.format.Rate.Den), uint32(len(w.name))} {
+		b = le.AppendUint32(b, v)
+	}
+	return append(appendFormat(b, w.format), w.name...)
+}
+
+func parseWelcome(b []byte) (w welcome, err error) {
+	if len(b) < welcomeSize || le.Uint32(b) != kindWelcome || le.Uint32(b[4:]) != version {
+		return w, fmt.Errorf("%w: %d bytes instead of a welcome", errWire, len(b))
+	}
+	if w.format, err = parseFormat(b[24:]); err != nil {
+		return w, err
+	}
+	w.holds, w.name = le.Uint32(b[8:]), string(b[welcomeSize:])
+	num, den := le.Uint32(b[12:]), le.Uint32(b[16:])
+	if w.holds == 0 || w.holds > maxFrames || len(w.name) > maxName || le.Uint32(b[20:]) != uint32(len(w.name)) || num > 1<<30 || den > 1<<30 {
+		return w, fmt.Errorf("%w: a welcome with %d frames and a name of %d bytes", errWire, w.holds, len(w.name))
+	}
+	w.format.Rate = pipeline.Rate{Num: int(num), Den: int(den)}
+	return w, w.format.Validate()
+}
+
+func appendFormat(b []byte, f pipeline.Format) []byte {
+	b = le.AppendUint32(le.AppendUint32(b, uint32(f.Pixel)), uint32(f.Width))
+	b = le.AppendUint32(le.AppendUint32(b, uint32(f.Height)), uint32(f.Stride))
+	return le.AppendUint32(le.AppendUint32(b, uint32(f.Color)), 0)
+}
+
+// parseFormat reads a format, which b has room for. Its rate is not there.
+func parseFormat(b []byte) (f pipeline.Format, err error) {
+	width, height, stride, color := le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint32(b[16:])
+	if width > 1<<15 || height > 1<<15 || stride > 1<<24 || color > uint32(pipeline.BT601Limited) || le.Uint32(b[20:]) != 0 {
+		return f, fmt.Errorf("%w: a format of %d x %d", errWire, width, height)
+	}
+	f = pipeline.Format{
+		Pixel: pipeline.PixelFormat(le.Uint32(b)), Width: int(width), Height: int(height), Stride: int(stride), Color: pipeline.Colorimetry(color),
+	}
+	if err := f.Validate(); err != nil {
+		return f, fmt.Errorf("%w: %w", errWire, err)
+	}
+	return f, nil
+}
+
+// header is a frame as it is told to a consumer.
+type header struct {
+	slot          uint32
+	lease         uint64
+	sequence      uint64
+	offset        uint64
+	length        uint64
+	format        pipeline.Format
+	times         pipeline.Times
+	sent          time.Time
+	flags         uint32
+	crc           uint32
+	offered, lost uint64
+	results       []byte
+}
+
+func (h *header) append(b []byte) []byte {
+	b = le.AppendUint32(le.AppendUint32(b, kindFrame), h.slot)
+	b = le.AppendUint64(le.AppendUint64(b, h.lease), h.sequence)
+	b = le.AppendUint64(le.AppendUint64(b, h.offset), h.length)
+	b = appendFormat(b, h.format)
+	b = appendTime(appendTime(b, h.times.ExposureStart), h.times.ExposureEnd)
+	b = le.AppendUint64(b, uint64(h.times.Uncertainty))
+	b = appendTime(appendTime(b, h.times.Captured), h.times.Processed)
+	b = appendTime(appendTime(b, h.times.Replayed), h.sent)
+	b = le.AppendUint32(le.AppendUint32(b, h.flags), h.crc)
+	b = le.AppendUint32(le.AppendUint32(b, uint32(len(h.results))), 0)
+	b = le.AppendUint64(le.AppendUint64(b, h.offered), h.lost)
+	return append(b, h.results...)
+}
+
+func parseHeader(b []byte) (h header, err error) {
+	if len(b) < frameSize || len(b) > maxMessage || le.Uint32(b) != kindFrame || int(le.Uint32(b[128:])) != len(b)-frameSize || le.Uint32(b[132:]) != 0 {
+		return h, fmt.Errorf("%w: %d bytes instead of a frame", errWire, len(b))
+	}
+	h = header{
+		slot: le.Uint32(b[4:]), lease: le.Uint64(b[8:]), sequence: le.Uint64(b[16:]), offset: le.Uint64(b[24:]), length: le.Uint64(b[32:]),
+		flags: le.Uint32(b[120:]), crc: le.Uint32(b[124:]), offered: le.Uint64(b[136:]), lost: le.Uint64(b[144:]), results: b[frameSize:],
+	}
+	if h.format, err = parseFormat(b[40:]); err != nil {
+		return h, err
+	}
+	for i, t := range []*time.Time{&h.times.ExposureStart, &h.times.ExposureEnd, nil, &h.times.Captured, &h.times.Processed, &h.times.Replayed, &h.sent} {
+		if ns := int64(le.Uint64(b[64+8*i:])); t != nil && ns != 0 {
+			*t = time.Unix(0, ns)
+		}
+	}
+	h.times.Uncertainty = time.Duration(le.Uint64(b[80:]))
+	if h.slot >= maxSlots || h.lease == 0 || h.length != uint64(h.format.Size()) || h.offset > 1<<40 || h.flags&^knownFlags != 0 || h.times.Uncertainty < 0 {
+		return h, fmt.Errorf("%w: frame %d in slot %d, %d bytes from %d on", errWire, h.sequence, h.slot, h.length, h.offset)
+	}
+	return h, nil
+}
+
+// appendTime appends a time in ns since 1970; 0 of one that is not known.
+func appendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return le.AppendUint64(b, 0)
+	}
+	return le.AppendUint64(b, uint64(t.UnixNano()))
+}
+
+// bye says why a connection ends.
+type bye struct {
+	code   Code
+	reason string
+}
+
+func (y bye) append(b []byte) []byte {
+	b = le.AppendUint32(le.AppendUint32(b, kindBye), uint32(y.code))
+	return append(b, y.reason[:min(len(y.reason), maxReason)]...)
+}
+
+func parseBye(b []byte) (y bye, err error) {
+	if len(b) < byeSize || len(b) > byeSize+maxReason || le.Uint32(b) != kindBye {
+		return y, fmt.Errorf("%w: %d bytes instead of an end", errWire, len(b))
+	}
+	return bye{Code(le.Uint32(b[4:])), string(b[byeSize:])}, nil
+}
