@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
-	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
 // env is what a command works in.
@@ -151,7 +151,7 @@ func (s *size) Set(text string) error {
 		*s = size(n)
 		return nil
 	}
-	var n config.Size
+	var n yamlfile.Size
 	if n.UnmarshalText([]byte(text)) != nil {
 		return errors.New("must be a number of bytes, or a size such as 4MB or 16MiB")
 	}
