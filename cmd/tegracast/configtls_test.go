@@ -5,6 +5,7 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // TestConfigTLS: what config tls makes is a certificate of this machine and its key, for their owner alone; what it prints is a section
@@ -80,6 +82,7 @@ func TestAccessConfiguration(t *testing.T) {
 			}
 		}
 	}
-	says(t, "no certificate", []string{"serve", "--config", programtest.Write(t, "c.yaml", text+"\nweb: {certificate: /none, key: /none, password_file: /none}\n")},
+	small := strings.Replace(good, "5004", fmt.Sprint(rtptest.EvenPorts(t, 1)[0]), 1)
+	says(t, "no certificate", []string{"serve", "--config", programtest.Write(t, "c.yaml", small+"\nweb: {certificate: /none, key: /none, password_file: /none}\n")},
 		exitFailure, "web.certificate", "/none")
 }

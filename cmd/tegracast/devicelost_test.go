@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // lostGPU builds a libcuda that loses its device when a file appears, with a compiler.
@@ -32,7 +34,7 @@ func TestDeviceLost(t *testing.T) {
 	file := filepath.Join(dir, "lost")
 	t.Setenv("LD_LIBRARY_PATH", dir)
 	t.Setenv("STANDIN_LOST", file)
-	text := "memory: cuda\nweb: {listen: none}\n" + good
+	text := "memory: cuda\nweb: {listen: none}\n" + strings.Replace(good, "5004", fmt.Sprint(rtptest.EvenPorts(t, 1)[0]), 1)
 	cfg := programtest.Write(t, "config.yaml", text)
 	p := programtest.StartProgram(t, "serve", "--config", cfg, "--sdp-dir", dir)
 	programtest.Await(t, filepath.Join(dir, "raw.sdp"))

@@ -35,12 +35,12 @@ func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
 	if !failed.Begin(ctx, e.Log) {
 		return nil
 	}
-	if err := egress.Alone(c); err != nil {
-		return err
-	}
 	a, err := Open(e, c)
 	if err != nil {
 		return err
+	}
+	if err := egress.Alone(c); err != nil {
+		return a.finish(err)
 	}
 	r := &runner{a: a, cfg: c, path: o.Reload, dir: o.Dir}
 	err = r.serve(ctx, failed)

@@ -3,6 +3,7 @@
 package egress
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -13,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 )
 
-// Alone refuses an appliance with a stream to where a socket of this machine sends already: most often a second tegracast, whose packets
+// Alone refuses an appliance with a stream to where another process of this machine sends already: most often a second tegracast, whose packets
 // no receiver could tell from these. Destinations that are a host's name, multicast groups, and those that a reload adds, are not looked at.
 func Alone(c *config.Appliance) error {
 	for _, o := range c.Outputs {
@@ -35,7 +36,7 @@ func Alone(c *config.Appliance) error {
 	return nil
 }
 
-// senderTo is who has a socket that is connected to an address; empty: nobody.
+// senderTo is which other process has a socket that is connected to an address; empty: none.
 func senderTo(to netip.AddrPort) string {
 	file := "/proc/net/udp"
 	if to.Addr().Is6() {
@@ -47,8 +48,8 @@ func senderTo(to netip.AddrPort) string {
 	}
 	const remote, inode = 2, 9 // columns (proc_net_tcp.rst of Linux has the same)
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > inode && f[remote] == procName(to) {
-			return owner(f[inode])
+		if f := strings.Fields(line); len(f) > inode && f[remote] == procName(to) && owner("self", f[inode]) == "" {
+			return cmp.Or(owner("[0-9]*", f[inode]), "another program of this machine")
 		}
 	}
 	return ""
@@ -63,9 +64,9 @@ func procName(a netip.AddrPort) string {
 	return fmt.Sprintf("%s:%04X", &b, a.Port())
 }
 
-// owner names the process that has a socket, if this user may see it.
-func owner(inode string) string {
-	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+// owner names the process that has a socket, of those that match a pattern below /proc and that this user may look at.
+func owner(processes, inode string) string {
+	links, _ := filepath.Glob(filepath.Join("/proc", processes, "fd/*"))
 	for _, link := range links {
 		if what, err := os.Readlink(link); err != nil || what != "socket:["+inode+"]" {
 			continue
@@ -76,5 +77,5 @@ func owner(inode string) string {
 			return fmt.Sprintf("process %s (%s)", filepath.Base(process), strings.TrimSpace(string(name)))
 		}
 	}
-	return "another program of this machine"
+	return ""
 }
