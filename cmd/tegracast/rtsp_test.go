@@ -84,11 +84,12 @@ func TestRTSPConfiguration(t *testing.T) {
 // TestPublishConfiguration: what no server can take is refused with its line.
 func TestPublishConfiguration(t *testing.T) {
 	for publish, want := range map[string]string{
-		"{url: http://h/x}":                              "write rtsp://HOST:PORT/NAME",
-		"{url: rtsp://me:secret@h/x}":                    "without user and password",
-		"{user: me, url: rtsp://h/x}":                    "a user needs a password",
-		"{password_file: /x, url: rtsp://h/x}":           "whose password?",
-		"{}":                                             "url",
+		"{url: http://h/x}":                    "write rtsp://HOST:PORT/NAME",
+		"{url: rtsp://me:secret@h/x}":          "without user and password",
+		"{user: me, url: rtsp://h/x}":          "a user needs a password",
+		"{password_file: /x, url: rtsp://h/x}": "whose password?",
+		"{}":                                   "url",
+
 		"{url: rtsp://h/x, user: me, password_file: /x}": "",
 	} {
 		text := strings.Replace(programtest.Small, `destinations: ["127.0.0.1:5004"]`, "publish: "+publish, 1)

@@ -47,8 +47,9 @@ func senderTo(to netip.AddrPort) string {
 		return "" // there is no IPv6, or nothing to find out
 	}
 	const remote, inode = 2, 9 // columns (proc_net_tcp.rst of Linux has the same)
+	want := procName(to)
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > inode && f[remote] == procName(to) && owner("self", f[inode]) == "" {
+		if f := strings.Fields(line); len(f) > inode && f[remote] == want && owner("self", f[inode]) == "" {
 			return cmp.Or(owner("[0-9]*", f[inode]), "another program of this machine")
 		}
 	}
