@@ -32,8 +32,6 @@ type kind struct {
 	private bool
 	// driver says that the pages are a driver's: such pins are mapped.
 	driver bool
-	// merges says that the kernel goes on looking for equal pages, which nv-p2p takes for the end of a pin.
-	merges bool
 }
 
 // readOnly is what PIN says to memory that the caller may only read.
@@ -81,7 +79,7 @@ func kinds() []kind {
 		{name: "private FUSE file", make: ofFUSE(unix.O_RDONLY, readWrite, unix.MAP_PRIVATE)},
 		readOnly("FUSE file for reading", ofFUSE(unix.O_RDWR, unix.PROT_READ, unix.MAP_SHARED)),
 		alone(readOnly("vDSO", vdso)),
-		{name: "merged", make: merged, merges: true},
+		{name: "merged", make: merged},
 		{name: "transparent huge page", make: transparent},
 		refused("userfaultfd", func(t *testing.T) []byte { b, _ := userfault(t, 1); return b }),
 		refused("secretmem", secret),
@@ -96,8 +94,8 @@ func TestKinds(t *testing.T) {
 	asRoot(t, ownedFile, strings.Repeat(ownedText, kindSize/len(ownedText)+1))
 	asRoot(t, "/proc/sys/vm/nr_hugepages", "4")
 	asRoot(t, "/sys/kernel/mm/transparent_hugepage/enabled", "always") // not so where memory is small
-	asRoot(t, "/sys/kernel/mm/ksm/run", "1")
 	asRoot(t, "/sys/kernel/mm/ksm/pages_to_scan", "2000")
+	letIn(t, ksmRun)
 	letIn(t, "/dev/hostmem")
 	fuse(t)
 	asNobody(t, func(t *testing.T, d *device) {
@@ -110,7 +108,7 @@ func TestKinds(t *testing.T) {
 			})
 		}
 	})
-	asRoot(t, "/sys/kernel/mm/ksm/run", "2")
+	asRoot(t, ksmRun, "2")
 	asRoot(t, "/proc/sys/vm/nr_hugepages", "0")
 }
 
@@ -130,10 +128,6 @@ func (d *device) pinKind(t *testing.T, k kind, b []byte, flags uint32, want unix
 		none = 0
 	}
 	view, errno := tryMapping(d.fd, p.MmapOffset, len(b), unix.PROT_READ, unix.MAP_SHARED)
-	if k.merges && nvp2p(t, d) && errno == unix.ESTALE {
-		d.live(t).put(t, p.Handle)
-		return
-	}
 	wantErrno(t, "mmap of the pin", errnoOf(errno), none)
 	if errno == 0 {
 		if k.driver && !bytes.Equal(view, b) {
@@ -218,7 +212,18 @@ func vdso(t *testing.T) []byte {
 	return nil
 }
 
-// merged is memory that has the same pages as other memory.
+// ksmRun starts and stops the kernel's search for equal pages.
+const ksmRun = "/sys/kernel/mm/ksm/run"
+
+func tellKSM(t *testing.T, what string) {
+	t.Helper()
+	if err := os.WriteFile(ksmRun, []byte(what), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// merged is memory that has the same pages as other memory. The kernel looks for equal pages no longer when it returns:
+// it looks at pinned ones, too, and nv-p2p takes that for the end of a pin.
 func merged(t *testing.T) []byte {
 	const size = 64 * page
 	b := anonymous(t, size)
@@ -231,6 +236,8 @@ func merged(t *testing.T) []byte {
 	if err := unix.Madvise(b, unix.MADV_MERGEABLE); err != nil {
 		t.Fatal(err)
 	}
+	tellKSM(t, "1")
+	defer tellKSM(t, "0")
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		n, err := os.ReadFile("/sys/kernel/mm/ksm/pages_sharing")
 		if err != nil || time.Now().After(deadline) {

@@ -49,8 +49,8 @@ func (s *scene) pinToDevice(t *testing.T, b []byte) (uapi.Pin, uint64) {
 // TestUntouched pins memory for the device to read that the program has not written yet: it writes then.
 func TestUntouched(t *testing.T) {
 	asRoot(t, ownedFile, string(bytes.Repeat([]byte(ownedText), kindSize/len(ownedText)+1)))
-	asRoot(t, "/sys/kernel/mm/ksm/run", "1")
 	asRoot(t, "/sys/kernel/mm/ksm/pages_to_scan", "2000")
+	letIn(t, ksmRun)
 	const private = unix.MAP_PRIVATE | unix.MAP_ANON
 	asNobody(t, func(t *testing.T, d *device) {
 		s := &scene{d, d.edu(t), d.event(t, uapi.EventRevoke), nvp2p(t, d)}
@@ -81,7 +81,7 @@ func TestUntouched(t *testing.T) {
 			})
 		}
 	})
-	asRoot(t, "/sys/kernel/mm/ksm/run", "2")
+	asRoot(t, ksmRun, "2")
 }
 
 // quiet is what the kernel or the program does that leaves pinned pages where they are.
