@@ -42,7 +42,7 @@ var kinds = [][3]string{
 	{"320", "&w 320", "anchors (&) and aliases (*) are not read"},
 	{"320", "99999999999999999999", "must be a whole number"},
 	{"240}", "240, seed: -1}", "seed: -1: must be a whole number"},
-	{"payload: raw", "payload: raw, mtu: 0", "rtp.mtu: 0: must be a whole number from 576 to 9000"},
+	{"payload: raw", "payload: raw, mtu: 0", "rtp.mtu: \"0\": must be auto, or a whole number from 576 to 9000"},
 	{"payload: raw", "payload: raw, checksum: 1", `"1": must be true or false`},
 	{"payload: raw", "payload: [raw]", "a list: must be one word"},
 	{"payload: raw", "payload: rao", `rtp.payload: "rao": must be one of raw, jpeg, results, h264`},

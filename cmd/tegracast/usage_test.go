@@ -175,7 +175,7 @@ var wrongConfigurations = []struct{ old, new, place, remedy string }{
 	{"isp: [{name: isp}]", "memory: gpu\nisp: [{name: isp}]", `c.yaml:2:9: memory: "gpu"`, "use auto, cuda or host"},
 	{"isp: [{name: isp}]\n", "", `source "camera" delivers Bayer frames`, "which need an isp"},
 	{"payload: raw", "payload: rao", `outputs[0].rtp.payload: "rao"`, "must be one of raw, jpeg, results, h264"},
-	{"payload: raw", "payload: raw, mtu: 1", "outputs[0].rtp.mtu: 1", "from 576 to 9000"},
+	{"payload: raw", "payload: raw, mtu: 1", "outputs[0].rtp.mtu: \"1\"", "from 576 to 9000"},
 	{"payload: raw", "payload: raw, interface: lo", "outputs[0].rtp.interface: ", "leave interface out"},
 	{"127.0.0.1:5004", "127.0.0.1:5005", "outputs[0].rtp.destinations[0]: ", "use 5004"},
 	{"127.0.0.1:5004", "127.0.0.1", "c.yaml:3:58: outputs[0].rtp.destinations[0]: ", "host:port"},

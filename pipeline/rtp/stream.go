@@ -99,10 +99,11 @@ type Stream struct {
 	Start       *Start      // nil: random
 }
 
+// Sizes of the largest IP packet, in bytes.
 const (
-	defaultMTU = 1500
-	minMTU     = 576
-	maxMTU     = 9000
+	DefaultMTU = 1500
+	MinMTU     = 576
+	MaxMTU     = 9000
 )
 
 // DefaultQuality is that of JPEG.
@@ -111,7 +112,7 @@ const DefaultQuality = 90
 // WithDefaults returns s with its defaults filled in, but for Start: without one no stream has begun.
 func (s Stream) WithDefaults() Stream {
 	if s.MTU == 0 {
-		s.MTU = defaultMTU
+		s.MTU = DefaultMTU
 	}
 	if s.Quality == 0 {
 		s.Quality = DefaultQuality
@@ -131,8 +132,8 @@ func (s Stream) Validate() error {
 	switch {
 	case s.Payload > H264:
 		return bad("payload %d: there is none", uint8(s.Payload))
-	case s.MTU < minMTU || s.MTU > maxMTU:
-		return bad("mtu %d: must be from %d to %d", s.MTU, minMTU, maxMTU)
+	case s.MTU < MinMTU || s.MTU > MaxMTU:
+		return bad("mtu %d: must be from %d to %d", s.MTU, MinMTU, MaxMTU)
 	case s.Clock != "" && !clockPattern.MatchString(s.Clock):
 		return bad("clock %q: must be ptp=IEEE1588-2008:GRANDMASTER:DOMAIN as in ptp=IEEE1588-2008:00-11-22-FF-FE-33-44-55:0", s.Clock)
 	case s.Quality < 1 || s.Quality > 100:

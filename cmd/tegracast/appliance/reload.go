@@ -84,7 +84,11 @@ func (r *runner) reload(ctx context.Context) error {
 		r.a.env.Log.Error("SIGHUP: configuration rejected: still running the previous one", "error", err)
 		return nil
 	}
+	next.FindPaths()
 	list := config.Changes(r.cfg, next)
+	for _, name := range next.NewPaths(r.cfg) {
+		list = append(list, "outputs["+name+"]: path to its destinations")
+	}
 	if len(list) == 0 {
 		r.a.env.Log.Info("SIGHUP: the configuration has not changed")
 		return nil

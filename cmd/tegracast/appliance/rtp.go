@@ -31,6 +31,9 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 	case cfg.Payload == rtp.Raw:
 		cfg.Logger.Info("packets leave when their frame is complete", "reason", c.Whole)
 	}
+	if n := k.Narrow(); n > 0 {
+		cfg.Logger.Info("packets are as long as the path to the destinations takes (mtu: auto)", "bytes", n)
+	}
 	encoder, err := a.newEncoder(c, k, &cfg, own)
 	if err != nil {
 		return nil, err

@@ -211,7 +211,7 @@ func (o *Output) Same(other *Output) bool { return yamlfile.Same(o.section, othe
 
 // Adjusts reports whether two outputs differ at most in what can be changed while they run.
 func (o *Output) Adjusts(other *Output) bool {
-	return yamlfile.Same(o.section.restarts(), other.section.restarts())
+	return o.samePath(other) && yamlfile.Same(o.section.restarts(), other.section.restarts())
 }
 
 // A LineKind is what a line of the board is for: one of the fields of GPIO.

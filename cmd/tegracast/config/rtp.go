@@ -26,7 +26,7 @@ type RTP struct {
 	Interface    string                     `yaml:"interface,omitempty" jsonschema_description:"Network interface through which multicast leaves."`
 	TTL          int                        `yaml:"ttl,omitempty" jsonschema:"minimum=0,maximum=255" jsonschema_description:"Time to live of the packets: the number of routers that they may pass."`
 	DSCP         int                        `yaml:"dscp,omitempty" jsonschema:"minimum=0,maximum=63" jsonschema_description:"Differentiated services code point of the packets (RFC 2474)."`
-	MTU          int                        `yaml:"mtu,omitempty" jsonschema:"minimum=576,maximum=9000" jsonschema_description:"Largest IP packet, in bytes (default 1500)."`
+	MTU          yamlfile.Word[packetSize]  `yaml:"mtu,omitempty" jsonschema_description:"Largest IP packet, in bytes. auto (default): what the paths to all destinations take, at most 1500; it is looked at when the output opens and at a reload."`
 	Pacing       yamlfile.Word[send.Pacing] `yaml:"pacing,omitempty" jsonschema_description:"frame (default): packets are spread over the frame period, in trains of up to 16. wide: in trains of up to 8. narrow: in trains of up to 4. burst: packets are not spread."`
 	Clock        string                     `yaml:"clock,omitempty" jsonschema_description:"What disciplines the machine's clock, for the SDP, as ptp=IEEE1588-2008:GRANDMASTER:DOMAIN (default: the machine's own clock)."`
 	CaptureTime  bool                       `yaml:"capture_time,omitempty" jsonschema_description:"Put the capture time of each frame into its packets, as the header extension abs-capture-time."`
@@ -34,13 +34,15 @@ type RTP struct {
 	Session      string                     `yaml:"session,omitempty" jsonschema_description:"For payload results: name of the output whose SDP describes this stream, too."`
 	Quality      int                        `yaml:"quality,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"For payload jpeg: quality of the pictures (default 90)."`
 	Bitrate      int                        `yaml:"bitrate,omitempty" jsonschema:"minimum=10,maximum=240000" jsonschema_description:"For payload h264: kilobits a second (default: a tenth of a bit for each pixel)."`
+
+	path int // what the paths to all destinations take, in bytes; 0: not looked at, or it makes no difference
 }
 
 // Config is the stream's configuration; name is that of the output.
 func (c *RTP) Config(name string) send.Config {
 	return send.Config{
 		Stream: rtp.Stream{
-			Payload: c.Payload.V, MTU: c.MTU, Clock: c.Clock, CaptureTime: c.CaptureTime, Checksum: c.Checksum, Quality: c.Quality,
+			Payload: c.Payload.V, MTU: cmp.Or(int(c.MTU.V), c.path), Clock: c.Clock, CaptureTime: c.CaptureTime, Checksum: c.Checksum, Quality: c.Quality,
 			Name: "tegracast " + name,
 		},
 		Destinations: c.Destinations, Interface: c.Interface, TTL: c.TTL, DSCP: c.DSCP, Pacing: c.Pacing.V,

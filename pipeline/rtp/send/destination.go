@@ -172,7 +172,7 @@ func reason(why unix.Errno) string {
 	case unix.EHOSTUNREACH:
 		return "no host answers at this address: is the receiver on, and in this network? See ip neigh"
 	case unix.EMSGSIZE:
-		return "packets are longer than the path allows: lower mtu"
+		return "packets are longer than the path allows: lower mtu, or reload the configuration where it is auto"
 	}
 	return why.Error()
 }

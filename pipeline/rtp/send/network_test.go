@@ -182,3 +182,29 @@ func TestReportsDoNotWait(t *testing.T) {
 		}
 	})
 }
+
+// TestPathMTU: the narrowest path counts, one that takes more than usual does not, and destinations that are not known tell nothing.
+func TestPathMTU(t *testing.T) {
+	rtptest.InNamespace(t, func() {
+		rtptest.IP(t, "link", "set", "lo", "up") // which takes 65,536 bytes
+		rtptest.TransmitOnly(t)
+		rtptest.IP(t, "link", "set", "x", "mtu", "1400")
+		rtptest.IP(t, "address", "add", "fd00::1/64", "dev", "x", "nodad")
+		for _, tt := range []struct {
+			destinations []string
+			iface        string
+			want         int
+		}{
+			{nil, "", 0},
+			{[]string{"127.0.0.1:5004"}, "", 0},
+			{[]string{"127.0.0.1:5004", "10.9.0.2:5004"}, "", 1400},
+			{[]string{"[fd00::2]:5004"}, "", 1400},
+			{[]string{"239.1.2.3:5004"}, "x", 1400},
+			{[]string{"10.77.0.1:5004", "10.9.0.2"}, "", 0},
+		} {
+			if got := PathMTU(tt.destinations, tt.iface); got != tt.want {
+				t.Errorf("%v by %q: %d, want %d", tt.destinations, tt.iface, got, tt.want)
+			}
+		}
+	})
+}

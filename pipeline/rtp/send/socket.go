@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
@@ -195,14 +196,43 @@ func dial(dest netip.AddrPort, c Config, buffer int) (fd, granted int, err error
 	if err = unix.Connect(fd, udp.Sockaddr(dest)); err != nil {
 		return -1, 0, connectError(dest, err)
 	}
-	opt := unix.IP_MTU
-	if !dest.Addr().Is4() {
-		opt = unix.IPV6_MTU
-	}
-	if mtu, e := unix.GetsockoptInt(fd, optionsOf(dest.Addr()).level, opt); e == nil && mtu < c.MTU {
+	if mtu, e := pathMTU(fd, dest.Addr()); e == nil && mtu < c.MTU {
 		err = fmt.Errorf("the path takes packets of %d bytes, mtu is %d: set mtu to %d", mtu, c.MTU, mtu)
 	}
 	return fd, granted, err
+}
+
+// pathMTU is how many bytes a packet may have on the path of a connected socket, as far as the kernel knows.
+func pathMTU(fd int, dest netip.Addr) (int, error) {
+	opt := unix.IP_MTU
+	if !dest.Is4() {
+		opt = unix.IPV6_MTU
+	}
+	return unix.GetsockoptInt(fd, optionsOf(dest).level, opt)
+}
+
+// PathMTU is how many bytes a packet may have that goes to each of the destinations, of those that are known and have a route. It sends
+// nothing. 0: as many as rtp.DefaultMTU. iface is where multicast leaves; it may be empty.
+func PathMTU(destinations []string, iface string) int {
+	least := rtp.DefaultMTU
+	for _, d := range destinations {
+		addr, err := resolve(d)
+		if err != nil {
+			continue
+		}
+		fd, _, err := dial(addr, Config{Interface: iface}, 0)
+		if err != nil {
+			continue
+		}
+		if mtu, err := pathMTU(fd, addr.Addr()); err == nil {
+			least = min(least, mtu)
+		}
+		_ = unix.Close(fd)
+	}
+	if least == rtp.DefaultMTU {
+		return 0
+	}
+	return least
 }
 
 func connectError(dest netip.AddrPort, err error) error {
