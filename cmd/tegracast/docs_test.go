@@ -3,12 +3,20 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/invopop/jsonschema"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
 )
 
 // sources is the text of all programs outside the tests.
@@ -54,4 +62,118 @@ func TestPagesQuoteTheProgram(t *testing.T) {
 			t.Errorf("%s: only %d are looked at", page, len(found))
 		}
 	}
+}
+
+// documents are the texts of README and of all pages, by name.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, f := range append(files, filepath.Join(root, "README.md")) {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[filepath.Base(f)] = string(text)
+	}
+	return all
+}
+
+// TestPagesNameCommands: the commands of tegracast in README and the pages are there, and so are their options.
+func TestPagesNameCommands(t *testing.T) {
+	options := map[string][]string{"help": nil}
+	for _, p := range pages(t.Context()) {
+		options[p.Name] = []string{"--help"}
+		for _, f := range p.Flags {
+			options[p.Name] = append(options[p.Name], "--"+f.Name)
+		}
+	}
+	line := regexp.MustCompile("(?m)(?:`|^    |^[A-Z]*\\$ |sudo |bin/)tegracast ([a-z]+)([^`\n]*)")
+	option := regexp.MustCompile(`--[a-z][a-z-]+`)
+	found := 0
+	for page, text := range documents(t) {
+		for _, m := range line.FindAllStringSubmatch(text, -1) {
+			known, is := options[m[1]]
+			if !is {
+				t.Errorf("%s: there is no command %q: %s", page, m[1], m[0])
+			}
+			command, _, _ := strings.Cut(strings.ReplaceAll(m[2], "#", " | "), " | ")
+			for _, o := range option.FindAllString(command, -1) {
+				if !slices.Contains(known, o) {
+					t.Errorf("%s: tegracast %s has no option %s: %s", page, m[1], o, m[0])
+				}
+			}
+			found++
+		}
+	}
+	if found < 60 {
+		t.Errorf("only %d commands are looked at", found)
+	}
+}
+
+// TestPagesConfigure: the keys of the configurations in the pages are those of the schema.
+func TestPagesConfigure(t *testing.T) {
+	var b bytes.Buffer
+	if err := config.WriteSchema(&b); err != nil {
+		t.Fatal(err)
+	}
+	root := &jsonschema.Schema{}
+	if err := json.Unmarshal(b.Bytes(), root); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for page, text := range documents(t) {
+		for _, m := range regexp.MustCompile("(?s)```(?:yaml)?\n(.*?)```").FindAllStringSubmatch(text, -1) {
+			var value map[string]any
+			if yaml.Unmarshal([]byte(m[1]), &value) != nil || len(value) == 0 {
+				continue // something else
+			}
+			for key := range value {
+				if _, is := root.Properties.Get(key); !is {
+					value = nil // of another program
+					break
+				}
+			}
+			for _, unknown := range unknownKeys(root, root, value) {
+				t.Errorf("%s: the configuration has no key %s:\n%s", page, unknown, m[1])
+			}
+			found++
+		}
+	}
+	if found < 8 {
+		t.Errorf("only %d configurations are looked at", found)
+	}
+}
+
+// unknownKeys are the keys of a value that a schema has not.
+func unknownKeys(root, s *jsonschema.Schema, value any) (list []string) {
+	if d, ok := root.Definitions[strings.TrimPrefix(s.Ref, "#/$defs/")]; ok {
+		s = d
+	}
+	switch v := value.(type) {
+	case []any:
+		for _, x := range v {
+			if s.Items != nil {
+				list = append(list, unknownKeys(root, s.Items, x)...)
+			}
+		}
+	case map[string]any:
+		if s.Properties == nil || s.Properties.Len() == 0 {
+			return nil // any key will do
+		}
+		for key, x := range v {
+			if p, is := s.Properties.Get(key); is {
+				for _, below := range unknownKeys(root, p, x) {
+					list = append(list, key+"."+below)
+				}
+			} else {
+				list = append(list, key)
+			}
+		}
+	}
+	return list
 }

@@ -114,6 +114,7 @@ func commands() []word {
 		{"serve", "run the appliance; without a configuration it streams a model of the camera", serve},
 		{"loopback", "copy memory through the FPGA and compare every byte", loopbackCommand},
 		{"probe", "receive a stream and check it: losses, jitter, pixels, latency", probe},
+		{"send", "have serve send a stream to one more receiver", sendCommand},
 		{"receive", "take frames from a sender by UCX, check them and save them", receiveCommand},
 		{"record", "look at recordings, check and export them", recordCommand},
 		{"doctor", "list what this machine lacks for a real FPGA, and how to fix it", doctorCommand},

@@ -117,6 +117,10 @@ func TestOpenAPIAnswers(t *testing.T) {
 			}
 			return nil, ErrNoOutput
 		},
+		Send: func(name, to string) ([]byte, error) {
+			return []byte("v=0\r\n"), notThere(name, to)
+		},
+		Unsend: notThere,
 		Trigger: func(name, _ string) (bool, error) {
 			return name != "none", map[bool]error{true: http.ErrNotSupported}[name == "sealed"]
 		},
@@ -140,6 +144,11 @@ func TestOpenAPIAnswers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// notThere is what Send and Unsend say of the outputs.
+func notThere(name, _ string) error {
+	return map[string]error{"sealed": http.ErrNotSupported, "none": ErrNoOutput}[name]
 }
 
 // asked returns status and media type of an answer.

@@ -193,7 +193,7 @@ func (c *Config) describe(w http.ResponseWriter, name string) {
 
 func refuse(w http.ResponseWriter, err error) {
 	status := http.StatusConflict
-	if errors.Is(err, ErrNoOutput) {
+	if errors.Is(err, ErrNoOutput) || errors.Is(err, ErrDestination) {
 		status = http.StatusNotFound
 	}
 	http.Error(w, err.Error(), status)

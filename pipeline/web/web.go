@@ -36,6 +36,10 @@ type Config struct {
 	// Trigger triggers the recording of an output. It returns false where there is none of that name.
 	Trigger func(output, cause string) (found bool, err error)
 	Events  *Events // what happened; nil: nobody is told
+	// Send has an output's stream sent to one more destination, host:port, and describes it (SDP); Unsend ends that. They return ErrNoOutput
+	// where there is no stream of that name, and ErrDestination where it is not sent there so.
+	Send   func(output, destination string) (sdp []byte, err error)
+	Unsend func(output, destination string) error
 	// WHEP begins and ends sessions of those who watch an output, by the values name and session of the path; nil: there are none.
 	WHEP   http.Handler
 	Logger *slog.Logger
@@ -49,7 +53,8 @@ type Config struct {
 // and to others by TLS with the password of Config.Access (401 without it, 429 after ten wrong ones), it shows a page (/), the
 // state of everything (/api/v1/status), events as they come (/api/v1/events), and for each output its stream's description
 // (/NAME.sdp), the picture of now (/NAME.jpg) and moving pictures (/NAME.mjpeg; 409: the output cannot be shown), and it begins
-// sessions of WebRTC (POST /NAME/whep). At most 32 clients are connected (for a further one the most
+// sessions of WebRTC (POST /NAME/whep), and sends an output's stream to further destinations (PUT and DELETE of
+// /api/v1/outputs/NAME/destinations/HOST:PORT). At most 32 clients are connected (for a further one the most
 // silent is closed), 8 of them watch moving pictures, 8 listen to events, 4 begin or end a session, and one other answer is made at a
 // time: clients cannot starve the stream.
 type Server struct {
@@ -113,6 +118,7 @@ func (c *Config) routes(metrics http.Handler, ended <-chan struct{}) http.Handle
 	// A page of another site cannot trigger through a browser of this machine.
 	quick.Handle("POST /record/{name}/trigger", c.guarded(http.NewCrossOriginProtection().Handler(http.HandlerFunc(c.trigger))))
 	c.addPage(quick)
+	c.addDestinations(quick)
 	mux.Handle("GET /{file}", c.files(rest))
 	if c.Events != nil {
 		mux.Handle("GET /api/v1/events", c.private(c.tell(ended)))

@@ -97,6 +97,7 @@ func (a *Appliance) list() []web.Output {
 				if p := o.stream.config.Publish; p != nil {
 					x.To = append(slices.Clone(x.To), p.URL)
 				}
+				x.To = append(slices.Clone(x.To), a.egress.Guests(o.name)...)
 			}
 			x.Sends = cmp.Or(x.Sends, "frames")
 			list = append(list, x)

@@ -42,6 +42,7 @@ type stream struct {
 	name      string
 	sink      *send.Sink
 	publisher *rtsp.Publisher // nil: it is not published
+	guests    []string        // destinations that clients have asked for
 }
 
 // Add adds a stream, and publishes it where p says, if it is there. Readers find it by its name.

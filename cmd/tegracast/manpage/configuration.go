@@ -3,6 +3,7 @@
 package manpage
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,11 +13,49 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// Configuration writes tegracast.yaml(5): every key that the JSON Schema has, and an example.
-func Configuration(w io.Writer, b Build, schema []byte, example string) error {
+// A Section is the keys of an object of the configuration.
+type Section struct {
+	Path string // such as outputs[].rtp; empty: the top level
+	Keys []Key
+}
+
+// A Key is one of them. Kind says in words what its value may be.
+type Key struct{ Name, Kind, Text string }
+
+// Sections reads the keys of the configuration from its JSON Schema: those of an object, then those of the objects in it.
+func Sections(schema []byte) ([]Section, error) {
 	root := &jsonschema.Schema{}
 	if err := json.Unmarshal(schema, root); err != nil {
-		return fmt.Errorf("schema of the configuration: %w", err)
+		return nil, fmt.Errorf("schema of the configuration: %w", err)
+	}
+	return sections(root, root, ""), nil
+}
+
+func sections(root, object *jsonschema.Schema, path string) []Section {
+	own := Section{Path: path}
+	var inside []Section
+	for p := object.Properties.Oldest(); p != nil; p = p.Next() {
+		kind := kindOf(root, p.Value)
+		if slices.Contains(object.Required, p.Key) {
+			kind += ", required"
+		}
+		own.Keys = append(own.Keys, Key{p.Key, kind, p.Value.Description})
+		if inner, isList := objectIn(root, p.Value); inner != nil {
+			below := path + "." + p.Key
+			if isList {
+				below += "[]"
+			}
+			inside = append(inside, sections(root, inner, strings.TrimPrefix(below, "."))...)
+		}
+	}
+	return append([]Section{own}, inside...)
+}
+
+// Configuration writes tegracast.yaml(5): every key that the JSON Schema has, and an example.
+func Configuration(w io.Writer, b Build, schema []byte, example string) error {
+	list, err := Sections(schema)
+	if err != nil {
+		return err
 	}
 	r := &roff{}
 	r.head("tegracast.yaml", 5, b)
@@ -24,44 +63,27 @@ func Configuration(w io.Writer, b Build, schema []byte, example string) error {
 	r.WriteString("tegracast.yaml \\- configuration of tegracast\n")
 	r.section("Description")
 	r.WriteString("The configuration of\n.BR tegracast (1)\nis a file in YAML. The service reads\n.IR /etc/tegracast/tegracast.yaml .\n")
-	r.paragraphs("A key that is not known, a value of a wrong type, and what cannot work are refused with line and column. " +
-		"tegracast config default prints an example, tegracast config check FILE looks for mistakes, and systemctl reload tegracast has the " +
-		"service read the file again.\n\nA source has exactly one of the keys that say what it is, such as fpga or model, and so has an output, " +
-		"such as rtp or record. Times are written as 500us, 20ms or 1m30s, sizes as 64MiB, rates as 30 or 30000/1001.")
+	r.paragraphs(Rules)
 	r.section("Keys")
-	r.keys(root, root, "")
+	for _, s := range list {
+		r.subsection(cmp.Or(s.Path, "Top level"))
+		for _, k := range s.Keys {
+			r.item(k.Name, k.Kind, k.Text)
+		}
+	}
 	r.section("Example")
 	r.lines(example)
 	r.section("See also")
 	r.WriteString(".BR tegracast (1)\n")
-	_, err := io.WriteString(w, r.String())
+	_, err = io.WriteString(w, r.String())
 	return err
 }
 
-// keys lists those of an object, then those of the objects in them, each under its path.
-func (r *roff) keys(root, object *jsonschema.Schema, path string) {
-	name := path
-	if name == "" {
-		name = "Top level"
-	}
-	r.subsection(name)
-	for p := object.Properties.Oldest(); p != nil; p = p.Next() {
-		kind := kindOf(root, p.Value)
-		if slices.Contains(object.Required, p.Key) {
-			kind += ", required"
-		}
-		r.item(p.Key, kind, p.Value.Description)
-	}
-	for p := object.Properties.Oldest(); p != nil; p = p.Next() {
-		if inner, isList := objectIn(root, p.Value); inner != nil {
-			below := path + "." + p.Key
-			if isList {
-				below += "[]"
-			}
-			r.keys(root, inner, strings.TrimPrefix(below, "."))
-		}
-	}
-}
+// Rules are what holds for all keys.
+const Rules = "A key that is not known, a value of a wrong type, and what cannot work are refused with line and column. " +
+	"tegracast config default prints an example, tegracast config check FILE looks for mistakes, and systemctl reload tegracast has the " +
+	"service read the file again.\n\nA source has exactly one of the keys that say what it is, such as fpga or model, and so has an output, " +
+	"such as rtp or record. Times are written as 500us, 20ms or 1m30s, sizes as 64MiB, rates as 30 or 30000/1001."
 
 // objectIn is the object that a value is, or that each element of it is; nil if it is none.
 func objectIn(root, s *jsonschema.Schema) (object *jsonschema.Schema, isList bool) {

@@ -18,9 +18,10 @@ type Command struct {
 	Flags       []*pflag.Flag
 }
 
-// A pair is an entry of a list that no command has.
-type pair struct{ term, text string }
+// A Pair is an entry of a list that no command has.
+type Pair struct{ Term, Text string }
 
+// What tegracast(1) says behind the commands.
 var (
 	// Examples are command lines, with what they do.
 	Examples = []struct{ Line, Does string }{
@@ -28,22 +29,23 @@ var (
 		{"tegracast config default > camera.yaml", "Writes a configuration to begin with."},
 		{"tegracast config check camera.yaml", "Looks for mistakes in it."},
 		{"tegracast serve --config camera.yaml --sdp-dir /tmp", "Streams what it describes."},
+		{"tegracast send raw 192.0.2.7:5004 > raw.sdp", "Has a running serve send a stream to one more receiver, which needs raw.sdp."},
 		{"tegracast probe raw.sdp --duration 30s", "Receives a stream for half a minute, and checks every frame."},
 		{"tegracast loopback --device /dev/tegra_p2p0 --size 16777216", "Has the FPGA copy 16 MiB, and compares every byte."},
 		{"tegracast doctor --service", "Says what this machine lacks, as the service sees it."},
 	}
-	statuses = []pair{
+	Statuses = []Pair{
 		{"0", "success; serve: stopped by SIGTERM or SIGINT"},
 		{"1", "failure; also losses, damage or mismatches that a check has found"},
 		{"2", "mistake in usage or configuration; a restart does not help"},
 		{"3", "serve, loopback: this process has lost the GPU after a fault of a kernel, of its\nmemory or of its link (a sticky CUDA error); restart it"},
 	}
-	signals = []pair{
+	Signals = []Pair{
 		{"SIGTERM, SIGINT", "serve ends in order: receivers get an RTCP BYE, recordings their end"},
 		{"SIGHUP", "serve reads its configuration again and restarts only what changed; it ends if the terminal has closed, or if there is no file to read"},
 		{"SIGUSR1", "serve triggers the recordings that wait for a trigger"},
 	}
-	files = []pair{
+	Files = []Pair{
 		{"/etc/tegracast/tegracast.yaml", "configuration of the service"},
 		{"/run/tegracast", "SDP file of each stream of the service"},
 		{"/var/lib/tegracast", "state of the service, such as the number of consecutive failed starts"},
@@ -72,11 +74,11 @@ func Program(w io.Writer, b Build, commands []Command) error {
 	r.section("Configuration")
 	r.WriteString(".BR tegracast.yaml (5)\nhas the keys of the configuration of serve.\n")
 	r.section("Exit status")
-	r.pairs(statuses)
+	r.pairs(Statuses)
 	r.section("Signals")
-	r.pairs(signals)
+	r.pairs(Signals)
 	r.section("Files")
-	r.pairs(files)
+	r.pairs(Files)
 	r.section("Examples")
 	for _, e := range Examples {
 		r.item(e.Line, "", e.Does)
@@ -87,9 +89,9 @@ func Program(w io.Writer, b Build, commands []Command) error {
 	return err
 }
 
-func (r *roff) pairs(list []pair) {
+func (r *roff) pairs(list []Pair) {
 	for _, p := range list {
-		r.item(p.term, "", p.text)
+		r.item(p.Term, "", p.Text)
 	}
 }
 
@@ -102,11 +104,12 @@ func (r *roff) command(c Command) {
 	r.paragraphs(text)
 	for _, x := range c.Flags {
 		value, does := pflag.UnquoteUsage(x)
-		r.item("--"+x.Name, value, does+defaultText(x))
+		r.item("--"+x.Name, value, does+DefaultText(x))
 	}
 }
 
-func defaultText(x *pflag.Flag) string {
+// DefaultText is what a help says of the value that an option has by itself.
+func DefaultText(x *pflag.Flag) string {
 	if slices.Contains([]string{"", "false", "[]", "."}, x.DefValue) {
 		return ""
 	}

@@ -219,6 +219,20 @@ func (s *Sink) SDP() ([]byte, error) {
 			break
 		}
 	}
+	return s.describe(from, to)
+}
+
+// SDPTo describes the stream as it is sent to the destination that was added by that name.
+func (s *Sink) SDPTo(dest string) ([]byte, error) {
+	for _, d := range *s.sender.dests.Load() {
+		if d.reader == "" && d.name == dest {
+			return s.describe(d.socket.local(), d.socket.addr)
+		}
+	}
+	return nil, fmt.Errorf("%w: %s: is not sent to", ErrDestination, dest)
+}
+
+func (s *Sink) describe(from netip.Addr, to netip.AddrPort) ([]byte, error) {
 	return rtp.Describe(s.config.Stream, s.format, rtp.Path{From: from, To: to, TTL: s.config.TTL})
 }
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"errors"
+	"net/http"
+)
+
+// ErrDestination means that an output's stream is not sent to a destination by Config.Send, and so cannot be ended by Config.Unsend.
+var ErrDestination = errors.New("the stream is not sent there at a client's request")
+
+// addDestinations lets clients have streams sent to them.
+func (c *Config) addDestinations(mux *http.ServeMux) {
+	own := http.NewCrossOriginProtection()
+	for pattern, do := range map[string]http.HandlerFunc{
+		"PUT /api/v1/outputs/{name}/destinations/{destination}":    c.send,
+		"DELETE /api/v1/outputs/{name}/destinations/{destination}": c.unsend,
+	} {
+		mux.Handle(pattern, c.private(own.Handler(do)))
+	}
+}
+
+func (c *Config) send(w http.ResponseWriter, r *http.Request) {
+	text, err := c.Send(r.PathValue("name"), r.PathValue("destination"))
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/sdp")
+	_, _ = w.Write(text)
+}
+
+func (c *Config) unsend(w http.ResponseWriter, r *http.Request) {
+	if err := c.Unsend(r.PathValue("name"), r.PathValue("destination")); err != nil {
+		refuse(w, err)
+		return
+	}
+	answer(w, nil)
+}
