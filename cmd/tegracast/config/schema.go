@@ -28,7 +28,8 @@ func WriteSchema(w io.Writer) error {
 		reflect.TypeFor[yamlfile.Word[pipeline.Rate]](): text(`^[1-9][0-9]*(/[1-9][0-9]*)?$`),
 		reflect.TypeFor[yamlfile.Word[time.Duration]](): {Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`},
 		reflect.TypeFor[yamlfile.Word[packetSize]](): {OneOf: []*jsonschema.Schema{
-			{Type: "string", Enum: []any{"auto"}}, {Type: "integer", Minimum: json.Number(strconv.Itoa(rtp.MinMTU)), Maximum: json.Number(strconv.Itoa(rtp.MaxMTU))},
+			{Type: "string", Enum: []any{"auto"}},
+			{Type: "integer", Minimum: json.Number(strconv.Itoa(rtp.MinMTU)), Maximum: json.Number(strconv.Itoa(rtp.MaxMTU))},
 		}},
 		reflect.TypeFor[Size](): {Type: "string", Pattern: `^[0-9]+(\.[0-9]+)?\s*([KMGTkmgt][Ii]?)?[Bb]$`},
 		reflect.TypeFor[yamlfile.Word[record.Position]](): {OneOf: []*jsonschema.Schema{
