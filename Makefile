@@ -10,7 +10,7 @@ UNITS = $(shell go list ./... | grep -v /cmd/)
 PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium fonts-dejavu-core make iproute2 e2fsprogs zsh fish \
 	kmod ethtool groff-base curl xz-utils xfsprogs libucx0 ucx-utils libucx-dev \
-	libopenh264-7 libopenh264-dev libturbojpeg0 lintian mandoc shellcheck verilator yosys
+	libopenh264-7 libopenh264-dev libturbojpeg0 lintian mandoc shellcheck prometheus verilator yosys
 # What of $(1) is missing is installed.
 install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
@@ -21,8 +21,8 @@ install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/
 # NVIDIA's own provider of nv-p2p, where it is beside this tree: the kernel module is tested on it.
 export TEGRACAST_NVP2P ?= $(realpath ../shared/peers/nvidia-p2p)
 FUZZTIME ?= 30s
-# JavaScript that tests use: MCAP's reader for recordings, and axe-core for the page.
-NODE_MODULES := pipeline/record/testdata/core cmd/tegracast/testdata/axe
+# JavaScript that tests use: MCAP's reader for recordings, axe-core for the page, and what editors make of the schema.
+NODE_MODULES := pipeline/record/testdata/core cmd/tegracast/testdata/axe cmd/tegracast/testdata/schema
 # The tests that make test-long runs, in LONG_IN: they count in thousands, repeat, or last a minute.
 LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestPowerCuts|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestReceiveFromARM64|TestPeersReadAMinute|TestStalledReaders|TestWatchThousand|TestFloods|TestKilledConsumers|TestNoise
 LONG_IN := ./cudahost/cufile ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast ./pipeline/record ./pipeline/ucx ./pipeline/rtsp ./pipeline/share
