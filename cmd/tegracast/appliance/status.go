@@ -5,15 +5,21 @@ package appliance
 import (
 	"fmt"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/fanout"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cmd/tegracast/live"
 )
 
 // view is how the appliance is doing.
 func (a *Appliance) view() live.View {
+	takers := append(a.fanout.Takers(), a.shares.Takers()...)
 	v := live.View{
 		Stats: a.stats(), Receivers: a.egress.Receivers(), Quarantine: a.leftOut(),
-		Readers: a.egress.Status() + a.fanout.Status() + a.shares.Status(), Lines: lines.Status(a.lines.Books()),
+		Readers: a.egress.Status() + fanout.Status(takers), Lines: lines.Status(a.lines.Books()),
+		Takers: map[string]string{},
+	}
+	for _, t := range takers {
+		v.Takers[t.Output] = t.String()
 	}
 	for _, c := range a.controllers() {
 		v.Loops = append(v.Loops, c.String())

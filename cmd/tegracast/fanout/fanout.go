@@ -10,21 +10,15 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"strings"
-	"sync"
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/ucx/frames"
 )
 
-// Outputs are those that are open. The zero Outputs has none.
-type Outputs struct {
-	mu   sync.Mutex
-	list []output
-}
+// Outputs are those by UCX that are open. The zero Outputs has none.
+type Outputs struct{ list[stream] }
 
-type output struct {
-	name   string
+type stream struct {
 	listen string
 	server *frames.Server // that of all outputs with the same listen
 	sink   *frames.Sink
@@ -35,9 +29,9 @@ func (o *Outputs) Open(listen string, c frames.StreamConfig, f pipeline.Format, 
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var server *frames.Server
-	i := slices.IndexFunc(o.list, func(x output) bool { return x.listen == listen })
+	i := slices.IndexFunc(o.all, func(x named[stream]) bool { return x.is.listen == listen })
 	if i >= 0 {
-		server = o.list[i].server
+		server = o.all[i].is.server
 	} else {
 		var err error
 		if server, err = frames.Listen(frames.ServerConfig{Listen: listen, Logger: log}); err != nil {
@@ -51,17 +45,15 @@ func (o *Outputs) Open(listen string, c frames.StreamConfig, f pipeline.Format, 
 		}
 		return nil, err
 	}
-	o.list = append(o.list, output{c.Name, listen, server, sink})
+	o.all = append(o.all, named[stream]{c.Name, stream{listen, server, sink}})
 	return sink, nil
 }
 
 // Close closes an output, which does not run any more. The last one of an address ends its server.
 func (o *Outputs) Close(name string) error {
 	o.mu.Lock()
-	i := slices.IndexFunc(o.list, func(x output) bool { return x.name == name })
-	gone := o.list[i]
-	o.list = slices.Delete(o.list, i, i+1)
-	last := !slices.ContainsFunc(o.list, func(x output) bool { return x.server == gone.server })
+	gone := o.take(name)
+	last := !slices.ContainsFunc(o.all, func(x named[stream]) bool { return x.is.server == gone.server })
 	o.mu.Unlock()
 	err := gone.sink.Close()
 	if last {
@@ -70,27 +62,19 @@ func (o *Outputs) Close(name string) error {
 	return err
 }
 
-// open are the outputs of now.
-func (o *Outputs) open() []output {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Clone(o.list)
-}
-
-// Status is for a status line; empty: there is no output.
-func (o *Outputs) Status() string {
-	var b strings.Builder
+// Takers are those who take the outputs.
+func (o *Outputs) Takers() (all []Takers) {
 	for _, x := range o.open() {
-		st := x.sink.Stats()
-		fmt.Fprintf(&b, "  | %s to %d receivers lost %d", x.name, len(st.Receivers), st.Lost)
+		st := x.is.sink.Stats()
+		all = append(all, Takers{x.name, len(st.Receivers), "receivers", st.Lost})
 	}
-	return b.String()
+	return all
 }
 
 // Print prints what receivers have got of each output.
 func (o *Outputs) Print(w io.Writer) {
 	for _, x := range o.open() {
-		st := x.sink.Stats()
+		st := x.is.sink.Stats()
 		fmt.Fprintf(w, "%s by UCX: %d receivers now, %d before; %d frames, %d bytes, lost %d\n",
 			x.name, len(st.Receivers), st.Gone, st.Frames, st.Bytes, st.Lost)
 		for _, r := range st.Receivers {

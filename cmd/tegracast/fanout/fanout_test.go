@@ -35,12 +35,12 @@ func TestOutputs(t *testing.T) {
 	if _, err := o.Open("127.0.0.1:0", frames.StreamConfig{Name: "rear"}, f, log); !errors.Is(err, frames.ErrName) {
 		t.Error(err)
 	}
-	if list := o.open(); len(list) != 2 || list[0].server != list[1].server {
+	if list := o.open(); len(list) != 2 || list[0].is.server != list[1].is.server {
 		t.Errorf("%+v", list)
 	}
 	var text bytes.Buffer
 	o.Print(&text)
-	if s := o.Status(); !strings.Contains(s, "front to 0 receivers lost 0") || !strings.Contains(text.String(), "rear by UCX: 0 receivers now") {
+	if s := Status(o.Takers()); !strings.Contains(s, "front to 0 receivers lost 0") || !strings.Contains(text.String(), "rear by UCX: 0 receivers now") {
 		t.Error(s, text.String())
 	}
 	r := prometheus.NewRegistry()
@@ -53,7 +53,7 @@ func TestOutputs(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if len(o.open()) != 0 || o.Status() != "" {
+	if len(o.open()) != 0 || Status(o.Takers()) != "" {
 		t.Error("there are outputs left")
 	}
 }

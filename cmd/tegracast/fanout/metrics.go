@@ -20,7 +20,7 @@ func (o *Outputs) Collect(ch chan<- prometheus.Metric) {
 	without := desc("receiver_lost_frames_total", "Frames that a receiver that is connected had no credits for.", "receiver")
 	credits := desc("receiver_credits", "Frames that a receiver takes now.", "receiver")
 	for _, x := range o.open() {
-		st := x.sink.Stats()
+		st := x.is.sink.Stats()
 		emit := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(d, kind, v, append([]string{x.name}, labels...)...)
 		}

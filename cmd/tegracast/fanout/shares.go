@@ -5,9 +5,6 @@ package fanout
 import (
 	"fmt"
 	"io"
-	"slices"
-	"strings"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -16,15 +13,7 @@ import (
 )
 
 // Shares are the outputs that other processes map. The zero Shares has none.
-type Shares struct {
-	mu   sync.Mutex
-	list []shared
-}
-
-type shared struct {
-	name string
-	sink *share.Sink
-}
+type Shares struct{ list[*share.Sink] }
 
 // Open opens an output. Errors are those of share.New.
 func (s *Shares) Open(c share.Config, f pipeline.Format) (*share.Sink, error) {
@@ -34,41 +23,31 @@ func (s *Shares) Open(c share.Config, f pipeline.Format) (*share.Sink, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list = append(s.list, shared{c.Name, sink})
+	s.all = append(s.all, named[*share.Sink]{c.Name, sink})
 	return sink, nil
 }
 
 // Close closes an output, which does not run any more.
 func (s *Shares) Close(name string) error {
 	s.mu.Lock()
-	i := slices.IndexFunc(s.list, func(x shared) bool { return x.name == name })
-	gone := s.list[i]
-	s.list = slices.Delete(s.list, i, i+1)
+	gone := s.take(name)
 	s.mu.Unlock()
-	return gone.sink.Close()
+	return gone.Close()
 }
 
-// open are the outputs of now.
-func (s *Shares) open() []shared {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.list)
-}
-
-// Status is for a status line; empty: there is no output.
-func (s *Shares) Status() string {
-	var b strings.Builder
+// Takers are those who take the outputs.
+func (s *Shares) Takers() (all []Takers) {
 	for _, x := range s.open() {
-		st := x.sink.Stats()
-		fmt.Fprintf(&b, "  | %s to %d processes lost %d", x.name, len(st.Consumers), st.Lost)
+		st := x.is.Stats()
+		all = append(all, Takers{x.name, len(st.Consumers), "processes", st.Lost})
 	}
-	return b.String()
+	return all
 }
 
 // Print prints what consumers have got of each output.
 func (s *Shares) Print(w io.Writer) {
 	for _, x := range s.open() {
-		st := x.sink.Stats()
+		st := x.is.Stats()
 		fmt.Fprintf(w, "%s shared: %d consumers now, %d before; %d frames, lost %d\n", x.name, len(st.Consumers), st.Gone, st.Frames, st.Lost)
 		for _, c := range st.Consumers {
 			fmt.Fprintf(w, "%s to %v\n", x.name, c)
@@ -89,7 +68,7 @@ func (s *Shares) Collect(ch chan<- prometheus.Metric) {
 	frames := desc("frames_total", "Frames given to processes, to all of an output.")
 	lost := desc("lost_frames_total", "Frames that processes wanted and were not ready for.")
 	for _, x := range s.open() {
-		st, n := x.sink.Stats(), 0
+		st, n := x.is.Stats(), 0
 		for _, c := range st.Consumers {
 			n += c.Held
 		}

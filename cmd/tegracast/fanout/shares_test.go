@@ -35,7 +35,7 @@ func TestShares(t *testing.T) {
 	defer k.Close()
 	var text bytes.Buffer
 	s.Print(&text)
-	if line := s.Status(); line != "  | front to 0 processes lost 0  | rear to 1 processes lost 0" {
+	if line := Status(s.Takers()); line != "  | front to 0 processes lost 0  | rear to 1 processes lost 0" {
 		t.Error(line)
 	}
 	if !strings.Contains(text.String(), "rear shared: 1 consumers now, 0 before; 0 frames, lost 0\nrear to process ") {
@@ -51,7 +51,7 @@ func TestShares(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if s.Status() != "" {
+	if Status(s.Takers()) != "" {
 		t.Error("there are outputs left")
 	}
 }

@@ -3,6 +3,7 @@
 package live
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -29,6 +30,7 @@ func (s *Status) block(v View, d since) (list []Line) {
 	}
 	for i, x := range v.Stats.Outputs {
 		who, bad := receivers(v.Receivers[x.Name])
+		who = cmp.Or(who, v.Takers[x.Name])
 		text := fmt.Sprintf("%-*s  %8.1f %8d  %6.1f, %6.1f ms  %s", width, x.Name, outputs[i], x.Drops(),
 			float64(x.Latency.P50)/1e6, float64(x.Latency.P99)/1e6, who)
 		list = append(list, Line{Text: strings.TrimRight(text, " "), Bad: bad || x.Drops() > 0})

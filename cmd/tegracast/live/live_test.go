@@ -90,6 +90,7 @@ func TestBlock(t *testing.T) {
 			Sources: []pipeline.SourceStats{{Name: "camera", Captured: 60}},
 			Outputs: []pipeline.OutputStats{
 				{Name: "raw", Captured: 60, Delivered: 60, Latency: pipeline.Percentiles{P50: time.Millisecond, P99: 2 * time.Millisecond}},
+				{Name: "taken", Captured: 60, Delivered: 60},
 				{Name: "small", Captured: 60, Delivered: 30, Dropped: map[string]uint64{"small/queue": 3}},
 			},
 		},
@@ -97,6 +98,7 @@ func TestBlock(t *testing.T) {
 			"raw":   {{Address: "10.0.0.1:5004", Cut: 60, Refused: 60, LastError: send.NobodyListens}},
 			"small": {{Address: "10.0.0.1:5006", Frames: 30}, {Address: "10.0.0.2:1", Reader: "RTSP over TCP", Cut: 7}},
 		},
+		Takers:     map[string]string{"taken": "2 receivers, lost 0"},
 		Quarantine: []string{"mine"},
 	}
 	s := &Status{begun: time.Unix(100, 0)}
@@ -110,6 +112,7 @@ func TestBlock(t *testing.T) {
         frames/s     lost  latency p50, p99   receivers
 camera      30.0        0
 raw         30.0        0     1.0,    2.0 ms  10.0.0.1:5004: nobody listens
+taken       30.0        0     0.0,    0.0 ms  2 receivers, lost 0
 small       15.0        3     0.0,    0.0 ms  10.0.0.1:5006; 1 reader, lost 7
 mine is in quarantine
 2s since the start, 35 % of a processor; ctrl-C ends`

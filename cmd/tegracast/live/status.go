@@ -23,10 +23,11 @@ type View struct {
 	Stats      pipeline.Stats
 	Addresses  []string // where it can be watched, as people copy it
 	Receivers  map[string][]send.DestinationStats
-	Loops      []string // of exposure and white balance
-	Quarantine []string // kernels that are in it
-	Readers    string   // for the line
-	Lines      string   // the board's, for the line
+	Takers     map[string]string // who takes an output otherwise
+	Loops      []string          // of exposure and white balance
+	Quarantine []string          // kernels that are in it
+	Readers    string            // for the line
+	Lines      string            // the board's, for the line
 }
 
 // Status tells how an appliance is doing.
