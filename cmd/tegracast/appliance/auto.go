@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/config/loops"
 	"github.com/tegracast/tegracast/cmd/tegracast/live"
 	"github.com/tegracast/tegracast/pipeline/isp"
 	"github.com/tegracast/tegracast/pipeline/isp/auto"
@@ -18,7 +19,7 @@ type controller struct {
 	*auto.Loop
 	name   string
 	stage  auto.Balancer
-	config *config.Auto
+	config *loops.Auto
 }
 
 // adjustable is a camera that says what of it can be set.

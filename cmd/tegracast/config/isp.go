@@ -11,6 +11,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config/loops"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/isp"
@@ -31,7 +32,7 @@ type ISP struct {
 	Gamma        float64        `yaml:"gamma,omitempty" jsonschema:"minimum=1,maximum=4" jsonschema_description:"Gamma of the tone curve (default: the BT.709 transfer function)."`
 	Curve        []float64      `yaml:"curve,omitempty" jsonschema:"minItems=2,maxItems=4096,minimum=0,maximum=1" jsonschema_description:"Tone curve instead of gamma: values at equal distances of linear light, joined by lines."`
 	Sharpen      float64        `yaml:"sharpen,omitempty" jsonschema:"minimum=0,maximum=4" jsonschema_description:"How much of the detail is added to the picture (default 0)."`
-	Auto         *Auto          `yaml:"auto,omitempty" jsonschema_description:"Automatic exposure and white balance."`
+	Auto         *loops.Auto    `yaml:"auto,omitempty" jsonschema_description:"Automatic exposure and white balance."`
 	Statistics   bool           `yaml:"statistics,omitempty" jsonschema_description:"Each frame carries its histogram, means and focus as a result, for outputs of results."`
 	Device       string         `yaml:"device,omitempty" jsonschema:"enum=auto,enum=cpu,enum=cuda" jsonschema_description:"Where the stage works: cpu, cuda, or auto (default), which takes the GPU if memory is CUDA's, else the CPU. The pictures are the same."`
 	Workers      int            `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=256" jsonschema_description:"Number of workers on the CPU (default: one for each CPU)."`
@@ -109,7 +110,7 @@ func (c *ISP) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	case c.Device != "cpu" && r.out.Memory != "host": // the stage may find a GPU
 		s.mayHold = cuda.Holds
 	}
-	return c.Auto.check(r, at.Key("auto"), c.Name, source)
+	return checkAuto(c.Auto, r, at.Key("auto"), c.Name, source)
 }
 
 // checkDeviceOnly implements StageKind.
@@ -124,7 +125,7 @@ func (c *ISP) checkDeviceOnly(at yamlfile.Section, source string) error {
 func (c *ISP) restarts() StageKind {
 	fixed := *c
 	if c.Auto != nil {
-		fixed.Auto = c.Auto.released()
+		fixed.Auto = c.Auto.Released()
 	}
 	return &fixed
 }
