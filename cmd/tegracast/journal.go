@@ -39,7 +39,7 @@ func (e env) logFlags(f *pflag.FlagSet) (logger func() (*slog.Logger, error)) {
 	format := f.String("log-format", "text", "log as `FORMAT`: text (in a service the journal's fields) or json")
 	return func() (*slog.Logger, error) {
 		var least slog.Level
-		if !slices.Contains([]string{"debug", "info", "warn", "error"}, *level) || least.UnmarshalText([]byte(*level)) != nil {
+		if !slices.Contains(optionValues["log-level"], *level) || least.UnmarshalText([]byte(*level)) != nil {
 			return nil, command.UsageError{Err: fmt.Errorf("--log-level %s: must be debug, info, warn or error", *level)}
 		}
 		if *format != "text" && *format != "json" {

@@ -14,7 +14,9 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/loopback"
 	"github.com/tegracast/tegracast/cmd/tegracast/manpage"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 // pages asks every command for its help.
@@ -65,6 +67,14 @@ func bashCompletion(w io.Writer, list []manpage.Command) {
 		}
 		fmt.Fprintf(w, "\t%s) words='%s' ;;\n", p.Name, strings.Join(words, " "))
 	}
+	fmt.Fprint(w, "\tesac\n\tcase ${COMP_WORDS[1]}${COMP_WORDS[COMP_CWORD-1]} in\n") // values; without any, files
+	for _, p := range list {
+		for _, x := range p.Flags {
+			if value, _ := pflag.UnquoteUsage(x); value != "" {
+				fmt.Fprintf(w, "\t%s--%s) words='%s' ;;\n", p.Name, x.Name, strings.Join(optionValues[x.Name], " "))
+			}
+		}
+	}
 	fmt.Fprintf(w, "\tesac\n\t[ \"$COMP_CWORD\" -eq 1 ] && words='%s --help --version'\n", strings.Join(names, " "))
 	fmt.Fprint(w, "\tCOMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n}\ncomplete -o default -F _tegracast tegracast\n")
 }
@@ -83,7 +93,11 @@ func zshCompletion(w io.Writer, list []manpage.Command) {
 		for _, x := range p.Flags {
 			value, usage := pflag.UnquoteUsage(x)
 			if value != "" {
-				value = ":" + quote(value) + ":_files"
+				values := "_files"
+				if list := optionValues[x.Name]; list != nil {
+					values = "(" + quote(strings.Join(list, " ")) + ")"
+				}
+				value = ":" + quote(value) + ":" + values
 			}
 			again := ""
 			if strings.HasSuffix(x.Value.Type(), "Array") {
@@ -107,15 +121,25 @@ func fishCompletion(w io.Writer, list []manpage.Command) {
 		for _, x := range p.Flags {
 			value, usage := pflag.UnquoteUsage(x)
 			required := ""
-			if value != "" {
-				required = " -r"
+			switch values := optionValues[x.Name]; {
+			case value != "" && len(values) > 0:
+				required = " -x -a " + quote(strings.Join(values, " "))
+			case value != "":
+				required = " -r -F"
 			}
 			fmt.Fprintf(w, "complete -c tegracast %s -l %s%s -d %s\n", seen, x.Name, required, quote(usage))
 		}
 		for _, word := range subcommands[p.Name] {
-			fmt.Fprintf(w, "complete -c tegracast %s -a %s\n", seen, word)
+			fmt.Fprintf(w, "complete -c tegracast %s -f -a %s\n", seen, word)
 		}
 	}
+}
+
+// optionValues are what an option takes, where that is a word of a few. Other options take files, or what nobody can list.
+var optionValues = map[string][]string{
+	"device": {loopback.ModelName, tegra.DefaultDevice}, "memory": {"host", "cuda", "auto"}, "direction": {"h2c", "c2h", "both"},
+	"log-level": {"debug", "info", "warn", "error"}, "log-format": {"text", "json"},
+	"fault": {"F1:", "F2:", "F3:", "F4:", "F5:", "F6:", "F7:", "F8:", "F9:", "F10:", "F11:", "F12:"},
 }
 
 // subcommands are the words that may follow a command.

@@ -121,12 +121,15 @@ func TestCompletion(t *testing.T) {
 		t.Fatalf("status %d: %s", status, stderr)
 	}
 	for typed, want := range map[string]string{
-		"tegracast lo":             "loopback",
-		"tegracast loopback --dev": "--device",
-		"tegracast probe --s":      "--sdp --save",
-		"tegracast config ch":      "check",
-		"tegracast completion z":   "zsh",
-		"tegracast nothing --":     "",
+		"tegracast lo":                  "loopback",
+		"tegracast loopback --dev":      "--device",
+		"tegracast probe --s":           "--sdp --save",
+		"tegracast config ch":           "check",
+		"tegracast completion z":        "zsh",
+		"tegracast loopback --memory c": "cuda",
+		"tegracast serve --fault F1":    "F1: F10: F11: F12:",
+		"tegracast serve --config c":    "", // files are bash's own
+		"tegracast nothing --":          "",
 	} {
 		words := strings.Fields(typed)
 		line := script + "COMP_WORDS=(" + typed + "); COMP_CWORD=" + string(rune('0'+len(words)-1)) + "; _tegracast; echo \"${COMPREPLY[*]}\""
@@ -146,6 +149,7 @@ func TestFishCompletes(t *testing.T) {
 	file := programtest.Write(t, "tegracast.fish", script)
 	for typed, want := range map[string]string{
 		"lo": "loopback\tcopy memory", "probe --sd": "--sdp\tread the description", "config ch": "check", "serve --log-f": "--log-format\tlog as FORMAT",
+		"loopback --direction c": "c2h", "serve --log-level d": "debug",
 	} {
 		cmd := exec.CommandContext(t.Context(), "fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]", file, "tegracast "+typed)
 		cmd.Env = append(cmd.Environ(), "HOME="+t.TempDir())
@@ -175,6 +179,7 @@ func TestZshCompletes(t *testing.T) {
 	for typed, want := range map[string]string{
 		"tegracast lo": "tegracast loopback", "tegracast probe --sd": "--sdp", "tegracast config sch": "config schema",
 		"tegracast serve --fault x --fau": "--fault x --fault", "tegracast serve --log-f": "--log-format",
+		"tegracast loopback --memory cu": "--memory cuda",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		cmd := exec.CommandContext(ctx, "zsh", "-f", "-c", zshTypes, "zsh", dir, typed)
