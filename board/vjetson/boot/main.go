@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"github.com/tegracast/tegracast/board/vjetson"
 	"github.com/tegracast/tegracast/fpga/model"
@@ -25,11 +26,20 @@ import (
 const usage = `Boots a virtual Jetson: Debian with systemd on %s, tegracast inside, the FPGA model on PCI Express
 as /dev/tegra_p2p0, and a network between it (%s) and a namespace of this host (%s).
 
-  boot                     log in on the console; ctrl-] takes the power away, "poweroff" shuts down
-  boot -c 'uname -a'       run one command with sh, exit with its status
-  boot --disk my.img       keep what is written in a disk image, which is made when it is not there
+  make vjetson                              log in on the console; ctrl-] takes the power away, "poweroff" shuts down
+  make vjetson CMD='uname -a'               run one command with sh, exit with its status
+  make vjetson ARGS='--disk my.img'         keep what is written in a disk image, which is made when it is not there
+
+The options below go into ARGS.
 
 `
+
+// step tells a terminal what begins, since each step takes a while.
+func step(format string, a ...any) {
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		fmt.Fprintf(os.Stderr, "vjetson: "+format+"\n", a...)
+	}
+}
 
 type options struct {
 	arch, device, disk, command string
@@ -38,7 +48,7 @@ type options struct {
 
 func main() {
 	var o options
-	f := pflag.NewFlagSet("boot", pflag.ContinueOnError)
+	f := pflag.NewFlagSet("vjetson", pflag.ContinueOnError)
 	f.StringVar(&o.arch, "arch", "arm64", "arm64 or amd64")
 	f.StringVar(&o.device, "device", "card", "card (the FPGA model), edu (QEMU's) or none; both behind an IOMMU")
 	f.StringVar(&o.disk, "disk", "", "image that keeps what is written (default: nothing is kept)")
@@ -56,12 +66,12 @@ func main() {
 		if err == nil {
 			err = errors.New("arguments are not understood, or --small without --command")
 		}
-		fmt.Fprintln(os.Stderr, "boot:", err, "(see --help)")
+		fmt.Fprintln(os.Stderr, "vjetson:", err, "(see --help)")
 		os.Exit(2)
 	}
 	status, err := run(o)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "boot:", err)
+		fmt.Fprintln(os.Stderr, "vjetson:", err)
 		os.Exit(1)
 	}
 	os.Exit(status)
@@ -70,6 +80,7 @@ func main() {
 func run(o options) (status int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	step("building tegracast and Debian's root for %s, with what is not in the cache", o.arch)
 	cfg, clean, err := configure(ctx, o)
 	if err != nil {
 		return 0, err
@@ -81,11 +92,15 @@ func run(o options) (status int, err error) {
 	if o.verbose {
 		cfg.Console = os.Stderr
 	}
+	step("booting")
 	m, err := vjetson.Start(ctx, cfg)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	if o.device != "none" {
+		step("building and loading the kernel module")
+	}
 	if err := bind(ctx, m, o); err != nil {
 		return 0, err
 	}
