@@ -138,8 +138,12 @@ func TestPageInABrowser(t *testing.T) {
 	if _, err := chromedp.Run(ctx, dark); err != nil {
 		t.Fatal(err)
 	}
-	keepPicture(ctx, t, "dark")
+	keepPicture(ctx, t, "phone-dark")
 	accessible(ctx, t, "dark, on a phone")
+	if _, err := chromedp.Run(ctx, chromedp.EmulateViewport(1280, 800)); err != nil {
+		t.Fatal(err)
+	}
+	keepPicture(ctx, t, "page-dark")
 	if list := complaints(); len(list) > 0 {
 		t.Errorf("the browser complains: %q", list)
 	}
@@ -195,7 +199,11 @@ func keepPicture(ctx context.Context, t *testing.T, name string) {
 	if *screenshots == "" {
 		return
 	}
-	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	_, err := chromedp.Run(ctx, chromedp.Evaluate[int](`scrollTo(0, 0); 0`))
+	var png []byte
+	if err == nil {
+		png, err = chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(*screenshots, name+".png"), png, 0o644)
 	}
