@@ -3,9 +3,11 @@
 package cudahost
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -31,6 +33,26 @@ func (a *hostAllocator) Close() error { return nil }
 // AllocHost maps one page more than asked, in front of the buffer: nv-p2p's notifier takes a change of the mapping
 // that ends where a pin begins for a change of the pin, so no foreign mapping may end there.
 func (a *hostAllocator) AllocHost(size int, flags Flags) (*Buffer, error) {
+	return a.alloc(context.Background(), size, flags)
+}
+
+// During is a whose AllocHost fails with the cause of ctx's end when ctx ends, where the memory is this machine's own: large memory
+// takes seconds.
+func During(ctx context.Context, a Allocator) Allocator {
+	if host, is := a.(*hostAllocator); is {
+		return &during{host, ctx}
+	}
+	return a
+}
+
+type during struct {
+	*hostAllocator
+	ctx context.Context
+}
+
+func (d *during) AllocHost(size int, flags Flags) (*Buffer, error) { return d.alloc(d.ctx, size, flags) }
+
+func (a *hostAllocator) alloc(ctx context.Context, size int, flags Flags) (*Buffer, error) {
 	if err := checkRequest(size, flags); err != nil {
 		return nil, err
 	}
@@ -50,11 +72,8 @@ func (a *hostAllocator) AllocHost(size int, flags Flags) (*Buffer, error) {
 	if size >= hugePage {
 		used = inHugePages(mem, length)
 	}
-	for i := 0; i < length; i += pageSize {
-		used[i] = 0
-	}
-	if err := unix.Mlock(used); err != nil {
-		a.warn.Do(func() { a.warnLimit(length, err) })
+	if err := a.fill(ctx, used); err != nil {
+		return nil, errors.Join(err, unix.Munmap(mem))
 	}
 	// A device keeps the physical pages: a child must not make them copy-on-write.
 	if err := unix.Madvise(mem, unix.MADV_DONTFORK); err != nil {
@@ -66,6 +85,30 @@ func (a *hostAllocator) AllocHost(size int, flags Flags) (*Buffer, error) {
 		bytes: bytes, addr: uintptr(unsafe.Pointer(&bytes[0])),
 		free: func() error { return unix.Munmap(mem) },
 	}, nil
+}
+
+// fill has the kernel give all pages, and locks them as far as the limit allows. Its pieces begin at huge pages, which the kernel would
+// split else.
+func (a *hostAllocator) fill(ctx context.Context, memory []byte) error {
+	const piece = 8 << 20
+	locked := true
+	pieces := slices.Collect(slices.Chunk(memory[pageSize:], piece))
+	for _, part := range append(pieces, memory[:pageSize]) {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%d bytes of memory are not made: %w", len(memory), context.Cause(ctx))
+		}
+		for i := 0; i < len(part); i += pageSize {
+			part[i] = 0
+		}
+		if !locked {
+			continue
+		}
+		if err := unix.Mlock(part); err != nil {
+			locked = false
+			a.warn.Do(func() { a.warnLimit(len(memory), err) })
+		}
+	}
+	return nil
 }
 
 // hugePage is what one entry of a page table can map: a frame in few of them costs less to walk, to pin and to send

@@ -48,6 +48,10 @@ func TestInterrupted(t *testing.T) {
 	if !strings.HasPrefix(errw, "tegracast loopback: interrupted after ") || !strings.HasSuffix(errw, " of 100000 copies") {
 		t.Error(errw)
 	}
+	status, _, errw = interrupted(t, 100*time.Millisecond, "loopback", "--size", "1GiB")
+	if status != exitFailure || !strings.Contains(errw, "after 0 of 10 copies") {
+		t.Errorf("while memory is made: status %d\n%s", status, errw)
+	}
 	if status, out, errw := interrupted(t, 100*time.Millisecond, "probe", "one.sdp", "--duration", "1h"); status != exitFailure || !strings.Contains(out, "silence: no packet") {
 		t.Errorf("status %d: %s %s", status, out, errw)
 	}

@@ -56,10 +56,11 @@ func newCopier(ctx context.Context, hw capture.Hardware, open opener, o Options,
 	if c.compares, err = o.ways(c.engine); err != nil {
 		return c, err
 	}
-	if c.src, err = capture.NewSurface(hw.Memory, hw.Pinner, size, flags, tegra.ToDevice); err != nil {
+	memory := cudahost.During(ctx, hw.Memory)
+	if c.src, err = capture.NewSurface(memory, hw.Pinner, size, flags, tegra.ToDevice); err != nil {
 		return c, err
 	}
-	if c.dst, err = capture.NewSurface(hw.Memory, hw.Pinner, size, flags, tegra.FromDevice); err != nil {
+	if c.dst, err = capture.NewSurface(memory, hw.Pinner, size, flags, tegra.FromDevice); err != nil {
 		return c, err
 	}
 	for _, s := range []*capture.Surface{c.src, c.dst} {

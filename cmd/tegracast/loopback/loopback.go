@@ -79,6 +79,10 @@ func surfaceKinds(memory cudahost.Allocator) []surfaceKind {
 // run adds what it finds to r.
 func (k surfaceKind) run(ctx context.Context, e command.Env, hw capture.Hardware, open opener, o Options, r *Result) (err error) {
 	c, err := newCopier(ctx, hw, open, o, k.flags)
+	if errors.Is(err, context.Canceled) {
+		r.Interrupted = true
+		return nil
+	}
 	if err != nil {
 		return err
 	}

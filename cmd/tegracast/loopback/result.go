@@ -74,7 +74,7 @@ func (r Result) Print(w io.Writer, o Options) error {
 			return err
 		}
 	} else {
-		if r.Compared {
+		if r.Compared || r.Copies == 0 {
 			fmt.Fprintf(w, "%d of %d copies of %d bytes right\n", r.Copies-r.Wrong, r.Copies, o.Size)
 		} else {
 			fmt.Fprintf(w, "%d copies of %d bytes, compared with nothing: the card has one direction\n", r.Copies, o.Size)
