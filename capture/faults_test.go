@@ -171,12 +171,17 @@ func TestFaultsWhileStreaming(t *testing.T) {
 }
 
 func checkFault(t *testing.T, id model.FaultID, rate float64, seed uint64) {
-	want := faultCases[id]
 	rates := map[model.FaultID]float64{id: rate}
 	if id == model.F2 || id == model.F3 {
 		rates[model.F8] = 0.02 // the engine is stopped after it, and that is their occasion
 	}
 	w, out := stream(t, model.FaultPlan{Seed: seed, Rates: rates}, 320, 20*time.Second)
+	w.judge(t, id, out)
+}
+
+// judge says whether the stream went on as it should under the fault.
+func (w *witness) judge(t *testing.T, id model.FaultID, out outcome) {
+	want := faultCases[id]
 	hits := out.Faults[id]
 	t.Logf("%d faults, %d frames, %d lost, silence %v, %v %s", hits, out.Captured, out.Lost, w.gap, out.Report, out.Err)
 	if hits == 0 {
