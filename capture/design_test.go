@@ -99,42 +99,93 @@ func TestDesignUnderFaults(t *testing.T) {
 	}
 }
 
+// picture is the lines of frame n of a sensor.
+func picture(n, lines int) [][]uint16 {
+	p := make([][]uint16, lines)
+	for y := range p {
+		p[y] = make([]uint16, 64)
+		for x := range p[y] {
+			p[y][x] = sample(n, x, y)
+		}
+	}
+	return p
+}
+
+func sample(n, x, y int) uint16 { return uint16(x + y + n) }
+
+// shows says whether the first lines of a frame are those of picture n, and the others zero.
+func shows(f *pipeline.Frame, n, lines int) bool {
+	for i := 0; i < len(f.Bytes); i += 2 {
+		x, y, want := i/2%64, i/128, uint16(0)
+		if y < lines {
+			want = sample(n, x, y)
+		}
+		if got := uint16(f.Bytes[i]) | uint16(f.Bytes[i+1])<<8; got != want {
+			return false
+		}
+	}
+	return true
+}
+
+// newSensorBench is a bench whose camera is the design with a sensor of its own.
+func newSensorBench(t *testing.T) (*bench, *rtltest.Design) {
+	t.Helper()
+	design := rtltest.Open(t, "../fpga/rtl", false)
+	rate := pipeline.Rate{Num: 200, Den: 1}
+	return newBenchWith(t, model.FaultPlan{}, design, rtltest.Sensor(t, 64, 16, fpga.FourCC(pipeline.RGGB10), rate.Period())), design
+}
+
 // TestDesignWithAPoorSensor: a sensor that delivers too little. The frames are flagged, and the camera says so by its user interrupt.
 func TestDesignWithAPoorSensor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const height, frames = 16, 20
-		design := rtltest.Open(t, "../fpga/rtl", false)
+		const frames = 20
+		b, design := newSensorBench(t)
 		for n := range frames {
-			lines := make([][]uint16, height-n%2) // each second one lacks a line
-			for y := range lines {
-				lines[y] = make([]uint16, 64)
-				for x := range lines[y] {
-					lines[y][x] = uint16(x + y + n)
-				}
-			}
-			design.Shoot(lines...)
+			design.Shoot(picture(n, 16-n%2)...) // each second one lacks a line
 		}
-		rate := pipeline.Rate{Num: 200, Den: 1}
-		b := newBenchWith(t, model.FaultPlan{}, design, rtltest.Sensor(t, 64, height, fpga.FourCC(pipeline.RGGB10), rate.Period()))
 		c := b.open(t, 5)
 		padded := uint64(0)
 		collect(t, c, frames-2, func(f *pipeline.Frame) {
 			defer f.Release()
-			short := f.Sequence%2 == 1
-			if short {
-				padded++
-			}
-			at := 2 * (64*(height-1) + 1) // a sample of the last line
-			want := uint16(height + int(f.Sequence))
-			if short {
-				want = 0
-			}
-			if got := uint16(f.Bytes[at]) | uint16(f.Bytes[at+1])<<8; got != want || (f.Flags&pipeline.FlagPadded != 0) != short {
-				t.Errorf("frame %d: flags %v, a sample of the last line is %d, want %d", f.Sequence, f.Flags, got, want)
+			short := int(f.Sequence % 2)
+			padded += uint64(short)
+			if !shows(f, int(f.Sequence), 16-short) || (f.Flags&pipeline.FlagPadded != 0) != (short == 1) {
+				t.Errorf("frame %d is wrong, or its flags %v are", f.Sequence, f.Flags)
 			}
 		})
 		if n := c.Status().Counters["padded"]; n < padded-1 || n > padded+1 || padded == 0 {
 			t.Errorf("%d frames were padded, %d announced", padded, n)
 		}
+	})
+}
+
+// TestDesignWithAStuckSensor: a sensor that stands still inside a frame, so that the channel waits inside a descriptor. The packet is
+// ended by force, and frames come again when the sensor delivers.
+func TestDesignWithAStuckSensor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, design := newSensorBench(t)
+		const shots = 400
+		for n := range shots {
+			design.Shoot(picture(n, 16)...)
+		}
+		c := b.open(t, 5)
+		last, silence, at := 0, time.Duration(0), time.Now()
+		collect(t, c, 40, func(f *pipeline.Frame) {
+			defer f.Release()
+			if int(f.Sequence) == 10 {
+				time.AfterFunc(4*time.Millisecond, func() { design.Halt(true) })
+				time.AfterFunc(1200*time.Millisecond, func() { design.Halt(false) })
+			}
+			silence, at = max(silence, time.Since(at)), time.Now()
+			n := last // of the picture: the sensor has read out none while it stood still
+			for n < shots && !shows(f, n, 16) {
+				n++
+			}
+			if n == shots {
+				t.Errorf("frame %d is no picture after %d", f.Sequence, last)
+			}
+			last = n + 1
+		})
+		t.Log(silence, c.Status().Counters)
 	})
 }

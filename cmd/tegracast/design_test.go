@@ -34,7 +34,7 @@ var designRate = pipeline.Rate{Num: 10, Den: 22}
 // the isp and RTP to probe. All checksums are right, and so is each byte of each picture.
 func TestDesignFrames(t *testing.T) {
 	if !longRun {
-		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make rtl-long)")
+		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
 	}
 	const frames = 3
 	programtest.Quiet(t, func(t *testing.T) error {

@@ -5,6 +5,7 @@ package rtltest
 import (
 	"encoding/binary"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,8 +31,10 @@ const Shift = 2
 // ResetExposure is the reset value of EXPOSURE in the simulation.
 const ResetExposure = 50 * time.Microsecond
 
-// Design is the simulated camera with its test pattern or a sensor. It implements model.Design.
+// Design is the simulated camera with its test pattern or a sensor. It implements model.Design. Its methods may be called
+// concurrently.
 type Design struct {
+	mu  sync.Mutex
 	lib library
 	c   uintptr
 }
@@ -46,10 +49,10 @@ type library struct {
 	run       func(c uintptr, cycles uint32)
 	channel   func(c uintptr, run, busy uint32)
 	pressure  func(c uintptr, ready, burst, slow uint32)
-	trigger   func(c uintptr, level uint32)
 	interrupt func(c uintptr) uint32
 	now       func(c uintptr) uint64
 	shot      func(c uintptr, samples *uint16, lines *uint32, count uint32)
+	halt      func(c uintptr, halted uint32)
 	room      func(c uintptr, beats uint32)
 	waiting   func(c uintptr) uint32
 	take      func(c uintptr, to *byte, room uint32) uint32
@@ -74,7 +77,7 @@ func Open(t testing.TB, dir string, pattern bool) *Design {
 	l := &d.lib
 	for name, f := range map[string]any{
 		"new": &l.create, "free": &l.free, "reset": &l.reset, "write": &l.write, "read": &l.read, "run": &l.run, "channel": &l.channel,
-		"pressure": &l.pressure, "trigger": &l.trigger, "interrupt": &l.interrupt, "now": &l.now, "shot": &l.shot, "room": &l.room,
+		"pressure": &l.pressure, "interrupt": &l.interrupt, "now": &l.now, "shot": &l.shot, "halt": &l.halt, "room": &l.room,
 		"waiting": &l.waiting, "take": &l.take, "broken": &l.broken,
 	} {
 		purego.RegisterLibFunc(f, so, "tcam_"+name)
@@ -128,31 +131,59 @@ func Texture(width, height int, f fpga.FourCC) []byte {
 }
 
 // Read32 implements fpga.Registers. It takes some cycles of AXI4-Lite.
-func (d *Design) Read32(off uint32) uint32 { return d.lib.read(d.c, off) }
+func (d *Design) Read32(off uint32) uint32 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lib.read(d.c, off)
+}
 
 // Write32 implements fpga.Registers.
-func (d *Design) Write32(off, v uint32) { d.lib.write(d.c, off, v) }
+func (d *Design) Write32(off, v uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lib.write(d.c, off, v)
+}
 
 // Reset implements model.Design.
 func (d *Design) Reset() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.lib.reset(d.c)
 	d.lib.room(d.c, 0)
 }
 
 // Now implements model.Design.
-func (d *Design) Now() time.Duration { return time.Duration(d.lib.now(d.c)) }
+func (d *Design) Now() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Duration(d.lib.now(d.c))
+}
 
 // Run implements model.Design.
-func (d *Design) Run(span time.Duration) { d.lib.run(d.c, uint32((span+ClockNS-1)/ClockNS)) }
+func (d *Design) Run(span time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lib.run(d.c, uint32((span+ClockNS-1)/ClockNS))
+}
 
 // Channel implements model.Design.
-func (d *Design) Channel(run, busy bool) { d.lib.channel(d.c, bit(run), bit(busy)) }
+func (d *Design) Channel(run, busy bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lib.channel(d.c, bit(run), bit(busy))
+}
 
 // Waiting implements model.Design.
-func (d *Design) Waiting() bool { return d.lib.waiting(d.c) > 0 }
+func (d *Design) Waiting() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lib.waiting(d.c) > 0
+}
 
 // Read implements model.Design.
 func (d *Design) Read(p []byte) (n int, eop bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	v := d.lib.take(d.c, &p[0], uint32(len(p)))
 	n, eop = int(v&0x7fffffff), v>>31 != 0
 	d.lib.room(d.c, uint32((len(p)-n)/model.BeatBytes))
@@ -160,18 +191,34 @@ func (d *Design) Read(p []byte) (n int, eop bool) {
 }
 
 // Interrupt implements model.Design.
-func (d *Design) Interrupt() bool { return d.lib.interrupt(d.c) != 0 }
+func (d *Design) Interrupt() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lib.interrupt(d.c) != 0
+}
 
-// Pressure lets the channel accept a beat in so many of 256 cycles, for up to burst cycles at a time. It is called before the
-// device runs.
-func (d *Design) Pressure(ready, burst uint32) { d.lib.pressure(d.c, ready, burst, 0) }
+// Pressure lets the channel accept a beat in so many of 256 cycles, for up to burst cycles at a time.
+func (d *Design) Pressure(ready, burst uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lib.pressure(d.c, ready, burst, 0)
+}
 
-// Shoot has the sensor read out these lines when the next exposure ends that has none yet. It is called before the device runs.
+// Shoot has the sensor read out these lines when the next exposure ends that has none yet.
 func (d *Design) Shoot(lines ...[]uint16) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	var samples []uint16
 	var lengths []uint32
 	for _, l := range lines {
 		samples, lengths = append(samples, l...), append(lengths, uint32(len(l)))
 	}
 	d.lib.shot(d.c, &samples[0], &lengths[0], uint32(len(lengths)))
+}
+
+// Halt has the sensor stand still where it is, or go on.
+func (d *Design) Halt(halted bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lib.halt(d.c, bit(halted))
 }
