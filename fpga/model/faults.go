@@ -16,8 +16,8 @@ import (
 //
 // Each stream frame and each transfer of another channel is an opportunity for every fault. Frames of a camera are
 // numbered from 0 as its sensor takes them since the device was made, those of a frame sink as they come, those of a Design
-// as their packets begin, transfers by the rising edges of the channel's Run; no restart or reset sets a number back. A frame that is dropped at the source
-// takes its opportunity with it. Faults "within" the opportunity strike at a place that follows from the seed: a beat
+// as their packets begin, transfers by the rising edges of the channel's Run; no restart or reset sets a number back. A frame
+// that is dropped at the source takes its opportunity with it. Faults "within" the opportunity strike at a place that follows from the seed: a beat
 // of a camera's frame, else the middle of one of the descriptors of the first adjacent block.
 //
 //	F1   DMA time-out      within: no progress, no interrupt, Busy stays, until Run is cleared
