@@ -17,6 +17,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
+// longRun reports whether the tests that take long run, too.
+var longRun = os.Getenv("TEGRACAST_LONG") != ""
+
 // newDesignBench is a bench whose camera is the FPGA's design in simulation, with its test pattern.
 func newDesignBench(t testing.TB, plan model.FaultPlan, height int, pixel pipeline.PixelFormat, rate pipeline.Rate) (*bench, *rtltest.Design) {
 	t.Helper()
@@ -54,7 +57,7 @@ func TestDesign(t *testing.T) {
 		})
 	}
 	for _, poll := range []bool{false, true} {
-		if poll && os.Getenv("TEGRACAST_LONG") == "" {
+		if poll && !longRun {
 			continue
 		}
 		t.Run(fmt.Sprintf("triggers/%t", poll), func(t *testing.T) {
@@ -84,7 +87,7 @@ func TestDesign(t *testing.T) {
 // TestDesignUnderFaults has faults of the engine while the design streams. F8 is one of the camera, and it has none.
 func TestDesignUnderFaults(t *testing.T) {
 	for _, id := range model.FaultIDs() {
-		if some := id == model.F5 || id == model.F12; id == model.F8 || !some && os.Getenv("TEGRACAST_LONG") == "" {
+		if id == model.F8 || id != model.F12 && !longRun {
 			continue
 		}
 		t.Run(id.String(), func(t *testing.T) {

@@ -32,10 +32,11 @@ type Design interface {
 }
 
 const (
-	designStep  = 250 * time.Microsecond // of a design's time at once
-	designLate  = 50 * time.Millisecond  // most that a design's time is behind the device's clock
-	designPiece = 64 << 10               // bytes that wait for the engine
-	designReset = 4                      // cycles in which a design sees that its channel has stopped
+	designStep   = 250 * time.Microsecond // of a design's time at once
+	designAccess = 5 * time.Millisecond   // before a register is read or written
+	designLate   = 50 * time.Millisecond  // most that a design's time is behind the device's clock
+	designPiece  = 64 << 10               // bytes that wait for the engine
+	designReset  = 4                      // cycles in which a design sees that its channel has stopped
 )
 
 // designCamera is a Design behind its channel. Its fields are guarded by Device.mu.
@@ -79,7 +80,7 @@ func (c *designCamera) step() time.Time {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
 	before := c.d.clock.Now()
-	c.follow(before)
+	c.follow(before, designStep)
 	after := c.d.clock.Now()
 	if late := after.Sub(c.began) - c.design.Now(); late > designLate && after.After(before) {
 		c.began = c.began.Add(late - designLate) // the machine is too slow: the design's clock is
@@ -87,11 +88,11 @@ func (c *designCamera) step() time.Time {
 	return c.began.Add(c.design.Now() + designStep)
 }
 
-// follow brings the design's time up to now, but for what is more than a step.
-func (c *designCamera) follow(now time.Time) {
+// follow brings the design's time up to now, by so much at most.
+func (c *designCamera) follow(now time.Time, most time.Duration) {
 	c.design.Channel(c.host.control&bitRun != 0, c.host.busy || c.host.holdsBusy())
 	if late := now.Sub(c.began) - c.design.Now(); late > 0 {
-		c.design.Run(min(late, designStep))
+		c.design.Run(min(late, most))
 	}
 	c.notice()
 }
@@ -109,14 +110,14 @@ func (c *designCamera) notice() {
 
 // readRegister implements cameraBlock.
 func (c *designCamera) readRegister(off uint32) uint32 {
-	c.follow(c.d.clock.Now())
+	c.follow(c.d.clock.Now(), designAccess)
 	defer c.notice()
 	return c.design.Read32(off)
 }
 
 // writeRegister implements cameraBlock.
 func (c *designCamera) writeRegister(off, v uint32) {
-	c.follow(c.d.clock.Now())
+	c.follow(c.d.clock.Now(), designAccess)
 	defer c.notice()
 	c.design.Write32(off, v)
 }
