@@ -3,14 +3,19 @@
 package rtl
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/ebitengine/purego"
 
 	"github.com/tegracast/tegracast/fpga"
-	"github.com/tegracast/tegracast/fpga/rtl/rtltest"
 )
 
 // Of the design that is simulated (sim/tcam_sim.sv).
@@ -19,6 +24,84 @@ const (
 	maxWidth  = 128
 	maxHeight = 32
 )
+
+// traceFile is where the waveforms of the simulation that is made last go.
+var traceFile = os.Getenv("TEGRACAST_RTL_TRACE")
+
+// errVerilator says that Verilator is not here, or does not like the design.
+var errVerilator = errors.New("verilator")
+
+// verilator runs Verilator on the design in dir.
+func verilator(dir string, args ...string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.sv"))
+	if err != nil {
+		return err
+	}
+	args = append(args, append(files, filepath.Join(dir, "sim", "tcam_sim.sv"))...)
+	if out, err := exec.Command("verilator", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %w\n%s", errVerilator, err, out)
+	}
+	return nil
+}
+
+// contentOf is a name for what is built from the folder, by these arguments.
+func contentOf(dir string, args []string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.sv"))
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	fmt.Fprintln(sum, args)
+	for _, f := range append(files, filepath.Join(dir, "sim", "tcam_sim.sv"), filepath.Join(dir, "sim", "harness.cpp")) {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(sum, len(text), string(text))
+	}
+	return fmt.Sprintf("rtl-%x", sum.Sum(nil)[:12]), nil
+}
+
+// library is the path of the simulated design as a shared library, which is built in the folder cache if it is not there.
+func library(dir, cache string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	args := []string{
+		"--cc", "--exe", "--build", "-j", "2", "-O3", "-Wno-fatal", "--x-assign", "unique", "--x-initial", "unique",
+		"--top-module", "tcam_sim", "-CFLAGS", "-fPIC -fno-gnu-unique", "-LDFLAGS", "-shared -Wl,-Bsymbolic", "-o", "libtcam.so",
+	}
+	if traceFile != "" {
+		args = append(args, "--trace")
+	}
+	name, err := contentOf(dir, args)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(cache, name, "libtcam.so")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	work, err := os.MkdirTemp(cache, "rtl-build-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	if err := verilator(dir, append(args, "--Mdir", work, filepath.Join(dir, "sim", "harness.cpp"))...); err != nil {
+		return "", err
+	}
+	if err := os.Rename(work, filepath.Join(cache, name)); err != nil {
+		if _, there := os.Stat(path); there == nil {
+			return path, nil // another process was quicker
+		}
+		return "", err
+	}
+	return path, nil
+}
 
 // design is the library's functions (sim/harness.cpp).
 type design struct {
@@ -42,7 +125,7 @@ type design struct {
 }
 
 func openDesign(dir, cache string) (*design, error) {
-	path, err := rtltest.Build(dir, cache)
+	path, err := library(dir, cache)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +147,14 @@ func openDesign(dir, cache string) (*design, error) {
 // theDesign is that of this folder. A machine without Verilator has none.
 func theDesign(t testing.TB) *design {
 	t.Helper()
-	d, err := openDesign(".", rtltest.Need(t))
+	if _, err := exec.LookPath("verilator"); err != nil {
+		t.Skip("no verilator here: make setup-test installs it")
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDesign(".", filepath.Join(cache, "tegracast"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +172,7 @@ func (d *design) start(seed uint64, pattern bool) *simulation {
 	if pattern {
 		p = 1
 	}
-	return &simulation{d, d.create(seed, p, rtltest.TraceFile())}
+	return &simulation{d, d.create(seed, p, traceFile)}
 }
 
 func (s *simulation) close() { s.design.free(s.c) }
@@ -120,10 +210,28 @@ func (s *simulation) rules() error {
 }
 
 func TestLint(t *testing.T) {
-	rtltest.Need(t)
+	if _, err := exec.LookPath("verilator"); err != nil {
+		t.Skip("no verilator here: make setup-test installs it")
+	}
 	for _, top := range []string{"tcam_sim", "tcam_camera"} {
-		if err := rtltest.Verilator(".", "--lint-only", "-Wall", "--top-module", top); err != nil {
+		if err := verilator(".", "--lint-only", "-Wall", "--top-module", top); err != nil {
 			t.Error(err)
 		}
 	}
+}
+
+// texture is the test pattern's picture.
+func texture(width, height int, f fpga.FourCC) []byte {
+	var b []byte
+	for y := range height {
+		for x := range width {
+			v := uint16((x^y)&0xff<<8|(x+3*y)&0xff) >> (16 - f.Bits())
+			if f.SampleBytes() == 1 {
+				b = append(b, byte(v))
+			} else {
+				b = binary.LittleEndian.AppendUint16(b, v)
+			}
+		}
+	}
+	return b
 }

@@ -4,61 +4,29 @@ package rtltest
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"testing"
 )
 
-// ErrVerilator says that Verilator is not here, or does not like the design.
-var ErrVerilator = errors.New("verilator")
-
-// TraceFile is where the waveforms of the simulation that is made last go; empty: there are none.
-func TraceFile() string { return os.Getenv("TEGRACAST_RTL_TRACE") }
-
-// Need skips the test on a machine without Verilator, and returns the folder in which libraries are kept.
-func Need(t testing.TB) (cache string) {
-	t.Helper()
-	if _, err := exec.LookPath("verilator"); err != nil {
-		t.Skip("NEEDS verilator, which make setup-test installs")
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(cache, "tegracast")
-}
-
-// Verilator runs Verilator on the design in dir.
-func Verilator(dir string, args ...string) error {
-	files, err := filepath.Glob(filepath.Join(dir, "*.sv"))
-	if err != nil {
-		return err
-	}
-	args = append(args, append(files, filepath.Join(dir, "sim", "tcam_sim.sv"))...)
-	if out, err := exec.Command("verilator", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %w\n%s", ErrVerilator, err, out)
-	}
-	return nil
-}
-
-// Build returns the path of the design in dir as a shared library. It is built in the folder cache, with these arguments beside
-// the usual ones, if it is not there.
-func Build(dir, cache string, extra ...string) (string, error) {
+// build returns the path of the design in dir as a shared library. It is built in the folder cache, with these arguments of Verilator
+// beside the usual ones, if it is not there.
+func build(dir, cache string, extra ...string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
 	}
+	sources, err := filepath.Glob(filepath.Join(dir, "*.sv"))
+	if err != nil {
+		return "", err
+	}
+	sources = append(sources, filepath.Join(dir, "sim", "tcam_sim.sv"), filepath.Join(dir, "sim", "harness.cpp"))
 	args := append([]string{
 		"--cc", "--exe", "--build", "-j", "2", "-O3", "-Wno-fatal", "--x-assign", "unique", "--x-initial", "unique",
 		"--top-module", "tcam_sim", "-CFLAGS", "-fPIC -fno-gnu-unique", "-LDFLAGS", "-shared -Wl,-Bsymbolic", "-o", "libtcam.so",
 	}, extra...)
-	if TraceFile() != "" {
-		args = append(args, "--trace")
-	}
-	name, err := contentOf(dir, args)
+	name, err := contentOf(sources, args)
 	if err != nil {
 		return "", err
 	}
@@ -74,8 +42,8 @@ func Build(dir, cache string, extra ...string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(work)
-	if err := Verilator(dir, append(args, "--Mdir", work, filepath.Join(dir, "sim", "harness.cpp"))...); err != nil {
-		return "", err
+	if out, err := exec.Command("verilator", append(append(args, "--Mdir", work), sources...)...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("verilator: %w\n%s", err, out)
 	}
 	if err := os.Rename(work, filepath.Join(cache, name)); err != nil {
 		if _, there := os.Stat(path); there == nil {
@@ -86,15 +54,11 @@ func Build(dir, cache string, extra ...string) (string, error) {
 	return path, nil
 }
 
-// contentOf is a name for what is built from the folder, by these arguments.
-func contentOf(dir string, args []string) (string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.sv"))
-	if err != nil {
-		return "", err
-	}
+// contentOf is a name for what is built of these files, by these arguments.
+func contentOf(files, args []string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, args)
-	for _, f := range append(files, filepath.Join(dir, "sim", "tcam_sim.sv"), filepath.Join(dir, "sim", "harness.cpp")) {
+	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if err != nil {
 			return "", err

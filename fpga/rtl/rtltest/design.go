@@ -5,6 +5,9 @@ package rtltest
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +21,7 @@ import (
 // Of the design that stands behind a DMA engine. Its clock is one that Verilator keeps up with, so the design's time is that of
 // the machine.
 const (
-	ClockNS   = 1000
+	ClockNS   = 1000 // the period of its clock
 	MaxWidth  = 1920
 	MaxHeight = 1080
 
@@ -63,9 +66,22 @@ type library struct {
 // At its end the test fails if a rule of AXI was broken.
 func Open(t testing.TB, dir string, pattern bool) *Design {
 	t.Helper()
-	path, err := Build(dir, Need(t),
+	if _, err := exec.LookPath("verilator"); err != nil {
+		t.Skip("NEEDS verilator, which make setup-test installs")
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{
 		fmt.Sprintf("-GCLOCK_PS=%d", 1000*ClockNS), fmt.Sprintf("-GMAX_WIDTH=%d", MaxWidth), fmt.Sprintf("-GMAX_HEIGHT=%d", MaxHeight),
-		fmt.Sprintf("-GBEATS_LOG2=%d", beatsLog2))
+		fmt.Sprintf("-GBEATS_LOG2=%d", beatsLog2),
+	}
+	trace := os.Getenv("TEGRACAST_RTL_TRACE") // a file for waveforms
+	if trace != "" {
+		args = append(args, "--trace")
+	}
+	path, err := build(dir, filepath.Join(cache, "tegracast"), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +98,7 @@ func Open(t testing.TB, dir string, pattern bool) *Design {
 	} {
 		purego.RegisterLibFunc(f, so, "tcam_"+name)
 	}
-	d.c = l.create(1, bit(pattern), TraceFile())
+	d.c = l.create(1, bit(pattern), trace)
 	d.Reset()
 	t.Cleanup(func() {
 		var b [4096]byte
