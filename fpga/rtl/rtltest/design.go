@@ -202,7 +202,11 @@ func (d *Design) Read(p []byte) (n int, eop bool) {
 	defer d.mu.Unlock()
 	v := d.lib.take(d.c, &p[0], uint32(len(p)))
 	n, eop = int(v&0x7fffffff), v>>31 != 0
-	d.lib.room(d.c, uint32((len(p)-n)/model.BeatBytes))
+	room := len(p) - n
+	if eop { // the descriptor ends with the packet
+		room = 0
+	}
+	d.lib.room(d.c, uint32(room/model.BeatBytes))
 	return n, eop
 }
 
