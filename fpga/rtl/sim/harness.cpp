@@ -304,6 +304,40 @@ void tcam_channel(void *p, uint32_t run, uint32_t busy) {
     c->top.c2h_busy = busy;
 }
 
+// tcam_room says that the engine has room for so many beats from now on, and for none before it was called.
+void tcam_room(void *p, uint32_t beats) {
+    Camera *c = static_cast<Camera *>(p);
+    c->metered = true;
+    c->room = c->ended ? 0 : beats;
+}
+
+// tcam_waiting returns how many bytes the engine can take.
+uint32_t tcam_waiting(void *p) {
+    Camera *c = static_cast<Camera *>(p);
+    return uint32_t(c->taken.size() - c->gone);
+}
+
+// tcam_take takes bytes, and returns how many; bit 31 says that they end a packet.
+uint32_t tcam_take(void *p, uint8_t *to, uint32_t room) {
+    Camera *c = static_cast<Camera *>(p);
+    uint32_t n = std::min(room, tcam_waiting(p));
+    memcpy(to, c->taken.data() + c->gone, n);
+    c->gone += n;
+    if (c->gone < c->taken.size()) return n;
+    uint32_t end = c->ended ? 0x80000000u : 0;
+    c->taken.clear();
+    c->gone = 0;
+    c->ended = false;
+    return n | end;
+}
+
+// tcam_reset is the card's reset.
+void tcam_reset(void *p) {
+    Camera *c = static_cast<Camera *>(p);
+    c->top.c2h_run = c->top.c2h_busy = 0;
+    c->reset();
+}
+
 void tcam_pressure(void *p, uint32_t ready, uint32_t burst, uint32_t slow) {
     Camera *c = static_cast<Camera *>(p);
     c->ready = ready;
@@ -341,40 +375,6 @@ uint32_t tcam_packet(void *p, uint8_t *to, uint32_t room) {
     memcpy(to, b.data(), n < room ? n : room);
     c->packets.pop_front();
     return n;
-}
-
-// tcam_room says that the engine has room for so many beats from now on, and for none before it was called.
-void tcam_room(void *p, uint32_t beats) {
-    Camera *c = static_cast<Camera *>(p);
-    c->metered = true;
-    c->room = c->ended ? 0 : beats;
-}
-
-// tcam_waiting returns how many bytes the engine can take.
-uint32_t tcam_waiting(void *p) {
-    Camera *c = static_cast<Camera *>(p);
-    return uint32_t(c->taken.size() - c->gone);
-}
-
-// tcam_take takes bytes, and returns how many; bit 31 says that they end a packet.
-uint32_t tcam_take(void *p, uint8_t *to, uint32_t room) {
-    Camera *c = static_cast<Camera *>(p);
-    uint32_t n = std::min(room, tcam_waiting(p));
-    memcpy(to, c->taken.data() + c->gone, n);
-    c->gone += n;
-    if (c->gone < c->taken.size()) return n;
-    uint32_t end = c->ended ? 0x80000000u : 0;
-    c->taken.clear();
-    c->gone = 0;
-    c->ended = false;
-    return n | end;
-}
-
-// tcam_reset is the card's reset.
-void tcam_reset(void *p) {
-    Camera *c = static_cast<Camera *>(p);
-    c->top.c2h_run = c->top.c2h_busy = 0;
-    c->reset();
 }
 
 // tcam_broken returns the length of what rules were broken, a line each.
