@@ -186,7 +186,7 @@ func TestDesignWithAStuckSensor(t *testing.T) {
 			defer f.Release()
 			if f.Sequence == 10 {
 				time.AfterFunc(4*time.Millisecond, func() { design.Halt(true) })
-				time.AfterFunc(3*time.Second, func() { design.Halt(false) })
+				time.AfterFunc(2500*time.Millisecond, func() { design.Halt(false) })
 			}
 			n := last // of the picture: the sensor has read out none while it stood still
 			for n < shots && !shows(f, n, 16) {
