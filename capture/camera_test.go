@@ -48,15 +48,7 @@ func newBenchOf(t testing.TB, plan model.FaultPlan, sinks map[int]model.SinkConf
 // newBenchOn has what on makes of the bus between device and memory.
 func newBenchOn(t testing.TB, plan model.FaultPlan, sinks map[int]model.SinkConfig, on func(model.Bus) model.Bus, sensors ...model.SensorConfig) *bench {
 	t.Helper()
-	sim, err := tegrasim.New(tegrasim.Config{Seed: 7, MaxSegment: 16 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	memory, err := cudahost.Open(cudahost.Config{Backend: "host", Invalidator: sim})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bench{sim: sim}
+	sim := newSim(t)
 	var made []*model.Sensor
 	for _, s := range sensors {
 		raw := make([]byte, 2*s.Width*s.Height)
@@ -71,11 +63,30 @@ func newBenchOn(t testing.TB, plan model.FaultPlan, sinks map[int]model.SinkConf
 		}
 		made = append(made, sensor)
 	}
-	b.sensor = made[0]
 	cfg := model.Camera(on(sim), made...)
-	revocations := uint64(0)
-	plan.Revoke = func() { revocations++; sim.InvalidateAny(revocations) }
 	cfg.Faults, cfg.Sinks = plan, sinks
+	return plugIn(t, sim, cfg, made[0])
+}
+
+func newSim(t testing.TB) *tegrasim.Sim {
+	t.Helper()
+	sim, err := tegrasim.New(tegrasim.Config{Seed: 7, MaxSegment: 16 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sim
+}
+
+// plugIn runs a device on a simulated SMMU.
+func plugIn(t testing.TB, sim *tegrasim.Sim, cfg model.Config, sensor *model.Sensor) *bench {
+	t.Helper()
+	memory, err := cudahost.Open(cudahost.Config{Backend: "host", Invalidator: sim})
+	if err != nil {
+		t.Fatal(err)
+	}
+	revocations := uint64(0)
+	cfg.Faults.Revoke = func() { revocations++; sim.InvalidateAny(revocations) }
+	b := &bench{sim: sim, sensor: sensor}
 	if b.device, err = model.New(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +111,7 @@ func (b *bench) open(t testing.TB, slots int) *FPGACamera {
 	t.Helper()
 	s := b.sensor.Config()
 	c, err := NewFPGACamera(FPGAConfig{
-		Card: b.card, Width: s.Width, Height: s.Height, Pixel: pipeline.RGGB10, Slots: slots, Bare: s.Bare,
+		Card: b.card, Width: s.Width, Height: s.Height, Pixel: pipeline.PixelFormat(s.Format), Slots: slots, Bare: s.Bare,
 		Rate: pipeline.Rate{Num: int(time.Second / s.Period), Den: 1},
 	})
 	if err != nil {
@@ -134,13 +145,18 @@ func collect(t testing.TB, c *FPGACamera, n int, judge func(*pipeline.Frame)) {
 // Frames are right to the byte, in order, with their times, however long consumers hold them; twice, since a camera
 // can be started again.
 func TestFPGACamera(t *testing.T) {
-	b := newBench(t, 320, 240, pipeline.Rate{Num: 500, Den: 1})
+	takesAll(t, newBench(t, 320, 240, pipeline.Rate{Num: 500, Den: 1}), 60)
+}
+
+// takesAll takes n frames, and as many again.
+func takesAll(t *testing.T, b *bench, n int) {
+	t.Helper()
 	c := b.open(t, 5)
 	want := make([]byte, b.sensor.FrameBytes())
 	for range 2 {
 		var held []*pipeline.Frame
 		last := -1
-		collect(t, c, 60, func(f *pipeline.Frame) {
+		collect(t, c, n, func(f *pipeline.Frame) {
 			if int(f.Sequence) <= last {
 				t.Errorf("frame %d after %d", f.Sequence, last)
 			}

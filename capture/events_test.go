@@ -17,49 +17,51 @@ import (
 // user interrupt, with interrupts and where they are polled; after a reset of the device, too.
 func TestCameraReportsMissedTriggers(t *testing.T) {
 	for _, poll := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, 64, 16, faultyRate)
-			hw := b.card.Hardware
-			hw.Poll = poll
-			var log lockedBuffer
-			c, err := NewFPGACamera(FPGAConfig{
-				Card: NewCard(hw), Width: 64, Height: 16, Pixel: pipeline.RGGB10, Triggered: true, Exposure: 5 * time.Millisecond,
-				Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			frames := 0
-			go func() { ended <- c.Run(ctx, func(f *pipeline.Frame) { frames++; f.Release() }) }()
-			time.Sleep(time.Second)
-			trigger := func(apart time.Duration) {
-				c.Trigger()
-				time.Sleep(apart)
-				c.Trigger()
-				time.Sleep(time.Second)
-			}
-			trigger(100 * time.Millisecond)
-			if n := c.Status().Counters["missed_trigger"]; n != 0 {
-				t.Errorf("poll %t: %d missed of those that were far apart", poll, n)
-			}
-			trigger(time.Millisecond)
-			trigger(time.Millisecond)
-			b.device.Reset()
-			time.Sleep(time.Second)
-			trigger(time.Millisecond)
-			cancel()
-			if err := <-ended; err != nil || frames != 5 {
-				t.Errorf("poll %t: %d frames, %v", poll, frames, err)
-			}
-			said := strings.Count(log.String(), "a trigger came while a frame was being exposed, and was missed")
-			if n := c.Status().Counters["missed_trigger"]; n != 3 || said != 2 { // once for each opening
-				t.Errorf("poll %t: %d missed, logged %d times: %s", poll, n, said, log.String())
-			}
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		synctest.Test(t, func(t *testing.T) { missesTriggers(t, newBench(t, 64, 16, faultyRate), poll, time.Second) })
+	}
+}
+
+// missesTriggers triggers a camera too early, and waits for a while after that.
+func missesTriggers(t *testing.T, b *bench, poll bool, wait time.Duration) {
+	hw := b.card.Hardware
+	hw.Poll = poll
+	var log lockedBuffer
+	c, err := NewFPGACamera(FPGAConfig{
+		Card: NewCard(hw), Width: 64, Height: 16, Pixel: pipeline.RGGB10, Triggered: true, Exposure: 5 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	frames := 0
+	go func() { ended <- c.Run(ctx, func(f *pipeline.Frame) { frames++; f.Release() }) }()
+	time.Sleep(wait)
+	trigger := func(apart time.Duration) {
+		c.Trigger()
+		time.Sleep(apart)
+		c.Trigger()
+		time.Sleep(wait)
+	}
+	trigger(100 * time.Millisecond)
+	if n := c.Status().Counters["missed_trigger"]; n != 0 {
+		t.Errorf("poll %t: %d missed of those that were far apart", poll, n)
+	}
+	trigger(time.Millisecond)
+	trigger(time.Millisecond)
+	b.device.Reset()
+	time.Sleep(time.Second)
+	trigger(time.Millisecond)
+	cancel()
+	if err := <-ended; err != nil || frames != 5 {
+		t.Errorf("poll %t: %d frames, %v", poll, frames, err)
+	}
+	said := strings.Count(log.String(), "a trigger came while a frame was being exposed, and was missed")
+	if n := c.Status().Counters["missed_trigger"]; n != 3 || said != 2 { // once for each opening
+		t.Errorf("poll %t: %d missed, logged %d times: %s", poll, n, said, log.String())
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -139,8 +139,13 @@ func readSlicesOf(t *testing.T, plan model.FaultPlan, poll bool, lines int, bare
 	if !bare {
 		sensor.Exposure = 2 * time.Millisecond
 	}
-	b := newBenchOf(t, plan, nil, sensor)
+	return readSlicesFrom(t, newBenchOf(t, plan, nil, sensor), poll, play)
+}
+
+// readSlicesFrom is readSlices, of the camera of a bench.
+func readSlicesFrom(t *testing.T, b *bench, poll bool, play func(*reader)) (*reader, error) {
 	b.card.Poll = poll
+	lines, bare := b.sensor.Config().Height, b.sensor.Config().Bare
 	r := &reader{t: t, bench: b, at: time.Now(), flags: ^pipeline.FrameFlags(0)}
 	logger := slog.New(slog.NewTextHandler(&r.log, nil))
 	c, err := NewFPGACamera(FPGAConfig{

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
@@ -37,8 +38,19 @@ func pictures(t *testing.T, width, height, n int, wanted ...picture) (made [][][
 // eachPicture shows what pictures makes, frame by frame.
 func eachPicture(t testing.TB, width, height, n int, wanted []picture, show func(outs []*pipeline.Frame)) {
 	t.Helper()
-	sensor := newSensor(t, width, height, false)
-	stage, err := isp.New(isp.Config{Gains: isp.Gains{R: 1.5, G: 1, B: 1.1}, Demosaic: isp.Malvar})
+	eachPictureOf(t, newSensor(t, width, height, false), n, wanted, show)
+}
+
+// defaultISP is what the default isp does.
+func defaultISP() isp.Config {
+	return isp.Config{Gains: isp.Gains{R: 1.5, G: 1, B: 1.1}, Demosaic: isp.Malvar}
+}
+
+// eachPictureOf is eachPicture, of the frames of any sensor.
+func eachPictureOf(t testing.TB, sensor *model.Sensor, n int, wanted []picture, show func(outs []*pipeline.Frame)) {
+	t.Helper()
+	width, height := sensor.Config().Width, sensor.Config().Height
+	stage, err := isp.New(defaultISP())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tegracast/tegracast/board/vjetson"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/rtl/rtltest"
 	"github.com/tegracast/tegracast/fpga/vfiouser"
 	"github.com/tegracast/tegracast/fpga/vfiouser/endpoint"
 )
@@ -221,17 +222,20 @@ func delivers(t *testing.T, m *vjetson.Machine, camera string, frames uint64) {
 	t.Log(stopServing(t, m))
 }
 
-// TestVirtualFrames streams for longer, and larger pictures.
+// TestVirtualFrames streams for longer, and larger pictures, and those of the FPGA's design in simulation.
 func TestVirtualFrames(t *testing.T) {
 	if !longRun {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
 	}
 	small := plug(t, endpoint.Config{Card: model.Full(nil, newSensor(t, 480, 270, false)), Function: messages})
 	large := plug(t, endpoint.Config{Card: model.Full(nil, newSensor(t, 1920, 1080, false)), Function: messages})
+	design := plug(t, endpoint.Config{Card: designCard(nil, rtltest.Open(t, "../../fpga/rtl", true)), Function: messages})
 	g := buildGuest(t, "arm64")
-	m := g.boot(t, vjetson.Config{Functions: []string{small.Path(), large.Path()}, Network: true, Memory: 1024})
-	if err := m.BindAt(t.Context(), vjetson.FunctionAddress(1), "tegra_p2p", "/dev/tegra_p2p1"); err != nil {
-		t.Fatal(err)
+	m := g.boot(t, vjetson.Config{Functions: []string{small.Path(), large.Path(), design.Path()}, Network: true, Memory: 1024})
+	for n := 1; n < 3; n++ {
+		if err := m.BindAt(t.Context(), vjetson.FunctionAddress(n), "tegra_p2p", fmt.Sprintf("/dev/tegra_p2p%d", n)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Run("480x270", func(t *testing.T) {
 		delivers(t, m, "{device: /dev/tegra_p2p0, width: 480, height: 270, rate: 6}", 1000)
@@ -239,7 +243,10 @@ func TestVirtualFrames(t *testing.T) {
 	t.Run("1920x1080", func(t *testing.T) {
 		delivers(t, m, "{device: /dev/tegra_p2p1, width: 1920, height: 1080, rate: 1/2}", 30)
 	})
-	for _, card := range []*endpoint.Endpoint{small, large} {
+	t.Run("design", func(t *testing.T) {
+		delivers(t, m, "{device: /dev/tegra_p2p2, width: 320, height: 240, rate: 4}", 30)
+	})
+	for _, card := range []*endpoint.Endpoint{small, large, design} {
 		if b := card.Books(); b.Refused != 0 {
 			t.Errorf("the IOMMU refused %d accesses: %+v", b.Refused, b.LastRefused)
 		}

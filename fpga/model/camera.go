@@ -185,7 +185,7 @@ func (c *camera) take() {
 		c.expose(c.due.Add(period))
 	}
 	b := c.freeBuffer()
-	away := c.host.control&bitRun == 0 && !c.sensor.cfg.Bare // the host
+	away := c.host.control&bitRun == 0 && !c.host.busy && !c.sensor.cfg.Bare // the host
 	if b == nil || late || away {
 		c.drop()
 		d.mu.Unlock()

@@ -284,6 +284,44 @@ func TestCameraRestartWithOpenPacket(t *testing.T) {
 	c.frame(1, 0)
 }
 
+// While the channel completes its last descriptor, frames wait in the frame memory; they are dropped when it is idle.
+func TestCameraKeepsFramesUntilIdle(t *testing.T) {
+	cfg := smallSensor(t, 128, 16).Config()
+	cfg.Readout = 10 * time.Millisecond
+	s, err := NewSensor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCameraHost(t, s, virtual(), 2, 1<<20) // a frame is one descriptor
+	c.start(logAll)
+	c.credit(2)
+	if err := c.cam.Configure(fpga.CameraConfig{Width: 128, Height: 16, Format: cfg.Format, Triggered: true, Exposure: time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cam.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.cam.Trigger()
+	c.clock.Advance(time.Millisecond)
+	c.counters(fpga.CameraCounters{Sequence: 1})
+	c.clock.Advance(5 * time.Millisecond) // half of the lines
+	half, first := s.FrameBytes()/2, c.slots[0].segments[0]
+	if int(first.length) <= half {
+		t.Fatalf("the first descriptor has %d bytes, want more than %d", first.length, half)
+	}
+	c.eventually("half a frame", func() bool { return c.bytes(first.dst+uint64(half-BeatBytes), 1)[0] != 0 })
+	c.w(0x100c, 1)
+	c.cam.Trigger()
+	c.clock.Advance(time.Millisecond)
+	c.counters(fpga.CameraCounters{Sequence: 2})
+	if c.r(0x1040)&1 == 0 {
+		t.Error("the channel is idle inside a descriptor")
+	}
+	c.clock.Advance(10 * time.Millisecond)
+	c.idle(0x1000)
+	c.counters(fpga.CameraCounters{Sequence: 2, Dropped: 2})
+}
+
 // The channel stops while a frame is being built: the frame is dropped, not kept for the next start.
 func TestCameraStopsWhileFilling(t *testing.T) {
 	s, err := NewSensor(TestChartSensor())

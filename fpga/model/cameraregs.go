@@ -72,6 +72,9 @@ func (c *camera) status() fpga.CameraStatus {
 	return s
 }
 
+// raises implements cameraBlock.
+func (c *camera) raises() bool { return c.events&c.eventEnable != 0 }
+
 func (c *camera) readRegister(off uint32) uint32 {
 	cfg := c.sensor.Config()
 	switch off {

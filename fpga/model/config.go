@@ -53,6 +53,10 @@ type Config struct {
 	// of the same number sends; a stream H2C channel without such a partner swallows its data.
 	Sensors []*Sensor
 
+	// Designs are cameras that are not the model's own, on the C2H stream channels after those of the sensors, with their blocks
+	// behind those of the sensors. Their registers COUNT, INDEX and CHANNEL must say so.
+	Designs []Design
+
 	// Sinks puts a frame sink behind H2C stream channels, by their number: it checks the frames that the host sends
 	// (Device.Received).
 	Sinks map[int]SinkConfig
@@ -136,8 +140,8 @@ func (c *Config) checkChannels() error {
 			}
 		}
 	}
-	if len(c.Sensors) > streams {
-		return fmt.Errorf("model: %d sensors need as many C2H stream channels, C2H has %d", len(c.Sensors), streams)
+	if n := len(c.Sensors) + len(c.Designs); n > streams {
+		return fmt.Errorf("model: %d sensors need as many C2H stream channels, C2H has %d", n, streams)
 	}
 	for i, s := range c.Sensors {
 		if s == nil {

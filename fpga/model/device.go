@@ -38,13 +38,22 @@ type Device struct {
 	irq     irqBlock
 	msix    msix
 	cameras []*camera
-	blocks  []*camera // those with a camera block
+	designs []*designCamera
+	blocks  []cameraBlock // of both, as far as they have one
 	counter counter
 	resets  uint64 // whoever let go of mu and finds it changed has nothing left to do
 	timers  timers
 	faults  faultState
 
 	ram blockRAM
+}
+
+// A cameraBlock is called with Device.mu held.
+type cameraBlock interface {
+	readRegister(off uint32) uint32
+	writeRegister(off, v uint32)
+	// raises is the level of the user interrupt.
+	raises() bool
 }
 
 // common is the SGDMA common block (0x6000): bits 3:0 H2C, 19:16 C2H.
@@ -94,6 +103,11 @@ func (d *Device) connectStreams() {
 			}
 			continue
 		}
+		if n := len(d.designs); n < len(d.cfg.Designs) {
+			c := newDesignCamera(d, d.cfg.Designs[n], e)
+			d.designs, d.blocks, e.source = append(d.designs, c), append(d.blocks, c), c
+			continue
+		}
 		f := &fifo{reader: e}
 		e.source = f
 		if i < len(d.h2c) && d.h2c[i].stream && d.h2c[i].sink == nil {
@@ -131,6 +145,9 @@ func (d *Device) Run(ctx context.Context) error {
 	for _, c := range d.cameras {
 		d.running.Go(func() { c.run(ctx) })
 	}
+	for _, c := range d.designs {
+		d.running.Go(func() { c.run(ctx) })
+	}
 	d.running.Go(func() { d.runTimers(ctx) })
 	d.running.Wait()
 	<-ctx.Done()
@@ -144,6 +161,9 @@ func (d *Device) kickAll() {
 		e.kick()
 	}
 	for _, c := range d.cameras {
+		c.kick()
+	}
+	for _, c := range d.designs {
 		c.kick()
 	}
 	d.timers.kick()

@@ -15,9 +15,9 @@ import (
 // FaultID is one of the twelve things that go wrong with such devices in the field.
 //
 // Each stream frame and each transfer of another channel is an opportunity for every fault. Frames of a camera are
-// numbered from 0 as its sensor takes them since the device was made, those of a frame sink as they come, transfers by
-// the rising edges of the channel's Run; no restart or reset sets a number back. A frame that is dropped at the source
-// takes its opportunity with it. Faults "within" the opportunity strike at a place that follows from the seed: a beat
+// numbered from 0 as its sensor takes them since the device was made, those of a frame sink as they come, those of a Design
+// as their packets begin, transfers by the rising edges of the channel's Run; no restart or reset sets a number back. A frame
+// that is dropped at the source takes its opportunity with it. Faults "within" the opportunity strike at a place that follows from the seed: a beat
 // of a camera's frame, else the middle of one of the descriptors of the first adjacent block.
 //
 //	F1   DMA time-out      within: no progress, no interrupt, Busy stays, until Run is cleared
@@ -32,7 +32,7 @@ import (
 //	                       with an earlier value in between). Busy stays until the right value was written
 //	F7   interrupt         the next message of the channel is in turn lost; sent twice; late by 1 to 4 ms; or the
 //	                       request stays until mask or enable bit have been cleared
-//	F8   packet            cameras; in turn: cut short, with an end; without an end; after an empty packet
+//	F8   packet            cameras, but no Design; in turn: cut short, with an end; without an end; after an empty packet
 //	F9   credits           streams, credit mode; in turn: the next write of credits is lost (any channel); the completed
 //	                       count begins 64 before its 32-bit wrap (at the start of a run, for the frame that is next)
 //	F10  stray burst       within: up to 256 bytes go to an address that nobody mapped. Writes are posted: only the SMMU

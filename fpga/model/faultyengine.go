@@ -64,13 +64,25 @@ func (e *engine) holdsBusy() bool { return e.slow > 0 || e.stuck || e.writeBacks
 
 // opportunity is the number of the frame or transfer that a run which starts now begins with.
 func (e *engine) opportunity() uint64 {
-	if c, ok := e.source.(*camera); ok {
+	switch c := e.source.(type) {
+	case *camera:
 		return c.frames
+	case *designCamera:
+		return c.packets
 	}
 	if e.frames != nil {
 		return e.frames.packets
 	}
 	return e.starts
+}
+
+// framed says that a camera feeds the channel: its frames begin by themselves.
+func (e *engine) framed() bool {
+	switch e.source.(type) {
+	case *camera, *designCamera:
+		return true
+	}
+	return false
 }
 
 // firstCount is the completed count at the rising edge of Run.
@@ -89,8 +101,7 @@ func (e *engine) firstCount() uint32 {
 // due says that the engine has come to FaultPlan.At: faults that wait for an occasion may happen. It is called with Device.mu
 // held.
 func (e *engine) due() bool {
-	_, camera := e.source.(*camera)
-	return !camera || e.work.moved >= e.d.cfg.Faults.At
+	return !e.framed() || e.work.moved >= e.d.cfg.Faults.At
 }
 
 // losesCredits says that a write of credits does not arrive.

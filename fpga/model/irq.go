@@ -93,7 +93,7 @@ func setClear(old, off, v uint32) uint32 {
 func (d *Device) userCause() uint32 {
 	var cause uint32
 	for i, c := range d.blocks {
-		if c.events&c.eventEnable != 0 {
+		if c.raises() {
 			cause |= 1 << i
 		}
 	}

@@ -178,8 +178,8 @@ func (e *engine) restart() {
 		e.restarted = false
 		e.detach()
 	}
-	if _, camera := e.source.(*camera); e.busy && !camera && e.frames == nil {
-		e.begin(e.starts, 0) // frames begin by themselves
+	if e.busy && !e.framed() && e.frames == nil {
+		e.begin(e.starts, 0)
 	}
 }
 

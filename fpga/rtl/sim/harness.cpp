@@ -2,6 +2,7 @@
 // The C interface of the simulated camera: a clock, the host's end of AXI4-Lite and AXI4-Stream, and a sensor. It checks the
 // handshake rules of both, and the level of every wire that may not change.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -56,6 +57,12 @@ struct Camera {
     std::string broken;
     uint32_t count = 0;
 
+    // Where a DMA engine takes the stream, beats are accepted while it has room for them, and wait for it in taken.
+    bool metered = false, ended = false;  // ended: taken ends with TLAST
+    uint32_t room = 0;
+    std::vector<uint8_t> taken;
+    size_t gone = 0;  // bytes of taken that the engine has
+
     explicit Camera(uint64_t seed) : context(seed) {
         for (random.s ^= seed * 0xd1342543de82ef95u; random.s == 0;) random.s = 1;
     }
@@ -83,8 +90,16 @@ struct Camera {
             else if (memcmp(data, &top.tdata[0], 16) != 0 || last != bool(top.tlast)) fail("a beat that waits changed");
         }
         if (top.tvalid && top.tkeep != 0xffff) fail("TKEEP is not all ones");
-        if (detached) packet.clear();
-        if (top.tvalid && top.tready) {
+        if (detached) {
+            packet.clear();
+            forget();
+        }
+        if (top.tvalid && top.tready && metered) {
+            const uint8_t *p = reinterpret_cast<const uint8_t *>(&top.tdata[0]);
+            taken.insert(taken.end(), p, p + 16);
+            ended = top.tlast;
+            room = ended ? 0 : room - 1;
+        } else if (top.tvalid && top.tready) {
             const uint8_t *p = reinterpret_cast<const uint8_t *>(&top.tdata[0]);
             packet.insert(packet.end(), p, p + 16);
             if (top.tlast) {
@@ -95,6 +110,14 @@ struct Camera {
         waits = top.tvalid && !top.tready && !detached;
         memcpy(data, &top.tdata[0], 16);
         last = top.tlast;
+    }
+
+    // What the engine has not taken is lost.
+    void forget() {
+        taken.clear();
+        gone = 0;
+        room = 0;
+        ended = false;
     }
 
     // The sensor reads out a shot each time that the exposure ends. Lines begin with gaps of random length.
@@ -148,13 +171,16 @@ struct Camera {
         }
         stay--;
         if (!top.c2h_run && !top.c2h_busy) top.tready = 0;
-        top.eval();
+        bool level = top.tready;
+        if (metered && room == 0) top.tready = 0;
+        bool quick = metered && top.use_pattern;  // no sensor; outputs of the stream are registers and need not be asked for
+        if (!quick) top.eval();
         if (top.resetn) stream();
         top.clk = 1;
         context.timeInc(1);
         top.eval();
         dump();
-        sensor_clock += 3;
+        sensor_clock += quick ? 0 : 3;
         if (sensor_clock >= 5) {
             sensor_clock -= 5;
             top.pixel_clk = 1;
@@ -165,6 +191,7 @@ struct Camera {
             sensor();
         }
         top.clk = 0;
+        top.tready = level;
         context.timeInc(1);
         top.eval();
         dump();
@@ -222,6 +249,8 @@ struct Camera {
     }
 
     void reset() {
+        forget();
+        waits = false;
         top.resetn = 0;
         for (int i = 0; i < 8; i++) cycle();
         top.resetn = 1;
@@ -273,6 +302,40 @@ void tcam_channel(void *p, uint32_t run, uint32_t busy) {
     Camera *c = static_cast<Camera *>(p);
     c->top.c2h_run = run;
     c->top.c2h_busy = busy;
+}
+
+// tcam_room says that the engine has room for so many beats from now on, and for none before it was called.
+void tcam_room(void *p, uint32_t beats) {
+    Camera *c = static_cast<Camera *>(p);
+    c->metered = true;
+    c->room = c->ended ? 0 : beats;
+}
+
+// tcam_waiting returns how many bytes the engine can take.
+uint32_t tcam_waiting(void *p) {
+    Camera *c = static_cast<Camera *>(p);
+    return uint32_t(c->taken.size() - c->gone);
+}
+
+// tcam_take takes bytes, and returns how many; bit 31 says that they end a packet.
+uint32_t tcam_take(void *p, uint8_t *to, uint32_t room) {
+    Camera *c = static_cast<Camera *>(p);
+    uint32_t n = std::min(room, tcam_waiting(p));
+    memcpy(to, c->taken.data() + c->gone, n);
+    c->gone += n;
+    if (c->gone < c->taken.size()) return n;
+    uint32_t end = c->ended ? 0x80000000u : 0;
+    c->taken.clear();
+    c->gone = 0;
+    c->ended = false;
+    return n | end;
+}
+
+// tcam_reset is the card's reset.
+void tcam_reset(void *p) {
+    Camera *c = static_cast<Camera *>(p);
+    c->top.c2h_run = c->top.c2h_busy = 0;
+    c->reset();
 }
 
 void tcam_pressure(void *p, uint32_t ready, uint32_t burst, uint32_t slow) {

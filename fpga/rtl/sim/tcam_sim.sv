@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is simulated: the counter and one camera with a small frame memory. Its clock has 100 ns, so that the shortest frame
-// period is 1,000 cycles.
+// period is 1,000 cycles. Behind a DMA engine it is another one (rtltest).
 
-module tcam_sim (
+module tcam_sim #(
+    parameter integer CLOCK_PS = 100000,
+    parameter integer MAX_WIDTH = 128,
+    parameter integer MAX_HEIGHT = 32,
+    parameter integer BEATS_LOG2 = 9
+) (
     input  wire         clk,
     input  wire         resetn,
     output wire [ 63:0] now,
@@ -38,9 +43,9 @@ module tcam_sim (
     input  wire         line_valid,
     input  wire [ 15:0] pixel
 );
-    tcam_clock #(.CLOCK_PS(100000)) counter (.clk, .resetn, .now);
+    tcam_clock #(.CLOCK_PS(CLOCK_PS)) counter (.clk, .resetn, .now);
     tcam_camera #(
-        .MAX_WIDTH(128), .MAX_HEIGHT(32), .BEATS_LOG2(9), .RESET_PERIOD(200000), .RESET_EXPOSURE(50000)
+        .MAX_WIDTH(MAX_WIDTH), .MAX_HEIGHT(MAX_HEIGHT), .BEATS_LOG2(BEATS_LOG2), .RESET_PERIOD(200000), .RESET_EXPOSURE(50000)
     ) camera (
         .clk, .resetn, .now,
         .s_axil_awvalid(awvalid), .s_axil_awready(awready), .s_axil_awaddr(awaddr),

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rtltest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// build returns the path of the design in dir as a shared library. It is built in the folder cache, with these arguments of Verilator
+// beside the usual ones, if it is not there.
+func build(dir, cache string, extra ...string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	sources, err := filepath.Glob(filepath.Join(dir, "*.sv"))
+	if err != nil {
+		return "", err
+	}
+	sources = append(sources, filepath.Join(dir, "sim", "tcam_sim.sv"), filepath.Join(dir, "sim", "harness.cpp"))
+	args := append([]string{
+		"--cc", "--exe", "--build", "-j", "2", "-O3", "-Wno-fatal", "--x-assign", "unique", "--x-initial", "unique",
+		"--top-module", "tcam_sim", "-CFLAGS", "-fPIC -fno-gnu-unique", "-LDFLAGS", "-shared -Wl,-Bsymbolic", "-o", "libtcam.so",
+	}, extra...)
+	name, err := contentOf(sources, args)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(cache, name, "libtcam.so")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	work, err := os.MkdirTemp(cache, "rtl-build-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	if out, err := exec.Command("verilator", append(append(args, "--Mdir", work), sources...)...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("verilator: %w\n%s", err, out)
+	}
+	if err := os.Rename(work, filepath.Join(cache, name)); err != nil {
+		if _, there := os.Stat(path); there == nil {
+			return path, nil // another process was quicker
+		}
+		return "", err
+	}
+	return path, nil
+}
+
+// contentOf is a name for what is built of these files, by these arguments.
+func contentOf(files, args []string) (string, error) {
+	sum := sha256.New()
+	fmt.Fprintln(sum, args)
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(sum, len(text), string(text))
+	}
+	return fmt.Sprintf("rtl-%x", sum.Sum(nil)[:12]), nil
+}
