@@ -13,7 +13,7 @@ import (
 func (a *Appliance) view() live.View {
 	v := live.View{
 		Stats: a.stats(), Receivers: a.egress.Receivers(), Quarantine: a.leftOut(),
-		Readers: a.egress.Status() + a.fanout.Status() + a.shares.Status(), Lines: lines.Status(a.lines.Books()),
+		Readers: a.egress.Status() + a.fanout.Status() + a.shares.Status() + a.env.Bus.Status(), Lines: lines.Status(a.lines.Books()),
 	}
 	for _, c := range a.controllers() {
 		v.Loops = append(v.Loops, c.String())
