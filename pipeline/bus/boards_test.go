@@ -176,12 +176,18 @@ func TestWhoPublishes(t *testing.T) {
 			func() *broker {
 				return embedded(t, func(o *server.Options) { secure(o); o.Username, o.Password = "me", "secret" })
 			},
-			"tls", Server{User: "me", Password: "secret", Authority: certificate}, Server{User: "me", Password: "other", Authority: certificate}, "Authorization",
+			"tls",
+			Server{User: "me", Password: "secret", Authority: certificate},
+			Server{User: "me", Password: "other", Authority: certificate},
+			"Authorization",
 		},
 		"unknown authority": {func() *broker { return embedded(t, secure) }, "tls", Server{Authority: certificate}, Server{}, "certificate"},
 		"token": {
 			func() *broker { return embedded(t, func(o *server.Options) { o.Authorization = "letters" }) },
-			"nats", Server{Token: "letters"}, Server{Token: "digits"}, "Authorization",
+			"nats",
+			Server{Token: "letters"},
+			Server{Token: "digits"},
+			"Authorization",
 		},
 		"credentials": {func() *broker { return embedded(t, withCredentials) }, "nats", Server{Credentials: file}, Server{}, "Authorization"},
 		"mosquitto": {func() *broker {

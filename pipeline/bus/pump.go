@@ -33,10 +33,11 @@ type pump struct {
 	good    bool // the link has taken a message
 	told    bool // the log knows that the bus does not take messages
 
-	window []flying // in the order of the messages
-	base   uint64   // token of window[0]
-	synced time.Time
-	broken bool // the disk has failed, and the log knows
+	window  []flying // in the order of the messages
+	base    uint64   // token of window[0]
+	synced  time.Time
+	settled []ack // memory of the acknowledgements that were taken last
+	broken  bool  // the disk has failed, and the log knows
 }
 
 // flying is a message that the server has not acknowledged, or that waits for one in front of it.
@@ -123,7 +124,7 @@ func (p *Publisher) round(now time.Time) {
 func (p *Publisher) settle() {
 	p.mu.Lock()
 	acks := p.acks
-	p.acks = nil
+	p.acks, p.settled = p.settled[:0], acks
 	p.mu.Unlock()
 	lost, published := error(nil), uint64(0)
 	for _, a := range acks {

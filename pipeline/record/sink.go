@@ -45,10 +45,10 @@ type Config struct {
 	// Memory has the frames: where it is CUDA's, the GPU packs them, by a kernel that is kept in the folder Kernels; nil: the CPU does.
 	Memory  cudahost.Allocator
 	Kernels string
-	Window  *Window      // what triggers ask for; nil: all frames are kept
+	Window  *Window // what triggers ask for; nil: all frames are kept
 	// Told hears of triggers and of files that are whole; nil: nobody does. It must not wait.
 	Told   func(News)
-	Logger  *slog.Logger // nil: slog.Default()
+	Logger *slog.Logger // nil: slog.Default()
 }
 
 // A Sink records the frames of one output. It implements pipeline.Sink.

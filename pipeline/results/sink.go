@@ -23,8 +23,8 @@ var (
 
 // Config describes one output. At least one of UDP, Listen and Publish is given.
 type Config struct {
-	UDP    []string     // "host:port"; each gets a datagram a frame
-	Listen string       // "host:port"; whoever connects by TCP gets every line from then on
+	UDP    []string // "host:port"; each gets a datagram a frame
+	Listen string   // "host:port"; whoever connects by TCP gets every line from then on
 	// Publish, if it is not nil, gets each frame's results. Its error says why they are lost.
 	Publish func(pipeline.Report) error
 	Logger  *slog.Logger // nil: slog.Default

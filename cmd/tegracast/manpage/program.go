@@ -60,7 +60,8 @@ func Program(w io.Writer, b Build, commands []Command) error {
 	r.section("Synopsis")
 	r.WriteString(".B tegracast\n.I COMMAND\n[\\fIOPTIONS\\fR]\n")
 	r.section("Description")
-	r.paragraphs("Frames of an FPGA camera arrive by DMA in memory that CUDA sees, are processed in place, and leave as RTP, in recordings, or by UCX; results and health also by NATS or MQTT. " +
+	r.paragraphs("Frames of an FPGA camera arrive by DMA in memory that CUDA sees, are processed in place, and leave as RTP, in recordings, or by UCX; " +
+		"results and health also by NATS or MQTT. " +
 		"Without an FPGA a model of it streams.\n\nThe commands are:")
 	for _, c := range commands {
 		r.item(c.Name, "", c.About)
