@@ -131,3 +131,14 @@ func TestImportArrows(t *testing.T) {
 		t.Errorf("only %d packages were looked at", packages)
 	}
 }
+
+// TestNoServerIsLinked: the program is a client of the bus; the server is there for tests.
+func TestNoServerIsLinked(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"cmd/tegracast").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := string(out); strings.Contains(all, "nats-server") || !strings.Contains(all, "github.com/nats-io/nats.go\n") {
+		t.Error("the program must link nats.go, and no part of nats-server")
+	}
+}

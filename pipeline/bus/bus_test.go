@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,7 +56,9 @@ func numbered(t *testing.T, list []Head, last uint64) (repeated int) {
 // has says whether the last number has come.
 func (c *collected) has(last uint64) func() bool {
 	return func() bool {
-		return slices.ContainsFunc(c.heads(), func(h Head) bool { return h.Sequence == last })
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.top >= last
 	}
 }
 

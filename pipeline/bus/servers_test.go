@@ -155,7 +155,7 @@ func mosquitto(t testing.TB, more string) *broker {
 type collected struct {
 	mu   sync.Mutex
 	list []Head
-	size int
+	top  uint64 // the largest number
 }
 
 func (c *collected) add(t testing.TB, data []byte) {
@@ -165,7 +165,7 @@ func (c *collected) add(t testing.TB, data []byte) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.list, c.size = append(c.list, h), c.size+len(data)
+	c.list, c.top = append(c.list, h), max(c.top, h.Sequence)
 }
 
 func (c *collected) heads() []Head {
