@@ -37,6 +37,7 @@ var may = map[string][]string{
 	"pipeline/rtsp":       {"pipeline", "pipeline/codec", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/rtptest"},
 	"pipeline/webrtc":     {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/rtptest", "pipeline/codec"}, // its tests encode
 	"pipeline/record":     {"pipeline", "cudahost"},
+	"pipeline/bus":        {"pipeline"},
 
 	"cmd/tegracast/config":          {"tegra", "fpga", "board", "capture", "pipeline/...", "cmd/tegracast/config/yamlfile", "cmd/tegracast/programtest"},
 	"cmd/tegracast/config/yamlfile": {},
@@ -53,10 +54,11 @@ var may = map[string][]string{
 	"cmd/tegracast/appliance": {
 		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture",
 		"cmd/tegracast/config/...", "cmd/tegracast/lines", "cmd/tegracast/device", "cmd/tegracast/boardwatch", "cmd/tegracast/fanout",
-		"cmd/tegracast/egress", "cmd/tegracast/live", "cmd/tegracast/starts", "cmd/tegracast/programtest",
+		"cmd/tegracast/egress", "cmd/tegracast/telemetry", "cmd/tegracast/live", "cmd/tegracast/starts", "cmd/tegracast/programtest",
 	},
-	"cmd/tegracast/live":   {"pipeline", "pipeline/rtp/send", "cmd/tegracast/command"},
-	"cmd/tegracast/starts": {},
+	"cmd/tegracast/live":      {"pipeline", "pipeline/rtp/send", "cmd/tegracast/command"},
+	"cmd/tegracast/starts":    {},
+	"cmd/tegracast/telemetry": {"pipeline/...", "cmd/tegracast/config"},
 	"cmd/tegracast/doctor": {
 		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/config", "cmd/tegracast/appliance",
 		"cmd/tegracast/command", "cmd/tegracast/device", "cmd/tegracast/loopback", "cmd/tegracast/verdict", "cmd/tegracast/programtest",
@@ -129,5 +131,16 @@ func TestImportArrows(t *testing.T) {
 	}
 	if packages < 10 {
 		t.Errorf("only %d packages were looked at", packages)
+	}
+}
+
+// TestNoServerIsLinked: the program is a client of the bus; the server is there for tests.
+func TestNoServerIsLinked(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"cmd/tegracast").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := string(out); strings.Contains(all, "nats-server") || !strings.Contains(all, "github.com/nats-io/nats.go\n") {
+		t.Error("the program must link nats.go, and no part of nats-server")
 	}
 }

@@ -27,6 +27,7 @@ var jsonOutputs = map[string]reflect.Type{
 	"receive":                    reflect.TypeFor[verdict.Frames](),
 	"loopback":                   reflect.TypeFor[loopback.Result](),
 	"record info, record verify": reflect.TypeFor[record.Report](),
+	"fleet":                      reflect.TypeFor[Fleet](),
 	"doctor":                     reflect.TypeFor[doctor.Findings](),
 }
 

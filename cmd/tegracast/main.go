@@ -116,6 +116,7 @@ func commands() []word {
 		{"probe", "receive a stream and check it: losses, jitter, pixels, latency", probe},
 		{"send", "have serve send a stream to one more receiver", sendCommand},
 		{"receive", "take frames from a sender by UCX, check them and save them", receiveCommand},
+		{"fleet", "list the boards that publish on a message bus", fleetCommand},
 		{"record", "look at recordings, check and export them", recordCommand},
 		{"doctor", "list what this machine lacks for a real FPGA, and how to fix it", doctorCommand},
 		{"bind", "bind a PCI Express function to the kernel module", bindCommand},

@@ -117,7 +117,7 @@ func metricsPage(t *testing.T, b *bytes.Buffer) {
 // makes their names with one prefix.
 func metricsIn(t *testing.T) (all []metric) {
 	t.Helper()
-	for _, dir := range []string{"../../pipeline/web", "appliance", "boardwatch", "egress", "fanout", "lines", "."} {
+	for _, dir := range []string{"../../pipeline/web", "appliance", "boardwatch", "egress", "fanout", "lines", "telemetry", "."} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatal(dir, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/live"
+	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/pipeline/web"
 )
@@ -143,9 +144,11 @@ func (e env) whileThereIsATerminal(ctx context.Context) (context.Context, contex
 
 // appliance is what an appliance works in.
 func (e env) appliance() appliance.Env {
-	events := web.NewEvents()
-	log := slog.New(slog.NewMultiHandler(e.Log.Handler(), slog.NewJSONHandler(events, nil)))
-	return appliance.Env{Version: versionName(), Out: e.Out, Log: log, Metrics: []prometheus.Collector{buildInfo()}, Events: events}
+	events, bus := web.NewEvents(), telemetry.New()
+	log := slog.New(slog.NewMultiHandler(e.Log.Handler(), slog.NewJSONHandler(events, nil), bus.Handler()))
+	return appliance.Env{
+		Version: versionName(), Out: e.Out, Log: log, Metrics: []prometheus.Collector{buildInfo()}, Events: events, Bus: bus,
+	}
 }
 
 // addFaults gives every model source the faults of --fault.

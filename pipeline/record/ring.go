@@ -304,7 +304,11 @@ func (r *ring) close(g *segment, e event, failed error) error {
 	case failed != nil:
 		return g.cut()
 	}
-	return g.keep(e)
+	err := g.keep(e)
+	if err == nil {
+		r.run.sink.tell(News{File: g.path()})
+	}
+	return err
 }
 
 // turn goes on with the event in another file, since this one is as long as a file gets.

@@ -45,8 +45,10 @@ type Config struct {
 	// Memory has the frames: where it is CUDA's, the GPU packs them, by a kernel that is kept in the folder Kernels; nil: the CPU does.
 	Memory  cudahost.Allocator
 	Kernels string
-	Window  *Window      // what triggers ask for; nil: all frames are kept
-	Logger  *slog.Logger // nil: slog.Default()
+	Window  *Window // what triggers ask for; nil: all frames are kept
+	// Told hears of triggers and of files that are whole; nil: nobody does. It must not wait.
+	Told   func(News)
+	Logger *slog.Logger // nil: slog.Default()
 }
 
 // A Sink records the frames of one output. It implements pipeline.Sink.
@@ -257,9 +259,12 @@ func (r *run) end() error {
 		return errors.Join(err, g.cut())
 	}
 	r.sink.ending.Go(func() {
-		if err := g.end(); err != nil {
+		err := g.end()
+		if err != nil {
 			r.fail(fmt.Errorf("recording %s: %w", g.path(), err))
+			return
 		}
+		r.sink.tell(News{File: g.path()})
 	})
 	return nil
 }

@@ -85,6 +85,21 @@ type TriggerNote struct {
 	After  int64  `json:"after"`
 }
 
+// News is a trigger that was taken, or a file that is whole.
+type News struct {
+	Output  string
+	Trigger *TriggerNote // nil: a file is whole
+	File    string
+}
+
+// tell tells whoever listens.
+func (s *Sink) tell(n News) {
+	if s.config.Told != nil {
+		n.Output = s.config.Name
+		s.config.Told(n)
+	}
+}
+
 // maxCause is how many bytes of a cause are kept.
 const maxCause = 256
 
@@ -97,5 +112,6 @@ func (r *ring) note(t Trigger, at int64) error {
 	}
 	m := mcap.Message{Channel: triggerChannel, Sequence: r.triggered, Log: uint64(at), Publish: uint64(at)}
 	r.triggered++
+	r.run.sink.tell(News{Trigger: &n})
 	return r.run.append(at, mcap.Part{Message: m, Data: text})
 }

@@ -21,11 +21,13 @@ var (
 	ErrTooLong = errors.New("results: longer than a datagram")
 )
 
-// Config describes one output. At least one of UDP and Listen is given.
+// Config describes one output. At least one of UDP, Listen and Publish is given.
 type Config struct {
-	UDP    []string     // "host:port"; each gets a datagram a frame
-	Listen string       // "host:port"; whoever connects by TCP gets every line from then on
-	Logger *slog.Logger // nil: slog.Default
+	UDP    []string // "host:port"; each gets a datagram a frame
+	Listen string   // "host:port"; whoever connects by TCP gets every line from then on
+	// Publish, if it is not nil, gets each frame's results. Its error says why they are lost.
+	Publish func(pipeline.Report) error
+	Logger  *slog.Logger // nil: slog.Default
 }
 
 // CheckAddress checks "host:port" without resolving the host.
@@ -44,8 +46,9 @@ const maxDatagram = 65507
 
 // A Sink sends each frame's results as one line of JSON. It implements pipeline.Sink and reads no pixels.
 type Sink struct {
-	udp    []*net.UDPConn
-	server *server // nil: none
+	udp     []*net.UDPConn
+	server  *server // nil: none
+	publish func(pipeline.Report) error
 
 	lines, errors atomic.Uint64
 	closing       sync.Once
@@ -62,13 +65,13 @@ type Stats struct {
 
 // New opens the sockets. Run, or Close when it is never run, gives them back.
 func New(c Config) (*Sink, error) {
-	if len(c.UDP) == 0 && c.Listen == "" {
-		return nil, fmt.Errorf("%w: give a udp destination, or an address to listen at by tcp", ErrConfig)
+	if len(c.UDP) == 0 && c.Listen == "" && c.Publish == nil {
+		return nil, fmt.Errorf("%w: give a udp destination, an address to listen at by tcp, or a bus", ErrConfig)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	s := &Sink{}
+	s := &Sink{publish: c.Publish}
 	for _, dest := range c.UDP {
 		conn, err := net.Dial("udp", dest)
 		if err != nil {
@@ -96,8 +99,13 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 		if err != nil {
 			return errors.Join(err, s.Close())
 		}
-		if line, err = f.AppendReport(line[:0]); err == nil {
-			err = s.send(line)
+		if s.server != nil || len(s.udp) > 0 {
+			if line, err = f.AppendReport(line[:0]); err == nil {
+				err = s.send(line)
+			}
+		}
+		if s.publish != nil && err == nil {
+			err = s.publish(f.Report())
 		}
 		if err != nil {
 			q.Fail(f, pipeline.DropSink, fmt.Errorf("results cannot be sent: %w", err))

@@ -53,6 +53,17 @@ type Reading struct {
 	Alarm bool    `json:"alarm,omitempty"` // the board is held back
 }
 
+// A Bus is how messages leave for the bus.
+type Bus struct {
+	Server    string `json:"server"`
+	Connected bool   `json:"connected"`
+	Trouble   string `json:"trouble,omitempty"` // why it is not
+	Published uint64 `json:"published"`         // messages that the server has for sure
+	Waiting   int    `json:"waiting"`           // messages that it has not yet
+	Stored    int64  `json:"stored_bytes"`      // of these, on disk
+	Lost      uint64 `json:"lost"`              // messages that it never will have
+}
+
 // A View is a look at an output.
 type View interface {
 	// Next waits for a picture that is not old, which may be nil.
@@ -67,6 +78,7 @@ type Status struct {
 	Stalled string    `json:"stalled,omitempty"` // what makes no progress
 	Outputs []Output  `json:"outputs"`
 	Board   []Reading `json:"board,omitempty"`
+	Bus     *Bus      `json:"bus,omitempty"`
 	// Books are the graph's.
 	Books pipeline.Stats `json:"books"`
 }
@@ -170,6 +182,9 @@ func (c *Config) status(w http.ResponseWriter, _ *http.Request) {
 	s := Status{Version: c.Version, Outputs: c.Outputs(), Books: c.Stats()}
 	if c.Board != nil {
 		s.Board = c.Board()
+	}
+	if c.Bus != nil {
+		s.Bus = c.Bus()
 	}
 	ready, stalled := c.Health()
 	if s.Ready = ready; stalled != nil {

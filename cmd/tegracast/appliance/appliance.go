@@ -21,6 +21,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/egress"
 	"github.com/tegracast/tegracast/cmd/tegracast/fanout"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
+	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
@@ -39,6 +40,7 @@ type Env struct {
 	Board   lines.Board            // nil: the machine's own lines
 	Metrics []prometheus.Collector // of the program
 	Events  *web.Events            // what Log has got, for the page; nil: it is not told
+	Bus     *telemetry.Bus         // what Log's faults are told to; nil: nobody tells them
 	// Processors is how many compute and send; 0: as many as run Go (runtime.GOMAXPROCS).
 	Processors int
 }
@@ -79,6 +81,9 @@ type Appliance struct {
 const flightEvents = 4096
 
 func newAppliance(e Env) *Appliance {
+	if e.Bus == nil {
+		e.Bus = telemetry.New()
+	}
 	e.Processors = cmp.Or(e.Processors, runtime.GOMAXPROCS(0))
 	a := &Appliance{
 		env: e, recorder: pipeline.NewRecorder(flightEvents),

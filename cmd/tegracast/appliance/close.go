@@ -16,7 +16,7 @@ func (a *Appliance) Close() error {
 	for _, f := range slices.Backward(slices.Clone(a.flows)) {
 		errs = append(errs, a.dropFlow(f))
 	}
-	return errors.Join(append(errs, a.dropCards(nil), a.lines.Close(nil), a.dropStorage(), a.dropMemory())...)
+	return errors.Join(append(errs, a.env.Bus.Close(), a.dropCards(nil), a.lines.Close(nil), a.dropStorage(), a.dropMemory())...)
 }
 
 // dropFlow stops a flow, closes it and forgets it. When its GPU is lost it is left as it is.

@@ -32,6 +32,11 @@ func (a *Appliance) open(c *config.Appliance, p plan) error {
 		}
 		a.memory = memory
 	}
+	if p.bus {
+		if err := a.env.Bus.Open(c.Bus, stateOrCache("bus", "bus"), a.env.Log); err != nil {
+			return err
+		}
+	}
 	for i := range c.Lines { // the FPGA may need its reset
 		if l := &c.Lines[i]; p.lines[l.Name] {
 			if err := a.lines.Open(l); err != nil {

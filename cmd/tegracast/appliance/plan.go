@@ -2,11 +2,15 @@
 
 package appliance
 
-import "github.com/tegracast/tegracast/cmd/tegracast/config"
+import (
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+)
 
 // plan says what of a configuration is to be opened.
 type plan struct {
 	memory, web, rtsp bool
+	bus               bool
 	flows             map[string]bool // by the source's name
 	outputs           map[string]bool
 	lines             map[string]bool
@@ -21,7 +25,7 @@ func emptyPlan() plan {
 // everything is all that a configuration describes.
 func everything(c *config.Appliance) plan {
 	p := emptyPlan()
-	p.memory, p.web = true, true
+	p.memory, p.web, p.bus = true, true, true
 	for _, l := range c.Lines {
 		p.lines[l.Name] = true
 	}
@@ -39,6 +43,7 @@ func everything(c *config.Appliance) plan {
 func planned(old, new *config.Appliance) plan {
 	p := emptyPlan()
 	p.memory, p.web, p.rtsp = old.Memory != new.Memory, old.Web != new.Web, old.RTSP != new.RTSP
+	p.bus = !yamlfile.Same(old.Bus, new.Bus)
 	for _, c := range [][2]*config.Appliance{{old, new}, {new, old}} {
 		p.compare(c[0], c[1])
 	}

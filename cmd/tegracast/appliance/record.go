@@ -22,7 +22,8 @@ func (a *Appliance) openRecord(f *flow, o *output, c *config.Output, k *config.R
 		Directory: k.Directory, Name: c.Name, Source: c.Source, Library: "tegracast", Driver: driver,
 		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: int64(k.Keep.V), Sync: k.Sync.V,
 		DeleteOldest: k.WhenFull == "delete_oldest", Pack: k.Pack, Memory: a.memory, Kernels: kernelCache(),
-		Configuration: a.text, Window: recordWindow(k.Trigger), Settings: cameraSettings(f.source), Logger: a.env.Log.With("output", c.Name),
+		Configuration: a.text, Window: recordWindow(k.Trigger), Settings: cameraSettings(f.source),
+		Told: a.env.Bus.Recording, Logger: a.env.Log.With("output", c.Name),
 	}, own)
 	if err != nil {
 		return nil, c.OpenAt.Errorf("%w", err)

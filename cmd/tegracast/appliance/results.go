@@ -14,7 +14,11 @@ func init() { addSink((*Appliance).openResults) }
 
 // openResults opens an output of lines.
 func (a *Appliance) openResults(_ *flow, o *output, c *config.Output, k *config.Results, _ pipeline.Format) (pipeline.Sink, error) {
-	sink, err := results.New(results.Config{UDP: k.UDP, Listen: k.TCP, Logger: a.env.Log.With("output", c.Name)})
+	rc := results.Config{UDP: k.UDP, Listen: k.TCP, Logger: a.env.Log.With("output", c.Name)}
+	if k.Bus {
+		rc.Publish = a.env.Bus.Results(c.Name)
+	}
+	sink, err := results.New(rc)
 	if err != nil {
 		return nil, fmt.Errorf("output %s: %w", c.Name, err)
 	}

@@ -83,6 +83,7 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	watching.Go(func() { live.NewStatus(r.a.env.Out, r.a.env.Log, r.view).Run(watch) })
 	watching.Go(func() { health.run(watch) })
 	watching.Go(func() { r.a.recordings.Answer(watch, usr1, r.a.env.Log) })
+	watching.Go(func() { r.a.env.Bus.Watch(watch, r.a.told(health)) })
 	watching.Go(func() { boardwatch.Watch(watch, r.a.env.Log, os.DirFS("/")) })
 	err = r.run(ctx, hangup)
 	stop()
@@ -98,6 +99,7 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	r.a.egress.Print(r.a.env.Out)
 	r.a.fanout.Print(r.a.env.Out)
 	r.a.shares.Print(r.a.env.Out)
+	r.a.env.Bus.Print(r.a.env.Out)
 	r.a.received()
 	fmt.Fprintf(r.a.env.Out, "cpu: %.1f s in %.1f s\n", (live.CPUTime() - cpu).Seconds(), time.Since(began).Seconds())
 	return err
@@ -148,7 +150,7 @@ func (a *Appliance) end(err error) error {
 	if !pipeline.DeviceLost(err) {
 		return a.Close()
 	}
-	lines := a.lines.Close(nil)
+	lines := errors.Join(a.lines.Close(nil), a.env.Bus.Close())
 	closed := make(chan error, 1)
 	go func() { closed <- a.Close() }()
 	select {

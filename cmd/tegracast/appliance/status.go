@@ -15,7 +15,7 @@ func (a *Appliance) view() live.View {
 	takers := append(a.fanout.Takers(), a.shares.Takers()...)
 	v := live.View{
 		Stats: a.stats(), Receivers: a.egress.Receivers(), Quarantine: a.leftOut(),
-		Readers: a.egress.Status() + fanout.Status(takers), Lines: lines.Status(a.lines.Books()),
+		Readers: a.egress.Status() + fanout.Status(takers) + a.env.Bus.Status(), Lines: lines.Status(a.lines.Books()),
 		Takers: map[string]string{},
 	}
 	for _, t := range takers {

@@ -21,6 +21,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/boardwatch"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/readers"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
+	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
 	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/web"
 )
@@ -137,16 +138,23 @@ func access(c readers.Web) (*web.Access, error) {
 // newWeb is a server that tells of the appliance.
 func newWeb(a *Appliance, h *health) *webRunner {
 	own := []prometheus.Collector{
-		a.egress, &boardwatch.Metrics{Root: os.DirFS("/")}, &lines.Metrics{Lines: a.lines}, &hardwareMetrics{a}, &a.fanout, &a.shares,
+		a.egress, &boardwatch.Metrics{Root: os.DirFS("/")}, &lines.Metrics{Lines: a.lines}, &hardwareMetrics{a}, &a.fanout, &a.shares, a.env.Bus,
 	}
 	trigger := func(output, cause string) (bool, error) {
 		return a.recordings.Trigger(output, record.Trigger{Cause: cause})
 	}
 	return &webRunner{out: a.env.Out, cfg: web.Config{
-		Version: a.env.Version, Stats: a.stats, Health: h.state, Outputs: a.list, Board: sensors, View: a.look, SDP: a.describe,
-		Trigger: trigger, Send: a.egress.Send, Unsend: a.egress.Unsend, WHEP: a.egress.WHEP(),
+		Version: a.env.Version, Stats: a.stats, Health: h.state, Outputs: a.list, Board: sensors, Bus: a.env.Bus.View,
+		View: a.look, SDP: a.describe, Trigger: trigger, Send: a.egress.Send, Unsend: a.egress.Unsend, WHEP: a.egress.WHEP(),
 		Metrics: append(own, a.env.Metrics...), Events: a.env.Events, Logger: a.env.Log,
 	}}
+}
+
+// told is what the bus tells of the appliance.
+func (a *Appliance) told(h *health) telemetry.Appliance {
+	return telemetry.Appliance{
+		Version: a.env.Version, Model: board.Identify(os.DirFS("/")).Model, Stats: a.stats, Health: h.state, Outputs: a.list, Sensors: sensors,
+	}
 }
 
 // sensors are the temperatures of the board and the power of its rails.

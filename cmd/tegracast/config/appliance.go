@@ -22,7 +22,8 @@ type Appliance struct {
 	Lines   []Line // in the order in which they are opened
 	Web     readers.Web
 	RTSP    readers.RTSP
-	Text    []byte // of the file
+	Bus     *readers.Bus // nil: there is none
+	Text    []byte       // of the file
 
 	file *File
 }

@@ -16,6 +16,7 @@ type File struct {
 	Outputs    []OutputSection `yaml:"outputs" jsonschema:"minItems=1" jsonschema_description:"Where frames go."`
 	GPIO       GPIO            `yaml:"gpio,omitempty" jsonschema_description:"Lines of the board: trigger, strobe, reset, LED, edges and PPS."`
 	RTSP       readers.RTSP    `yaml:"rtsp,omitempty" jsonschema_description:"RTSP server, at which readers ask for the RTP streams (docs/rtsp.md)."`
+	Bus        *readers.Bus    `yaml:"bus,omitempty" jsonschema_description:"Message bus, NATS or MQTT, that gets events, health, and results of outputs with bus (docs/bus.md)."`
 	Web        readers.Web     `yaml:"web,omitempty" jsonschema_description:"The page, metrics and health over HTTP."`
 }
 

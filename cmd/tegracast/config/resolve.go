@@ -15,12 +15,18 @@ import (
 func (r *resolver) resolve(root yamlfile.Section) error {
 	r.file.Memory = cmp.Or(r.file.Memory, "auto")
 	r.out.Memory, r.out.MemoryAt = r.file.Memory, root.Key("memory").Place()
-	r.out.Web, r.out.RTSP = r.file.Web, r.file.RTSP
+	r.out.Web, r.out.RTSP, r.out.Bus = r.file.Web, r.file.RTSP, r.file.Bus
 	if err := r.file.Web.Check(root.Key("web")); err != nil {
 		return err
 	}
 	if err := r.file.RTSP.Check(root.Key("rtsp")); err != nil {
 		return err
+	}
+	if b := r.file.Bus; b != nil {
+		b.SetDefaults()
+		if err := b.Check(root.Key("bus")); err != nil {
+			return err
+		}
 	}
 	for _, step := range []func(yamlfile.Section) error{r.sources, r.stages, r.outputs, r.lines, r.writeCombined, r.slots, r.files} {
 		if err := step(root); err != nil {

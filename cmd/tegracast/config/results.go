@@ -8,16 +8,20 @@ import (
 	"github.com/tegracast/tegracast/pipeline/results"
 )
 
-// Results is where results go as lines of JSON.
+// Results is where results go as JSON.
 type Results struct {
 	UDP []string `yaml:"udp,omitempty" jsonschema_description:"Each is host:port and gets one datagram for each frame."`
 	TCP string   `yaml:"tcp,omitempty" jsonschema_description:"host:port to listen on. Each connection gets every line from then on."`
+	Bus bool     `yaml:"bus,omitempty" jsonschema_description:"Each frame's results are published on the bus (the section bus)."`
 }
 
 func (c *Results) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 	o.results = true
-	if len(c.UDP) == 0 && c.TCP == "" {
-		return at.Errorf("give the destination of the results: udp, tcp or both")
+	switch {
+	case len(c.UDP) == 0 && c.TCP == "" && !c.Bus:
+		return at.Errorf("give the destination of the results: udp, tcp or bus")
+	case c.Bus && r.file.Bus == nil:
+		return at.Key("bus").Errorf("which one? Write the section bus, too: bus: {server: nats://HOST:4222}")
 	}
 	for i, dest := range c.UDP {
 		at := at.Key("udp").Element(i)

@@ -48,7 +48,7 @@ var (
 	Files = []Pair{
 		{"/etc/tegracast/tegracast.yaml", "configuration of the service"},
 		{"/run/tegracast", "SDP file of each stream of the service"},
-		{"/var/lib/tegracast", "state of the service, such as the number of consecutive failed starts"},
+		{"/var/lib/tegracast", "state of the service, such as the number of consecutive failed starts, and messages that wait for the bus"},
 		{"/usr/share/tegracast/schema.json", "JSON Schema of the configuration, for editors"},
 	}
 )
@@ -62,7 +62,8 @@ func Program(w io.Writer, b Build, commands []Command) error {
 	r.section("Synopsis")
 	r.WriteString(".B tegracast\n.I COMMAND\n[\\fIOPTIONS\\fR]\n")
 	r.section("Description")
-	r.paragraphs("Frames of an FPGA camera arrive by DMA in memory that CUDA sees, are processed in place, and leave as RTP, in recordings, or by UCX. " +
+	r.paragraphs("Frames of an FPGA camera arrive by DMA in memory that CUDA sees, are processed in place, and leave as RTP, in recordings, or by UCX; " +
+		"results and health also by NATS or MQTT. " +
 		"Without an FPGA a model of it streams.\n\nThe commands are:")
 	for _, c := range commands {
 		r.item(c.Name, "", c.About)

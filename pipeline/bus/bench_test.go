@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bus
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// processor is the time of a processor that this process has had.
+func processor() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkTenThousand publishes 10,000 messages a second to a server that is a process of its own, and says which share of a core this
+// process needs for that, JSON and acknowledgements included: go test -run '^$' -bench TenThousand -benchtime 50000x ./pipeline/bus
+func BenchmarkTenThousand(b *testing.B) {
+	report := pipeline.Report{Frame: 1 << 20, Captured: time.Now(), Results: []pipeline.Result{{
+		Stage: "detector", Regions: []pipeline.Region{{X: 100, Y: 200, Width: 64, Height: 48, Label: "car", Score: 0.87}}, Numbers: map[string]float64{"count": 1},
+	}}}
+	for name, make := range map[string]func(testing.TB) *broker{"nats": debianNATS, "mqtt": func(t testing.TB) *broker { return mosquitto(t, "") }} {
+		b.Run(name, func(b *testing.B) {
+			server := make(b)
+			server.start(b)
+			p, stop := runs(b, Config{Server: Server{URL: server.url()}, Board: "a", Folder: b.TempDir()})
+			await(b, "link", func() bool { return p.Stats().Connected })
+			b.ResetTimer()
+			begin, cpu := time.Now(), processor()
+			for n := range b.N {
+				if n%50 == 0 {
+					time.Sleep(time.Until(begin.Add(time.Duration(n) * 100 * time.Microsecond)))
+				}
+				report.Frame = uint64(n)
+				if err := p.Results("numbers", report); err != nil {
+					b.Fatal(err)
+				}
+			}
+			await(b, "acknowledgement", func() bool { return p.Stats().Published == uint64(b.N) })
+			took, used := time.Since(begin), processor()-cpu
+			b.StopTimer()
+			stop()
+			if st := p.Stats(); st.Full+st.Failed+st.Refused > 0 {
+				b.Errorf("%+v", st)
+			}
+			b.ReportMetric(100*used.Seconds()/took.Seconds(), "%core")
+			b.ReportMetric(float64(b.N)/took.Seconds(), "messages/s")
+			b.ReportMetric(float64(used.Microseconds())/float64(b.N), "µs-cpu/message")
+		})
+	}
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bus
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline/bus/store"
+)
+
+const (
+	most       = 512                    // messages that the server has not acknowledged
+	pace       = 10 * time.Millisecond  // from one round to the next one, at least: many messages take one turn
+	idle       = 250 * time.Millisecond // the same, at most
+	ackTime    = 10 * time.Second       // in which a server acknowledges
+	syncTime   = time.Second            // what was written longer ago is on the disk for sure
+	lastTime   = time.Second            // for what waits when Run ends
+	firstRetry = 500 * time.Millisecond // it doubles
+	lastRetry  = 10 * time.Second
+)
+
+// pump has what one goroutine moves messages with.
+type pump struct {
+	store *store.Store // nil: the disk cannot keep anything
+
+	link    link // nil: there is none
+	number  int  // of the link: what an earlier one says is not heard
+	dialing context.CancelFunc
+	retry   time.Time
+	wait    time.Duration
+	good    bool // the link has taken a message
+	told    bool // the log knows that the bus does not take messages
+
+	window  []flying // in the order of the messages
+	base    uint64   // token of window[0]
+	synced  time.Time
+	settled []ack // memory of the acknowledgements that were taken last
+	broken  bool  // the disk has failed, and the log knows
+}
+
+// flying is a message that the server has not acknowledged, or that waits for one in front of it.
+type flying struct {
+	store.Message
+	stored bool // it is in the store
+	safe   bool
+	at     time.Time
+}
+
+// An ack is what a link says of a message, or of itself: then token is none.
+type ack struct {
+	link  int
+	token uint64
+	err   error
+}
+
+const none = ^uint64(0)
+
+// dialed is what dialing came to.
+type dialed struct {
+	link link
+	err  error
+}
+
+// work moves messages until ctx ends.
+func (p *Publisher) work(ctx context.Context) {
+	tick := time.NewTicker(idle)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.wake:
+		case <-tick.C:
+		case d := <-p.dialed:
+			p.connected(d)
+		}
+		p.round(time.Now())
+		p.connect(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pace):
+		}
+	}
+}
+
+// flush goes on until the server has everything, ctx ends, or there is no link.
+func (p *Publisher) flush(ctx context.Context) {
+	for p.link != nil {
+		p.round(time.Now())
+		if st := p.Stats(); st.Waiting == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pace):
+		}
+	}
+}
+
+// round takes what the server has acknowledged, and sends what it may.
+func (p *Publisher) round(now time.Time) {
+	p.settle()
+	if p.link != nil && len(p.window) > 0 && now.Sub(p.window[0].at) > ackTime {
+		p.lose(errors.New("the server acknowledges nothing"))
+	}
+	if p.link == nil || p.store != nil && p.store.Unread() > 0 || p.crowded() {
+		p.keep()
+	}
+	if p.link != nil {
+		p.send(now)
+	}
+	if p.store != nil && now.Sub(p.synced) > syncTime {
+		p.synced = now
+		p.failed(p.store.Sync())
+	}
+	p.count()
+}
+
+// settle takes the acknowledgements.
+func (p *Publisher) settle() {
+	p.mu.Lock()
+	acks := p.acks
+	p.acks, p.settled = p.settled[:0], acks
+	p.mu.Unlock()
+	lost, published := error(nil), uint64(0)
+	for _, a := range acks {
+		i := a.token - p.base
+		refused := errors.Is(a.err, errRefused)
+		switch {
+		case a.link != p.number:
+		case a.token == none || a.err != nil && !refused:
+			lost = a.err
+		case i < uint64(len(p.window)):
+			p.window[i].safe = true
+			if refused {
+				p.refuse(&p.window[i].Message, a.err)
+			} else {
+				published++
+			}
+		}
+	}
+	p.mu.Lock()
+	p.stats.Published += published
+	p.mu.Unlock()
+	if published > 0 && !p.good { // not before: a server may let in whom it does not hear
+		p.good, p.told, p.wait = true, false, 0
+		p.config.Logger.Info("the bus takes messages", "server", p.config.URL)
+	}
+	n, stored := 0, 0
+	for ; n < len(p.window) && p.window[n].safe; n++ {
+		if p.window[n].stored {
+			stored++
+		}
+	}
+	if n > 0 {
+		p.window, p.base = append(p.window[:0], p.window[n:]...), p.base+uint64(n)
+	}
+	if stored > 0 {
+		p.store.Done(stored)
+	}
+	if lost != nil && p.link != nil {
+		p.lose(lost)
+	}
+}
+
+// refuse says that the server will never take a message.
+func (p *Publisher) refuse(m *store.Message, err error) {
+	p.mu.Lock()
+	p.stats.Refused++
+	first := p.stats.Refused == 1
+	p.mu.Unlock()
+	if first { // the log may be heard as events: without the lock
+		p.config.Logger.Error("the bus does not take a message: it is lost, and further ones are counted",
+			"subject", m.Subject, "bytes", len(m.Data), "error", err)
+	}
+}
+
+// send fills the window, from the store first.
+func (p *Publisher) send(now time.Time) {
+	room := most - len(p.window)
+	if room <= 0 {
+		return
+	}
+	if p.store != nil && p.store.Unread() > 0 {
+		for _, m := range p.store.Next(room) {
+			p.put(flying{Message: m, stored: true, at: now})
+		}
+		return
+	}
+	for _, m := range p.take(room) {
+		p.put(flying{Message: m, at: now})
+	}
+}
+
+// take takes the oldest messages that wait in memory.
+func (p *Publisher) take(n int) []store.Message {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n = min(n, len(p.queue))
+	list := p.queue[:n:n]
+	p.queue = p.queue[n:]
+	for i := range list {
+		p.queued -= len(list[i].Data)
+	}
+	return list
+}
+
+// put sends a message. Where that fails it stays in the window, as the others that are on their way: the link will be lost.
+func (p *Publisher) put(f flying) {
+	token := p.base + uint64(len(p.window))
+	p.window = append(p.window, f)
+	if err := p.link.send(&f.Message, token); err != nil {
+		p.hear(ack{p.number, token, err})
+	}
+}
+
+// hear takes note of what a link says.
+func (p *Publisher) hear(a ack) {
+	p.mu.Lock()
+	p.acks = append(p.acks, a)
+	p.mu.Unlock()
+	p.stir()
+}
+
+// crowded says that the server is slower than the messages: soon there is no room in memory.
+func (p *Publisher) crowded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.queue) > mostQueued/2 || p.queued > mostQueuedBytes/2
+}
+
+// keep puts what waits in memory into the store, while there is one.
+func (p *Publisher) keep() {
+	if p.store != nil {
+		p.retain(p.take(mostQueued))
+	}
+}
+
+// retain puts messages into the store. Those that it cannot keep are lost.
+func (p *Publisher) retain(list []store.Message) {
+	for len(list) > 0 {
+		kept, err := p.store.Append(list)
+		if p.failed(err); err == nil {
+			return
+		}
+		p.mu.Lock()
+		p.stats.Failed++
+		p.mu.Unlock()
+		list = list[kept+1:]
+	}
+}
+
+// failed tells the log of the first of consecutive errors of the disk.
+func (p *Publisher) failed(err error) {
+	if err != nil && !p.broken {
+		p.config.Logger.Error("messages for the bus cannot be kept on disk", "folder", p.config.Folder, "error", err)
+	}
+	p.broken = err != nil
+}
+
+// count brings the counters up to date.
+func (p *Publisher) count() {
+	waiting, size, dropped := 0, int64(0), uint64(0)
+	for i := range p.window {
+		if !p.window[i].stored && !p.window[i].safe {
+			waiting++
+		}
+	}
+	if p.store != nil {
+		waiting, size, dropped = waiting+p.store.Left(), p.store.Size(), p.store.Dropped
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.Waiting, p.stats.Stored, p.stats.Full = waiting, size, dropped
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"errors"
+	"io"
+	"os"
+	"slices"
+)
+
+// Next returns messages that it has not returned before, at most so many, the oldest first; none: there are no more.
+func (s *Store) Next(most int) (list []Message) {
+	for len(list) < most && s.unread > 0 {
+		m, n, err := parse(s.ahead)
+		if errors.Is(err, errCut) {
+			err = s.fill(max(n, recordHead))
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			s.giveUp(err)
+			continue
+		}
+		s.ahead = s.ahead[n:]
+		s.unread--
+		s.out = append(s.out, place{s.reading, s.offset - int64(len(s.ahead))})
+		list = append(list, m)
+	}
+	return list
+}
+
+// fill reads on, so that there are at least n bytes ahead; where the file has no more, the next file is the one that is read.
+func (s *Store) fill(n int) error {
+	if s.reading == nil {
+		return s.enter(s.segments[0])
+	}
+	g := s.reading
+	if rest := g.size - s.offset; rest == 0 {
+		i := slices.Index(s.segments, g)
+		if len(s.ahead) > 0 || i < 0 || i+1 == len(s.segments) {
+			return io.ErrUnexpectedEOF
+		}
+		return s.enter(s.segments[i+1])
+	}
+	b := make([]byte, len(s.ahead), max(chunk, n))
+	copy(b, s.ahead)
+	more := b[len(b):min(int64(cap(b)), int64(len(b))+g.size-s.offset)]
+	if len(more) == 0 {
+		return io.ErrUnexpectedEOF
+	}
+	if _, err := s.input.ReadAt(more, s.offset); err != nil {
+		return err
+	}
+	s.offset += int64(len(more))
+	s.ahead = b[:len(b)+len(more)]
+	return nil
+}
+
+// enter begins to read a file.
+func (s *Store) enter(g *segment) error {
+	s.close()
+	f, err := os.Open(g.path)
+	s.reading, s.input, s.offset = g, f, g.from
+	return err
+}
+
+// leave ends reading a file, which will be gone.
+func (s *Store) leave(g *segment) {
+	if s.reading == g {
+		s.close()
+	}
+}
+
+func (s *Store) close() {
+	if s.input != nil {
+		_ = s.input.Close() // it was only read
+	}
+	s.reading, s.input, s.offset, s.ahead = nil, nil, 0, nil
+}
+
+// giveUp drops what has not been read of the file that is being read.
+func (s *Store) giveUp(err error) {
+	g := s.reading
+	s.config.Logger.Error("messages are lost: their file cannot be read", "file", g.path, "error", err)
+	read := 0
+	for _, p := range s.out {
+		if p.segment == g {
+			read++
+		}
+	}
+	lost := g.left - read
+	s.Dropped += uint64(lost)
+	s.unread -= lost
+	s.close()
+	s.remove(g)
+}
+
+// Done says that the n oldest messages which Next has returned are safe elsewhere.
+func (s *Store) Done(n int) {
+	for _, p := range s.out[:n] {
+		g := p.segment
+		if g.gone {
+			continue
+		}
+		g.from = p.end
+		if g.left--; g.left == 0 {
+			s.leave(g)
+			s.remove(g)
+		}
+	}
+	s.out = slices.Delete(s.out, 0, n)
+}
+
+// Rewind has Next return again what Done has not heard of. What had to make room meanwhile is dropped.
+func (s *Store) Rewind() {
+	for _, p := range s.out {
+		if p.segment.gone {
+			s.Dropped++
+		} else {
+			s.unread++
+		}
+	}
+	s.out = nil
+	s.close()
+}

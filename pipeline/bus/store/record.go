@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+)
+
+// A Message is what is kept. Its Number is unique.
+type Message struct {
+	Subject string // at most MaxSubject bytes
+	Number
+	Data []byte // at most MaxData bytes
+}
+
+// A Number says which message of a subject it is. A sequence begins with 1 and has no holes; an epoch begins where nobody knows how the
+// one before has ended. ID is whose epochs these are.
+type Number struct {
+	ID              uint64
+	Epoch, Sequence uint64
+}
+
+// Limits of a message.
+const (
+	MaxSubject = 1 << 10
+	MaxData    = 8 << 20
+)
+
+// A record is, with the lowest byte first: the length of what follows the CRC (4 bytes), the CRC-32C of the length and of what follows
+// (4), ID, epoch and sequence (8 each), the length of the subject (2), the subject, and the data.
+const (
+	recordHead = 8
+	bodyHead   = 26
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// errors of parse.
+var (
+	errCut     = errors.New("the record is cut off")
+	errDamaged = errors.New("the record is damaged")
+	errLimits  = errors.New("store: a message is longer than messages may be")
+)
+
+func size(m *Message) int64 { return int64(recordHead + bodyHead + len(m.Subject) + len(m.Data)) }
+
+// appendRecord appends a message that is within the limits.
+func appendRecord(b []byte, m *Message) []byte {
+	begin := len(b)
+	b = binary.LittleEndian.AppendUint32(b, uint32(size(m)-recordHead))
+	b = binary.LittleEndian.AppendUint32(b, 0)
+	b = binary.LittleEndian.AppendUint64(b, m.ID)
+	b = binary.LittleEndian.AppendUint64(b, m.Epoch)
+	b = binary.LittleEndian.AppendUint64(b, m.Sequence)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(m.Subject)))
+	b = append(append(b, m.Subject...), m.Data...)
+	binary.LittleEndian.PutUint32(b[begin+4:], checksum(b[begin:]))
+	return b
+}
+
+// checksum is the CRC of a whole record.
+func checksum(record []byte) uint32 {
+	return crc32.Update(crc32.Checksum(record[:4], castagnoli), castagnoli, record[recordHead:])
+}
+
+// length is how many bytes the record has that b begins with.
+func length(b []byte) (int, error) {
+	if len(b) < recordHead {
+		return 0, errCut
+	}
+	n := binary.LittleEndian.Uint32(b)
+	if n < bodyHead || n > bodyHead+MaxSubject+MaxData {
+		return 0, errDamaged
+	}
+	return recordHead + int(n), nil
+}
+
+// parse reads the record that b begins with, and returns its length. The message's data are those of b. errCut: b has only a part of it.
+func parse(b []byte) (m Message, n int, err error) {
+	if n, err = length(b); err != nil {
+		return m, 0, err
+	}
+	if len(b) < n {
+		return m, n, errCut
+	}
+	record := b[:n:n]
+	if binary.LittleEndian.Uint32(record[4:]) != checksum(record) {
+		return m, 0, errDamaged
+	}
+	body := record[recordHead:]
+	subject := int(binary.LittleEndian.Uint16(body[24:]))
+	if subject > MaxSubject || bodyHead+subject > len(body) || len(body)-bodyHead-subject > MaxData {
+		return m, 0, errDamaged
+	}
+	m.ID, m.Epoch = binary.LittleEndian.Uint64(body), binary.LittleEndian.Uint64(body[8:])
+	m.Sequence = binary.LittleEndian.Uint64(body[16:])
+	m.Subject, m.Data = string(body[bodyHead:bodyHead+subject]), body[bodyHead+subject:]
+	return m, n, nil
+}
