@@ -31,28 +31,47 @@ var traceFile = os.Getenv("TEGRACAST_RTL_TRACE")
 // errVerilator says that Verilator is not here, or does not like the design.
 var errVerilator = errors.New("verilator")
 
-// verilator runs Verilator on the design in dir.
-func verilator(dir string, args ...string) error {
-	files, err := filepath.Glob(filepath.Join(dir, "*.sv"))
+// verilator runs Verilator on files of the design in dir.
+func verilator(dir string, of []string, args ...string) error {
+	files, err := sources(dir, of)
 	if err != nil {
 		return err
 	}
-	args = append(args, append(files, filepath.Join(dir, "sim", "tcam_sim.sv"))...)
+	args = append(args, files...)
 	if out, err := exec.Command("verilator", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %w\n%s", errVerilator, err, out)
 	}
 	return nil
 }
 
+// The files of the design with what is simulated of it, and with the checks.
+var (
+	plain   = []string{"*.sv", "sim/*.sv"}
+	checked = append(plain, "check/*.sv")
+)
+
+// sources are the files in dir.
+func sources(dir string, of []string) ([]string, error) {
+	var all []string
+	for _, name := range of {
+		files, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(name)))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, files...)
+	}
+	return all, nil
+}
+
 // contentOf is a name for what is built from the folder, by these arguments.
 func contentOf(dir string, args []string) (string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.sv"))
+	files, err := sources(dir, checked)
 	if err != nil {
 		return "", err
 	}
 	sum := sha256.New()
 	fmt.Fprintln(sum, args)
-	for _, f := range append(files, filepath.Join(dir, "sim", "tcam_sim.sv"), filepath.Join(dir, "sim", "harness.cpp")) {
+	for _, f := range append(files, filepath.Join(dir, "sim", "harness.cpp")) {
 		text, err := os.ReadFile(f)
 		if err != nil {
 			return "", err
@@ -63,15 +82,16 @@ func contentOf(dir string, args []string) (string, error) {
 }
 
 // library is the path of the simulated design as a shared library, which is built in the folder cache if it is not there.
-func library(dir, cache string) (string, error) {
+func library(dir, cache string, more ...string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
 	}
 	args := []string{
-		"--cc", "--exe", "--build", "-j", "2", "-O3", "-Wno-fatal", "--x-assign", "unique", "--x-initial", "unique",
-		"--top-module", "tcam_sim", "-CFLAGS", "-fPIC -fno-gnu-unique", "-LDFLAGS", "-shared -Wl,-Bsymbolic", "-o", "libtcam.so",
+		"--cc", "--exe", "--build", "-j", "2", "-O3", "-Wno-fatal", "--x-assign", "unique", "--x-initial", "unique", "--assert",
+		"--top-module", "tcam_sim", "-CFLAGS", "-fPIC -fno-gnu-unique -DVL_USER_STOP", "-LDFLAGS", "-shared -Wl,-Bsymbolic", "-o", "libtcam.so",
 	}
+	args = append(args, more...)
 	if traceFile != "" {
 		args = append(args, "--trace")
 	}
@@ -91,7 +111,7 @@ func library(dir, cache string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(work)
-	if err := verilator(dir, append(args, "--Mdir", work, filepath.Join(dir, "sim", "harness.cpp"))...); err != nil {
+	if err := verilator(dir, checked, append(args, "--Mdir", work, filepath.Join(dir, "sim", "harness.cpp"))...); err != nil {
 		return "", err
 	}
 	if err := os.Rename(work, filepath.Join(cache, name)); err != nil {
@@ -122,10 +142,13 @@ type design struct {
 	lastLine   func(c uintptr) uint64
 	packet     func(c uintptr, to *byte, room uint32) uint32
 	broken     func(c uintptr, to *byte, room uint32) uint32
+	coverage   func(c uintptr, file string)
+	mutant     func(number uint32)
+	covered    func() string // where each simulation's coverage goes
 }
 
-func openDesign(dir, cache string) (*design, error) {
-	path, err := library(dir, cache)
+func openDesign(dir, cache string, more ...string) (*design, error) {
+	path, err := library(dir, cache, more...)
 	if err != nil {
 		return nil, err
 	}
@@ -138,6 +161,7 @@ func openDesign(dir, cache string) (*design, error) {
 		"new": &d.create, "free": &d.free, "write": &d.write, "read": &d.read, "run": &d.run, "channel": &d.channel,
 		"pressure": &d.pressure, "trigger": &d.trigger, "interrupt": &d.interrupt, "now": &d.now, "shot": &d.shot, "halt": &d.halt,
 		"sensor_busy": &d.sensorBusy, "first_line": &d.firstLine, "last_line": &d.lastLine, "packet": &d.packet, "broken": &d.broken,
+		"coverage": &d.coverage, "mutant": &d.mutant,
 	} {
 		purego.RegisterLibFunc(f, lib, "tcam_"+name)
 	}
@@ -150,15 +174,20 @@ func theDesign(t testing.TB) *design {
 	if _, err := exec.LookPath("verilator"); err != nil {
 		t.Skip("no verilator here: make setup-test installs it")
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := openDesign(".", filepath.Join(cache, "tegracast"))
+	d, err := openDesign(".", cacheFolder(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
+}
+
+func cacheFolder(t testing.TB) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(cache, "tegracast")
 }
 
 // simulation is a camera that is simulated.
@@ -175,7 +204,12 @@ func (d *design) start(seed uint64, pattern bool) *simulation {
 	return &simulation{d, d.create(seed, p, traceFile)}
 }
 
-func (s *simulation) close() { s.design.free(s.c) }
+func (s *simulation) close() {
+	if s.covered != nil {
+		s.coverage(s.c, s.covered())
+	}
+	s.design.free(s.c)
+}
 
 func (s *simulation) Read32(off uint32) uint32 { return s.read(s.c, off) }
 func (s *simulation) Write32(off, v uint32)    { s.write(s.c, off, v) }
@@ -214,7 +248,7 @@ func TestLint(t *testing.T) {
 		t.Skip("no verilator here: make setup-test installs it")
 	}
 	for _, top := range []string{"tcam_sim", "tcam_camera"} {
-		if err := verilator(".", "--lint-only", "-Wall", "--top-module", top); err != nil {
+		if err := verilator(".", plain, "--lint-only", "-Wall", "--top-module", top); err != nil {
 			t.Error(err)
 		}
 	}
