@@ -79,10 +79,14 @@ struct Camera {
     uint32_t gap = 0, sensor_clock = 0;
     uint64_t first_line = 0, last_line = 0;
 
-    // Verilator's runtime must know whose turn it is, for the checks (vl_stop).
-    void eval() {
+    // Verilator's runtime must know whose turn it is on this thread: for the checks (vl_stop), and for what goes with a camera.
+    void enter() {
         current = this;
         Verilated::threadContextp(&context);
+    }
+
+    void eval() {
+        enter();
         top.eval();
     }
 
@@ -281,6 +285,7 @@ void *tcam_new(uint64_t seed, uint32_t pattern, const char *trace) {
 
 void tcam_free(void *p) {
     Camera *c = static_cast<Camera *>(p);
+    c->enter();
 #if VM_TRACE
     if (c->traced) c->trace.close();
 #endif
