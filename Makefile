@@ -104,10 +104,10 @@ test-sanitized: setup-test ## the kernel module's tests, and an hour of its fuzz
 	@$(call install,flex bison bc libssl-dev xz-utils)
 	TEGRACAST_SANITIZED=1 go test -count=1 -timeout 180m -run '^(TestModule|TestInjection|TestKfuzz)$$' -v ./tegra/kmod/kmodtest
 
-rtl: setup-test ## the FPGA's design in fpga/rtl: lint, simulation by Verilator, 200 frames compared with the model's
+rtl: setup-test ## the FPGA's design in fpga/rtl: lint, simulation by Verilator, 500 frames compared with the model's, proofs of CRC and registers
 	go test -count=1 -v ./fpga/rtl
 
-rtl-long: setup-test ## the same with 10,000 frames, and with faults planted in the design, each of which must be found
+rtl-long: setup-test ## the same with 10,000 frames, all proofs, coverage, and faults planted in the design, each of which must be found
 	TEGRACAST_LONG=1 go test -count=1 -timeout 60m -v ./fpga/rtl
 
 rtl-size: setup-test ## what the design takes of an FPGA of Xilinx's 7 series, and of an ECP5, by yosys

@@ -256,7 +256,7 @@ func patterns(d *design, frames int) (came int, err error) {
 // TestPatternFrames compares random small frames of the design with the model's, byte for byte.
 func TestPatternFrames(t *testing.T) {
 	d := theDesign(t)
-	frames := 200
+	frames := 500
 	if os.Getenv("TEGRACAST_LONG") != "" {
 		frames = 10_000
 	}

@@ -3,9 +3,7 @@
 package rtl
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +14,7 @@ import (
 	"github.com/ebitengine/purego"
 
 	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/rtl/rtltest"
 )
 
 // Of the design that is simulated (sim/tcam_sim.sv).
@@ -28,79 +27,13 @@ const (
 // traceFile is where the waveforms of the simulation that is made last go.
 var traceFile = os.Getenv("TEGRACAST_RTL_TRACE")
 
-// errVerilator says that Verilator is not here, or does not like the design.
-var errVerilator = errors.New("verilator")
-
-// verilator runs Verilator on the design in dir.
-func verilator(dir string, args ...string) error {
-	files, err := filepath.Glob(filepath.Join(dir, "*.sv"))
-	if err != nil {
-		return err
-	}
-	args = append(args, append(files, filepath.Join(dir, "sim", "tcam_sim.sv"))...)
-	if out, err := exec.Command("verilator", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %w\n%s", errVerilator, err, out)
-	}
-	return nil
-}
-
-// contentOf is a name for what is built from the folder, by these arguments.
-func contentOf(dir string, args []string) (string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.sv"))
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.New()
-	fmt.Fprintln(sum, args)
-	for _, f := range append(files, filepath.Join(dir, "sim", "tcam_sim.sv"), filepath.Join(dir, "sim", "harness.cpp")) {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			return "", err
-		}
-		fmt.Fprintln(sum, len(text), string(text))
-	}
-	return fmt.Sprintf("rtl-%x", sum.Sum(nil)[:12]), nil
-}
-
-// library is the path of the simulated design as a shared library, which is built in the folder cache if it is not there.
-func library(dir, cache string) (string, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	args := []string{
-		"--cc", "--exe", "--build", "-j", "2", "-O3", "-Wno-fatal", "--x-assign", "unique", "--x-initial", "unique",
-		"--top-module", "tcam_sim", "-CFLAGS", "-fPIC -fno-gnu-unique", "-LDFLAGS", "-shared -Wl,-Bsymbolic", "-o", "libtcam.so",
-	}
+// library is the path of the simulated design as a shared library, with its checks.
+func library(dir, cache string, more ...string) (string, error) {
+	args := append([]string{"--assert"}, more...)
 	if traceFile != "" {
 		args = append(args, "--trace")
 	}
-	name, err := contentOf(dir, args)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(cache, name, "libtcam.so")
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", err
-	}
-	work, err := os.MkdirTemp(cache, "rtl-build-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(work)
-	if err := verilator(dir, append(args, "--Mdir", work, filepath.Join(dir, "sim", "harness.cpp"))...); err != nil {
-		return "", err
-	}
-	if err := os.Rename(work, filepath.Join(cache, name)); err != nil {
-		if _, there := os.Stat(path); there == nil {
-			return path, nil // another process was quicker
-		}
-		return "", err
-	}
-	return path, nil
+	return rtltest.Build(dir, cache, args...)
 }
 
 // design is the library's functions (sim/harness.cpp).
@@ -122,10 +55,13 @@ type design struct {
 	lastLine   func(c uintptr) uint64
 	packet     func(c uintptr, to *byte, room uint32) uint32
 	broken     func(c uintptr, to *byte, room uint32) uint32
+	coverage   func(c uintptr, file string)
+	mutant     func(number uint32)
+	covered    func() string // where each simulation's coverage goes
 }
 
-func openDesign(dir, cache string) (*design, error) {
-	path, err := library(dir, cache)
+func openDesign(dir, cache string, more ...string) (*design, error) {
+	path, err := library(dir, cache, more...)
 	if err != nil {
 		return nil, err
 	}
@@ -138,6 +74,7 @@ func openDesign(dir, cache string) (*design, error) {
 		"new": &d.create, "free": &d.free, "write": &d.write, "read": &d.read, "run": &d.run, "channel": &d.channel,
 		"pressure": &d.pressure, "trigger": &d.trigger, "interrupt": &d.interrupt, "now": &d.now, "shot": &d.shot, "halt": &d.halt,
 		"sensor_busy": &d.sensorBusy, "first_line": &d.firstLine, "last_line": &d.lastLine, "packet": &d.packet, "broken": &d.broken,
+		"coverage": &d.coverage, "mutant": &d.mutant,
 	} {
 		purego.RegisterLibFunc(f, lib, "tcam_"+name)
 	}
@@ -150,15 +87,20 @@ func theDesign(t testing.TB) *design {
 	if _, err := exec.LookPath("verilator"); err != nil {
 		t.Skip("no verilator here: make setup-test installs it")
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := openDesign(".", filepath.Join(cache, "tegracast"))
+	d, err := openDesign(".", cacheFolder(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
+}
+
+func cacheFolder(t testing.TB) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(cache, "tegracast")
 }
 
 // simulation is a camera that is simulated.
@@ -175,7 +117,12 @@ func (d *design) start(seed uint64, pattern bool) *simulation {
 	return &simulation{d, d.create(seed, p, traceFile)}
 }
 
-func (s *simulation) close() { s.design.free(s.c) }
+func (s *simulation) close() {
+	if s.covered != nil {
+		s.coverage(s.c, s.covered())
+	}
+	s.design.free(s.c)
+}
 
 func (s *simulation) Read32(off uint32) uint32 { return s.read(s.c, off) }
 func (s *simulation) Write32(off, v uint32)    { s.write(s.c, off, v) }
@@ -213,9 +160,14 @@ func TestLint(t *testing.T) {
 	if _, err := exec.LookPath("verilator"); err != nil {
 		t.Skip("no verilator here: make setup-test installs it")
 	}
+	files, err := filepath.Glob("*.sv")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, top := range []string{"tcam_sim", "tcam_camera"} {
-		if err := verilator(".", "--lint-only", "-Wall", "--top-module", top); err != nil {
-			t.Error(err)
+		args := append([]string{"--lint-only", "-Wall", "--top-module", top, "sim/tcam_sim.sv"}, files...)
+		if out, err := exec.CommandContext(t.Context(), "verilator", args...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", top, err, out)
 		}
 	}
 }

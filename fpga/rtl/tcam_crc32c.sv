@@ -10,26 +10,25 @@ module tcam_crc32c #(
 );
     localparam [31:0] POLYNOMIAL = 32'h82f63b78;  // 0x1edc6f41, reflected
 
-    // column is what bit number `at` of the data contributes to the state. It is constant.
-    function [31:0] column(input integer at);
+    // columns are what each bit of the data contributes to the state, 32 bits each. They are constant. One that came
+    // behind the last would contribute `behind`.
+    function [32*BITS-1:0] columns(input [31:0] behind);
         integer i;
+        reg [31:0] c;
         begin
-            column = 32'd1;
-            for (i = at; i < BITS; i = i + 1) column = (column >> 1) ^ (column[0] ? POLYNOMIAL : 32'd0);
+            c = behind;
+            for (i = BITS - 1; i >= 0; i = i - 1) begin
+                c = (c >> 1) ^ (c[0] ? POLYNOMIAL : 32'd0);
+                columns[32*i+:32] = c;
+            end
         end
     endfunction
+    localparam [32*BITS-1:0] COLUMNS = columns(32'd1);
 
     // row is which bits of the data are in bit `of` of the result.
     function [BITS-1:0] row(input [4:0] of);
         integer i;
-        reg [31:0] c;
-        begin
-            row = {BITS{1'b0}};
-            for (i = 0; i < BITS; i = i + 1) begin
-                c = column(i);
-                row[i] = c[of];
-            end
-        end
+        for (i = 0; i < BITS; i = i + 1) row[i] = COLUMNS[32*i+{27'd0, of}];
     endfunction
 
     wire [BITS-1:0] mixed = data ^ {{(BITS - 32) {1'b0}}, crc};

@@ -125,6 +125,8 @@ module tcam_frames #(
         end
         if (!resetn) begin
             frame_taken <= 1'b0;
+            frame_kept <= 1'b0;
+            frame_read <= 1'b0;
             exposing <= 1'b0;
             filling <= 1'b0;
             expose <= 1'b0;

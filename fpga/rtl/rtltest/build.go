@@ -10,21 +10,24 @@ import (
 	"path/filepath"
 )
 
-// build returns the path of the design in dir as a shared library. It is built in the folder cache, with these arguments of Verilator
-// beside the usual ones, if it is not there.
-func build(dir, cache string, extra ...string) (string, error) {
+// Build returns the path of the design in dir, with its checks, as a shared library. It is built in the folder cache, with these arguments
+// of Verilator beside the usual ones, if it is not there. --assert has the checks evaluated.
+func Build(dir, cache string, extra ...string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
 	}
-	sources, err := filepath.Glob(filepath.Join(dir, "*.sv"))
-	if err != nil {
-		return "", err
+	var sources []string
+	for _, pattern := range []string{"*.sv", "sim/*.sv", "check/*.sv", "sim/harness.cpp"} {
+		files, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern)))
+		if err != nil {
+			return "", err
+		}
+		sources = append(sources, files...)
 	}
-	sources = append(sources, filepath.Join(dir, "sim", "tcam_sim.sv"), filepath.Join(dir, "sim", "harness.cpp"))
 	args := append([]string{
 		"--cc", "--exe", "--build", "-j", "2", "-O3", "-Wno-fatal", "--x-assign", "unique", "--x-initial", "unique",
-		"--top-module", "tcam_sim", "-CFLAGS", "-fPIC -fno-gnu-unique", "-LDFLAGS", "-shared -Wl,-Bsymbolic", "-o", "libtcam.so",
+		"--top-module", "tcam_sim", "-CFLAGS", "-fPIC -fno-gnu-unique -DVL_USER_STOP", "-LDFLAGS", "-shared -Wl,-Bsymbolic", "-o", "libtcam.so",
 	}, extra...)
 	name, err := contentOf(sources, args)
 	if err != nil {

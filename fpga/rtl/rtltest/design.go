@@ -81,7 +81,7 @@ func Open(t testing.TB, dir string, pattern bool) *Design {
 	if trace != "" {
 		args = append(args, "--trace")
 	}
-	path, err := build(dir, filepath.Join(cache, "tegracast"), args...)
+	path, err := Build(dir, filepath.Join(cache, "tegracast"), args...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,9 @@
 
 #include "Vtcam_sim.h"
 #include "verilated.h"
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
 #if VM_TRACE
 #include "verilated_vcd_c.h"
 #endif
@@ -41,6 +44,10 @@ struct Context : VerilatedContext {
         randReset(2);
     }
 };
+
+struct Camera;
+thread_local Camera *current;  // is being evaluated
+uint32_t mutant = 0;
 
 struct Camera {
     Context context;
@@ -78,6 +85,17 @@ struct Camera {
     size_t at = 0, line = 0, left = 0;
     uint32_t gap = 0, sensor_clock = 0;
     uint64_t first_line = 0, last_line = 0;
+
+    // Verilator's runtime must know whose turn it is on this thread: for the checks (vl_stop), and for what goes with a camera.
+    void enter() {
+        current = this;
+        Verilated::threadContextp(&context);
+    }
+
+    void eval() {
+        enter();
+        top.eval();
+    }
 
     void fail(const char *what) {
         if (broken.size() < 2000) broken += std::string(what) + " at " + std::to_string(top.now) + " ns\n";
@@ -174,18 +192,18 @@ struct Camera {
         bool level = top.tready;
         if (metered && room == 0) top.tready = 0;
         bool quick = metered && top.use_pattern;  // no sensor; outputs of the stream are registers and need not be asked for
-        if (!quick) top.eval();
+        if (!quick) eval();
         if (top.resetn) stream();
         top.clk = 1;
         context.timeInc(1);
-        top.eval();
+        eval();
         dump();
         sensor_clock += quick ? 0 : 3;
         if (sensor_clock >= 5) {
             sensor_clock -= 5;
             top.pixel_clk = 1;
             context.timeInc(1);
-            top.eval();
+            eval();
             dump();
             top.pixel_clk = 0;
             sensor();
@@ -193,7 +211,7 @@ struct Camera {
         top.clk = 0;
         top.tready = level;
         context.timeInc(1);
-        top.eval();
+        eval();
         dump();
         count++;
     }
@@ -205,7 +223,7 @@ struct Camera {
     template <typename F>
     bool until(F done, const char *what) {
         for (int i = 0; i < 100; i++) {
-            top.eval();
+            eval();
             if (done()) return true;
             cycle();
         }
@@ -240,7 +258,7 @@ struct Camera {
         until([&] { return top.rvalid; }, "a read is not answered");
         uint32_t value = top.rdata;
         wait();
-        top.eval();
+        eval();
         if (!top.rvalid || top.rdata != value || top.rresp != 0) fail("a read's answer did not wait for RREADY");
         top.rready = 1;
         cycle();
@@ -259,7 +277,16 @@ struct Camera {
 
 }  // namespace
 
+// A check of fpga/rtl/check has failed: Verilator's own vl_stop would end the process. The first one is enough.
+void vl_stop(const char *file, int line, const char *) {
+    current->fail((std::string(file) + ":" + std::to_string(line)).c_str());
+    current->context.assertOn(false);
+}
+
 extern "C" {
+
+// tcam_mutant chooses the fault that designs have from now on, if they were built for that; 0 is none.
+void tcam_mutant(uint32_t number) { mutant = number; }
 
 void *tcam_new(uint64_t seed, uint32_t pattern, const char *trace) {
     Camera *c = new Camera(seed);
@@ -268,6 +295,9 @@ void *tcam_new(uint64_t seed, uint32_t pattern, const char *trace) {
     c->top.c2h_run = c->top.c2h_busy = c->top.trigger_in = 0;
     c->top.frame_valid = c->top.line_valid = 0;
     c->top.use_pattern = pattern;
+#ifdef TCAM_MUTANTS
+    c->top.mutant = mutant;
+#endif
 #if VM_TRACE
     if (trace[0] != 0) {
         c->context.traceEverOn(true);
@@ -284,6 +314,7 @@ void *tcam_new(uint64_t seed, uint32_t pattern, const char *trace) {
 
 void tcam_free(void *p) {
     Camera *c = static_cast<Camera *>(p);
+    c->enter();
 #if VM_TRACE
     if (c->traced) c->trace.close();
 #endif
@@ -375,6 +406,16 @@ uint32_t tcam_packet(void *p, uint8_t *to, uint32_t room) {
     memcpy(to, b.data(), n < room ? n : room);
     c->packets.pop_front();
     return n;
+}
+
+// tcam_coverage writes what this simulation has covered of the design, if it was built for that.
+void tcam_coverage(void *p, const char *file) {
+#if VM_COVERAGE
+    static_cast<Camera *>(p)->context.coveragep()->write(file);
+#else
+    (void)p;
+    (void)file;
+#endif
 }
 
 // tcam_broken returns the length of what rules were broken, a line each.
