@@ -50,7 +50,9 @@ type during struct {
 	ctx context.Context
 }
 
-func (d *during) AllocHost(size int, flags Flags) (*Buffer, error) { return d.alloc(d.ctx, size, flags) }
+func (d *during) AllocHost(size int, flags Flags) (*Buffer, error) {
+	return d.alloc(d.ctx, size, flags)
+}
 
 func (a *hostAllocator) alloc(ctx context.Context, size int, flags Flags) (*Buffer, error) {
 	if err := checkRequest(size, flags); err != nil {
