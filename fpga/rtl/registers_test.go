@@ -117,6 +117,7 @@ func registers(d *design) error {
 	}
 	s := d.start(1, true)
 	defer s.close()
+	s.step(0) // the registers as after a reset
 	s.pressure(s.c, 256, 1, 128)
 	rnd := rand.New(rand.NewPCG(1, 25))
 	for range 300 {
