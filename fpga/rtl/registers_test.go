@@ -136,6 +136,7 @@ func registers(d *design) error {
 		ref.Write32(off, v)
 	}
 	for off := uint32(0x100); off < 0x1000; off += 0x34 {
+		s.Write32(off, rnd.Uint32())
 		if v := s.Read32(off); v != 0 {
 			return fmt.Errorf("unlisted offset %#05x reads %#x", off, v)
 		}

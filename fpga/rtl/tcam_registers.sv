@@ -106,9 +106,9 @@ module tcam_registers #(
                 FORMAT: format <= write_data;
                 PERIOD: period <= write_data;
                 EXPOSURE: exposure <= write_data;
-                TIME_STEP_LOW: if (INDEX == 0) time_step_by[31:0] <= write_data;
-                TIME_STEP_HIGH: if (INDEX == 0) time_step_by[63:32] <= write_data;
-                TIME_RATE: if (INDEX == 0) time_rate <= rate;
+                TIME_STEP_LOW: time_step_by[31:0] <= INDEX == 0 ? write_data : 32'd0;
+                TIME_STEP_HIGH: time_step_by[63:32] <= INDEX == 0 ? write_data : 32'd0;
+                TIME_RATE: time_rate <= INDEX == 0 ? rate : 32'd0;
                 default: ;
             endcase
         time_step <= write && write_address == TIME_STEP_HIGH && INDEX == 0;

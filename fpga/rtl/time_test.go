@@ -35,6 +35,9 @@ func timeIsSet(d *design) error {
 	var begun, stepped, before uint64 // when frame 0 began; sums of the steps, up to now, and up to the one before
 	frames := uint64(0)
 	for range 40 {
+		for s.Read32(fpga.CamStatus)&uint32(fpga.StatusExposing) == 0 { // while lines are read out their times would contradict one another
+			s.cycles(20)
+		}
 		by := rnd.Uint64()>>1 - s.time()
 		was := s.time()
 		s.step(by)
@@ -42,7 +45,14 @@ func timeIsSet(d *design) error {
 			return fmt.Errorf("a step by %d took the counter from %d to %d", int64(by), was, was+by+is)
 		}
 		stepped, before = stepped+by, stepped
+		if read := s.read64(fpga.CamTimeLow); read < was+by || read > s.time() {
+			return fmt.Errorf("the counter reads %d at %d", read, s.time())
+		}
 		s.cycles(3 * period / clockNS)
+		open := s.read64(fpga.CamOpenLow)
+		if start := uint64(s.Read32(fpga.CamOpenStartLow)) | uint64(s.Read32(fpga.CamOpenStartHigh))<<32; start-stepped != begun+open*period && begun != 0 {
+			return fmt.Errorf("the open frame, %d, began at %d, want %d", open, start, begun+open*period+stepped)
+		}
 		for p := s.next(); p != nil; p = s.next() {
 			t, err := fpga.ParseTrailer(p[len(p)-fpga.TrailerSize:])
 			if err != nil {
@@ -62,7 +72,31 @@ func timeIsSet(d *design) error {
 	if frames < 100 {
 		return fmt.Errorf("only %d frames came", frames)
 	}
+	if err := s.counts(period); err != nil {
+		return err
+	}
 	return s.rates()
+}
+
+// counts has a few hundred frames dropped, since the channel does not run, and a few hundred triggers missed.
+func (s *simulation) counts(period uint64) error {
+	const most = 300
+	s.channel(s.c, 0, 0)
+	dropped := s.Read32(fpga.CamDropped)
+	s.cycles(most * int(period) / clockNS)
+	if n := s.Read32(fpga.CamDropped) - dropped; n < most-2 || n > most+2 {
+		return fmt.Errorf("%d frames were dropped, want about %d", n, most)
+	}
+	s.Write32(fpga.CamControl, 0)
+	s.Write32(fpga.CamExposure, 10_000_000)
+	s.Write32(fpga.CamControl, fpga.CameraRun|fpga.CameraTriggered)
+	for range 1 + most {
+		s.Write32(fpga.CamCommand, fpga.CommandTrigger)
+	}
+	if n := s.Read32(fpga.CamTriggerMissed); n != most {
+		return fmt.Errorf("%d triggers were missed, want %d", n, most)
+	}
+	return nil
 }
 
 // rates has the counter run faster and slower.
