@@ -8,7 +8,7 @@ const MaxDimension = 1 << 15
 // Values of the camera block's first registers.
 const (
 	CameraMagic   = 0x4d414354 // "TCAM" in memory
-	CameraVersion = 1<<16 | 2  // major << 16 | minor: a new major number is another register map
+	CameraVersion = 1<<16 | 3  // major << 16 | minor: a new major number is another register map
 )
 
 // CameraBlock is the distance of camera blocks in the user BAR in bytes: camera n's is at n * CameraBlock.
@@ -54,6 +54,9 @@ const (
 	CamOpenHigh      = 0x0cc // RO  bits 63:32 as latched
 	CamOpenStartLow  = 0x0d0 // RO  start of its exposure in ns of the timestamp counter, bits 31:0, as latched
 	CamOpenStartHigh = 0x0d4 // RO  bits 63:32 as latched
+	CamTimeStepLow   = 0x0e0 // RW  signed ns that are added to the timestamp counter, bits 31:0; in block 0, as the next two
+	CamTimeStepHigh  = 0x0e4 // RW  bits 63:32; writing it adds them, once
+	CamTimeRate      = 0x0e8 // RW  signed parts in 10^9 by which the timestamp counter runs faster
 )
 
 // CameraCaps are the bits of the capability register.
@@ -67,6 +70,7 @@ const (
 	CapForceEOP                           // the force-end-of-packet command works
 	CapEvents                             // EVENTS, EVENT_ENABLE and the user interrupt work
 	CapOpenFrame                          // OPEN_SEQUENCE and OPEN_START say which frame is leaving
+	CapTimeSet                            // TIME_STEP and TIME_RATE set the timestamp counter; in block 0
 )
 
 // Bits of the control register.

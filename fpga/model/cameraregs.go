@@ -28,7 +28,7 @@ type cameraRegisters struct {
 
 const (
 	cameraCaps = fpga.CapFreeRunning | fpga.CapTriggered | fpga.CapExposure | fpga.CapGain | fpga.CapForceEOP | fpga.CapEvents |
-		fpga.CapOpenFrame
+		fpga.CapOpenFrame | fpga.CapTimeSet
 	allEvents = uint32(fpga.EventDropped | fpga.EventPadded | fpga.EventOverflow | fpga.EventTriggerMissed |
 		fpga.EventForcedEOP)
 	unityGain = 256
@@ -83,6 +83,9 @@ func (c *camera) readRegister(off uint32) uint32 {
 	case fpga.CamVersion:
 		return fpga.CameraVersion
 	case fpga.CamCapabilities:
+		if c.index > 0 {
+			return uint32(cameraCaps &^ fpga.CapTimeSet)
+		}
 		return uint32(cameraCaps)
 	case fpga.CamMaxGeometry:
 		return uint32(cfg.Height)<<16 | uint32(cfg.Width)
@@ -167,6 +170,9 @@ func (c *camera) readDerived(off uint32) uint32 {
 	case fpga.CamOpenStartHigh:
 		return uint32(c.openedRead.start >> 32)
 	}
+	if v, ok := c.d.timeSet.read(off); ok && c.index == 0 {
+		return v
+	}
 	return 0
 }
 
@@ -192,6 +198,10 @@ func (c *camera) writeRegister(off, v uint32) {
 		c.exposure = v
 	case fpga.CamGain:
 		c.gain = min(max(v, unityGain), maxGain)
+	case fpga.CamTimeStepLow, fpga.CamTimeStepHigh, fpga.CamTimeRate:
+		if c.index == 0 {
+			c.d.setTime(off, v)
+		}
 	}
 }
 

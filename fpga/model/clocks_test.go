@@ -140,3 +140,54 @@ func TestTwoCameras(t *testing.T) {
 		h.w(channel+0xc, 1)
 	}
 }
+
+// TestTimeIsSet: the host steps the timestamp counter and sets its rate, by the registers of the first camera. The other cameras have the
+// same counter, and no such registers. The design's test is in fpga/rtl.
+func TestTimeIsSet(t *testing.T) {
+	clock := virtual()
+	c := newCameraHost(t, smallSensor(t, 64, 2), clock, 2, 4096, func(cfg *Config) {
+		cfg.Sensors, cfg.C2H = append(cfg.Sensors, smallSensor(t, 64, 2)), append(cfg.C2H, Stream)
+		cfg.ClockPPM = 10
+	})
+	regs := c.d.BARs()[0].Registers
+	const second = fpga.CameraBlock
+	expect := func(want time.Duration) {
+		t.Helper()
+		for _, block := range []uint32{0, second} {
+			got := uint64(regs.Read32(block+fpga.CamTimeLow)) | uint64(regs.Read32(block+fpga.CamTimeHigh))<<32
+			if got != uint64(want) {
+				t.Errorf("block %#x: timestamp %d, want %d", block, got, want)
+			}
+		}
+	}
+	step := func(block uint32, by time.Duration) {
+		regs.Write32(block+fpga.CamTimeStepLow, uint32(by))
+		regs.Write32(block+fpga.CamTimeStepHigh, uint32(by>>32))
+	}
+	clock.Advance(time.Second)
+	expect(time.Second + 10*time.Microsecond)
+	step(0, time.Hour)
+	expect(time.Hour + time.Second + 10*time.Microsecond)
+	step(0, -time.Hour)
+	step(second, time.Hour)
+	expect(time.Second + 10*time.Microsecond)
+	regs.Write32(fpga.CamTimeRate, uint32(1<<32-30_000)) // 30 millionths slower
+	regs.Write32(second+fpga.CamTimeRate, 500_000)
+	clock.Advance(time.Second)
+	expect(2*time.Second - 10*time.Microsecond)
+	for off, want := range map[uint32]uint32{
+		fpga.CamTimeRate: 1<<32 - 30_000, second + fpga.CamTimeRate: 0, second + fpga.CamTimeStepLow: 0,
+	} {
+		if got := regs.Read32(off); got != want {
+			t.Errorf("register %#x is %d, want %d", off, got, want)
+		}
+	}
+	for block, want := range map[uint32]bool{0: true, second: false} {
+		if has := fpga.CameraCaps(regs.Read32(block+fpga.CamCapabilities))&fpga.CapTimeSet != 0; has != want {
+			t.Errorf("block %#x: the time can be set: %v", block, has)
+		}
+	}
+	c.d.Reset()
+	clock.Advance(time.Second)
+	expect(time.Second + 10*time.Microsecond)
+}

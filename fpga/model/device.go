@@ -31,19 +31,21 @@ type Device struct {
 
 	// mu guards all registers and the queues between cameras, FIFOs, sinks and engines. It is never held while the bus
 	// is used, a frame is built, or the clock is waited for.
-	mu      sync.Mutex
-	h2c     []*engine
-	c2h     []*engine
-	common  common
-	irq     irqBlock
-	msix    msix
-	cameras []*camera
-	designs []*designCamera
-	blocks  []cameraBlock // of both, as far as they have one
-	counter counter
-	resets  uint64 // whoever let go of mu and finds it changed has nothing left to do
-	timers  timers
-	faults  faultState
+	mu       sync.Mutex
+	h2c      []*engine
+	c2h      []*engine
+	common   common
+	irq      irqBlock
+	msix     msix
+	cameras  []*camera
+	designs  []*designCamera
+	blocks   []cameraBlock // of both, as far as they have one
+	counter  counter
+	clockPPM float64 // of the counter's own rate
+	timeSet  timeSet
+	resets   uint64 // whoever let go of mu and finds it changed has nothing left to do
+	timers   timers
+	faults   faultState
 
 	ram blockRAM
 }
@@ -66,6 +68,7 @@ func New(cfg Config) (*Device, error) {
 	}
 	d := &Device{cfg: cfg, clock: cfg.Clock, ram: blockRAM{bytes: make([]byte, cfg.RAM)}}
 	d.counter = counter{at: d.clock.Now(), ppm: cfg.ClockPPM}
+	d.clockPPM = cfg.ClockPPM
 	d.timers.wake = make(chan struct{}, 1)
 	d.faults.on.Store(len(cfg.Faults.Rates) > 0)
 	d.msix.count = max(cfg.MSI, 0)

@@ -19,7 +19,7 @@ func (d *Device) Reset() {
 func (d *Device) reset() {
 	d.resets++
 	d.common, d.irq, d.msix.pending = common{}, irqBlock{}, 0
-	d.counter.at, d.counter.value = d.clock.Now(), 0
+	d.counter, d.timeSet = counter{at: d.clock.Now(), ppm: d.clockPPM}, timeSet{}
 	for _, e := range d.engines() {
 		e.reset()
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/tegracast/tegracast/fpga"
 )
 
 // counter is the timestamp counter: value ns at time at, running ppm parts per million too fast since then.
@@ -25,8 +27,51 @@ func (c *counter) read(t time.Time) uint64 {
 // move makes t the point from which the counter is reckoned.
 func (c *counter) move(t time.Time) { c.value, c.at = int64(c.read(t)), t }
 
+// runAt changes its rate from t on.
+func (c *counter) runAt(t time.Time, ppm float64) {
+	c.move(t)
+	c.ppm = ppm
+}
+
 // timestamp is the timestamp counter in ns at time t. It is called with Device.mu held.
 func (d *Device) timestamp(t time.Time) uint64 { return d.counter.read(t) }
+
+// maxTimeRate is the largest rate, either way, that TIME_RATE takes.
+const maxTimeRate = 1_000_000
+
+// timeSet is what the host has written to TIME_STEP and TIME_RATE.
+type timeSet struct {
+	stepLow, stepHigh uint32
+	rate              int32 // parts in 10^9
+}
+
+// read is a register; ok is false when off is another one.
+func (s *timeSet) read(off uint32) (v uint32, ok bool) {
+	switch off {
+	case fpga.CamTimeStepLow:
+		return s.stepLow, true
+	case fpga.CamTimeStepHigh:
+		return s.stepHigh, true
+	case fpga.CamTimeRate:
+		return uint32(s.rate), true
+	}
+	return 0, false
+}
+
+// setTime is a write to TIME_STEP or TIME_RATE. It is called with mu held.
+func (d *Device) setTime(off, v uint32) {
+	switch off {
+	case fpga.CamTimeStepLow:
+		d.timeSet.stepLow = v
+	case fpga.CamTimeStepHigh:
+		d.timeSet.stepHigh = v
+		d.counter.move(d.clock.Now())
+		d.counter.value += int64(uint64(v)<<32 | uint64(d.timeSet.stepLow))
+	case fpga.CamTimeRate:
+		d.timeSet.rate = min(max(int32(v), -maxTimeRate), maxTimeRate)
+		d.counter.runAt(d.clock.Now(), d.clockPPM+float64(d.timeSet.rate)/1e3)
+	}
+}
 
 // SetClockPPM makes the timestamp counter run faster (or slower) than Config.Clock by that many parts per million from
 // now on, up to 10,000. The frame timer is not affected.
@@ -36,8 +81,8 @@ func (d *Device) SetClockPPM(ppm float64) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.counter.move(d.clock.Now())
-	d.counter.ppm = ppm
+	d.clockPPM = ppm
+	d.counter.runAt(d.clock.Now(), ppm+float64(d.timeSet.rate)/1e3)
 	return nil
 }
 

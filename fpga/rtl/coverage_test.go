@@ -47,15 +47,30 @@ func readCoverage(file string, points map[point]int) error {
 	return lines.Err()
 }
 
-// share is how many of the points of these kinds were seen, in percent, and which were not.
+// fixed are bits that cannot toggle in the simulated camera, and so do not count: its clock's period is a whole number of nanoseconds, a
+// frame has at most 128 x 32 samples and 8,192 bytes, and the least width is a constant (docs/fpga-design.md has the same list).
+var fixed = regexp.MustCompile(strings.Join([]string{
+	`^tcam_clock:\S+ (rest|sum|less|carry)\b`,
+	`^tcam_camera:\S+ fill_height\[(6|7|8|9|1.)\]$`,
+	`^tcam_(pack|pattern):\S+ (height|y)\[(6|7|8|9|1.)\]$`,
+	`^tcam_camera:\S+ fill_width\[(8|9|1.)\]$`,
+	`^tcam_(pack|pattern):\S+ (width|x)\[(8|9|1.)\]$`,
+	`^tcam_camera:\S+ b_size\[.\]\[(8|9|1[0-5]|2[2-9]|3.)\]$`,
+	`^tcam_camera:\S+ b_stride\[.\]\[(9|[123].)\]$`,
+	`^tcam_(camera|pack):\S+ (b_bytes\[.\]|b_delivered\[.\]|fill_bytes|delivered)\[(1[4-9]|[23].)\]$`,
+	`^tcam_registers:\S+ least_width\[`,
+}, "|"))
+
+// share is how many of the points of these kinds were seen, in percent, and which were not, but for those that are fixed.
 func share(points map[point]int, kinds ...string) (percent float64, missed []string) {
 	all := 0
 	for p, n := range points {
-		if !slices.Contains(kinds, p.kind) {
+		name := fmt.Sprint(p.module, ":", p.name)
+		if !slices.Contains(kinds, p.kind) || n == 0 && fixed.MatchString(name) {
 			continue
 		}
 		if all++; n == 0 {
-			missed = append(missed, fmt.Sprint(p.module, ":", p.name))
+			missed = append(missed, name)
 		}
 	}
 	slices.Sort(missed)
@@ -97,7 +112,7 @@ func TestCoverage(t *testing.T) {
 	toggles, still := share(points, "toggle")
 	t.Logf("%d simulations: lines and branches %.1f %%, toggles %.1f %%", runs, lines, toggles)
 	t.Logf("not run:\n%s\nnot toggled:\n%s", strings.Join(notRun, "\n"), strings.Join(still, "\n"))
-	if lines < 95 || toggles < 60 { // most of the others are upper bits of times and counters
-		t.Errorf("lines and branches %.1f %%, toggles %.1f %%, want 95 and 60", lines, toggles)
+	if lines < 95 || toggles < 80 { // most of the others are upper bits of numbers and counters
+		t.Errorf("lines and branches %.1f %%, toggles %.1f %%, want 95 and 80", lines, toggles)
 	}
 }

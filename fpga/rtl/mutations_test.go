@@ -34,12 +34,14 @@ var mutations = []struct{ file, from, to string }{
 	{"tcam_sensor.sv", "tail_gray <= tail_next ^ (tail_next >> 1);", "tail_gray <= tail_next;"},
 	{"tcam_registers.sv", "exposure > period", "exposure >= period"},
 	{"tcam_registers.sv", "read_data = sequence_high;", "read_data = sequence_number[31:0];"},
+	{"tcam_frames.sv", "due_end <= due_end + moved;", "due_end <= due_end;"},
+	{"tcam_clock.sv", "gained <= LESS", "1'b0"},
 	{"tcam_axi.sv", "if (rready) rvalid <= 1'b0;", "rvalid <= 1'b0;"},
 }
 
 // examine is all tests of a design, and some frames.
 func examine(d *design) error {
-	for _, f := range []func(*design) error{registers, noStart, restarts, wraps, forcedEnds, stuck} {
+	for _, f := range []func(*design) error{registers, noStart, restarts, wraps, forcedEnds, stuck, timeIsSet} {
 		if err := f(d); err != nil {
 			return err
 		}

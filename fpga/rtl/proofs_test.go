@@ -53,6 +53,8 @@ var flaws = []struct {
 	{3, "PERIOD: period <= write_data;", "PERIOD: if (!running) period <= write_data;"},
 	{3, "events & ~write_data[4:0] : events) | happened;", "events & ~write_data[4:0] : events | happened);"},
 	{3, "TIME_HIGH: read_data = time_high;", "TIME_HIGH: read_data = now[63:32];"},
+	{3, "write && write_address == TIME_STEP_HIGH && INDEX == 0;", "time_step || (write && write_address == TIME_STEP_HIGH);"},
+	{3, "rate_size <= MAX_RATE ?", "write_data <= MAX_RATE ?"},
 	{4, "flush ? {{(31 - BW) {1'b0}}, flushed}", "flush ? {{(31 - BW) {1'b0}}, used}"},
 	{4, "(take && !keep ? 32'd1 : 32'd0)", "(take && !free ? 32'd1 : 32'd0)"},
 	{5, "wire        go_out = !tvalid || tready;", "wire        go_out = !tvalid || tready || held_zero;"},

@@ -117,6 +117,7 @@ func registers(d *design) error {
 	}
 	s := d.start(1, true)
 	defer s.close()
+	s.step(0) // the registers as after a reset
 	s.pressure(s.c, 256, 1, 128)
 	rnd := rand.New(rand.NewPCG(1, 25))
 	for range 300 {
@@ -135,6 +136,7 @@ func registers(d *design) error {
 		ref.Write32(off, v)
 	}
 	for off := uint32(0x100); off < 0x1000; off += 0x34 {
+		s.Write32(off, rnd.Uint32())
 		if v := s.Read32(off); v != 0 {
 			return fmt.Errorf("unlisted offset %#05x reads %#x", off, v)
 		}

@@ -5,6 +5,7 @@ package rtl
 import (
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,12 +110,15 @@ type simulation struct {
 	c uintptr
 }
 
+// start begins a simulation, at any time of its counter.
 func (d *design) start(seed uint64, pattern bool) *simulation {
 	var p uint32
 	if pattern {
 		p = 1
 	}
-	return &simulation{d, d.create(seed, p, traceFile)}
+	s := &simulation{d, d.create(seed, p, traceFile)}
+	s.step(rand.New(rand.NewPCG(seed, 8)).Uint64() >> 2)
+	return s
 }
 
 func (s *simulation) close() {

@@ -19,6 +19,11 @@ module tcam_camera #(
     input  wire         clk,              // XDMA's axi_aclk
     input  wire         resetn,
     input  wire [ 63:0] now,              // tcam_clock
+    output wire         time_step,        // of INDEX 0: to tcam_clock, and to all cameras' step and step_by
+    output wire [ 63:0] time_step_by,
+    output wire [ 31:0] time_rate,        // of INDEX 0: to tcam_clock
+    input  wire         step,
+    input  wire [ 63:0] step_by,
 
     input  wire         s_axil_awvalid,
     output wire         s_axil_awready,
@@ -89,6 +94,7 @@ module tcam_camera #(
         .least_width(use_pattern ? 16'd64 : 16'd1),
         .start, .stop, .running, .triggered, .start_triggered, .trigger(command_trigger), .force_end,
         .width, .height, .format, .bits, .stride, .frame_bytes, .period, .exposure, .user_interrupt,
+        .time_step, .time_step_by, .time_rate,
         .now, .exposing(exposed_now), .packet_open(open), .host_run(c2h_run), .happened({force_was, happened}),
         .sequence_number, .counters, .open_sequence, .open_start
     );
@@ -115,7 +121,7 @@ module tcam_camera #(
     reg [31:0] fill_bytes;
     assign written = pack_done_1;
     tcam_frames #(.BUFFERS(BUFFERS), .BW(BW)) frames (
-        .clk, .resetn, .now, .start, .stop, .running, .triggered, .start_triggered, .trigger, .period, .exposure, .detached,
+        .clk, .resetn, .now, .step, .step_by, .start, .stop, .running, .triggered, .start_triggered, .trigger, .period, .exposure, .detached,
         .source_busy, .frame_taken, .frame_kept, .frame_read, .cancel, .filling, .fill,
         .taken_number, .taken_start, .taken_end, .taken_triggered,
         .written, .short_frame(delivered != fill_bytes), .torn_frame(torn),

@@ -9,6 +9,8 @@ module tcam_frames #(
     input  wire         clk,
     input  wire         resetn,
     input  wire [ 63:0] now,
+    input  wire         step,             // a cycle: now is about to be step_by more
+    input  wire [ 63:0] step_by,
     input  wire         start,
     input  wire         stop,
     input  wire         running,
@@ -71,6 +73,7 @@ module tcam_frames #(
     wire         miss = trigger && running && triggered && exposing;
     assign happened = {miss, written && filling && torn_frame && ours, written && filling && short_frame && ours, drops != 32'd0};
     wire [63:0]  next_due = due + {32'd0, period};
+    wire [63:0]  moved = step ? step_by : 64'd0;  // the timer moves with the counter
 
     always @(posedge clk) begin
         frame_taken <= take;
@@ -83,12 +86,15 @@ module tcam_frames #(
             taken_triggered <= triggered;
             sequence_number <= sequence_number + 64'd1;
             exposing <= !triggered;
-            due <= next_due;
-            due_end <= next_due + {32'd0, exposure};
+            due <= next_due + moved;
+            due_end <= next_due + {32'd0, exposure} + moved;
+        end else begin
+            due <= due + moved;
+            due_end <= due_end + moved;
         end
         if (start || (trigger && running && triggered && !exposing)) begin
-            due <= now;
-            due_end <= now + {32'd0, exposure};
+            due <= now + moved;
+            due_end <= now + {32'd0, exposure} + moved;
         end
         if (trigger && running && triggered && !exposing) exposing <= 1'b1;
         if (miss) missed <= missed + 32'd1;

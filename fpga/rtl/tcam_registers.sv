@@ -39,6 +39,9 @@ module tcam_registers #(
     output reg  [ 31:0] period,
     output reg  [ 31:0] exposure,
     output wire         user_interrupt,
+    output reg          time_step,     // a cycle: camera 0 sets the timestamp counter (tcam_clock)
+    output reg  [ 63:0] time_step_by,
+    output reg  [ 31:0] time_rate,
 
     input  wire [ 63:0] now,
     input  wire         exposing,
@@ -57,8 +60,10 @@ module tcam_registers #(
         PERIOD = 12'h080, EXPOSURE = 12'h084, GAIN = 12'h088,
         TIME_LOW = 12'h0a0, TIME_HIGH = 12'h0a4, SEQUENCE_LOW = 12'h0a8, SEQUENCE_HIGH = 12'h0ac,
         DELIVERED = 12'h0b0, DROPPED = 12'h0b4, PADDED = 12'h0b8, MISSED = 12'h0bc, LOST = 12'h0c0,
-        OPEN_LOW = 12'h0c8, OPEN_HIGH = 12'h0cc, OPEN_START_LOW = 12'h0d0, OPEN_START_HIGH = 12'h0d4;
-    localparam [31:0] CAPS = 32'h77;  // all but gain
+        OPEN_LOW = 12'h0c8, OPEN_HIGH = 12'h0cc, OPEN_START_LOW = 12'h0d0, OPEN_START_HIGH = 12'h0d4,
+        TIME_STEP_LOW = 12'h0e0, TIME_STEP_HIGH = 12'h0e4, TIME_RATE = 12'h0e8;
+    localparam [31:0] CAPS = INDEX == 0 ? 32'hf7 : 32'h77;  // all but gain; the counter is camera 0's to set
+    localparam [31:0] MAX_RATE = 32'd1000000;
 
     reg  [  1:0] control;
     reg  [  4:0] events, enabled;
@@ -84,6 +89,9 @@ module tcam_registers #(
     assign force_end = command_write && write_data[1];
     assign user_interrupt = |(events & enabled);
 
+    wire [31:0] rate_size = write_data[31] ? 32'd0 - write_data : write_data;
+    wire [31:0] rate = rate_size <= MAX_RATE ? write_data : write_data[31] ? 32'd0 - MAX_RATE : MAX_RATE;
+
     always @(posedge clk) begin
         frame_bytes <= stride * {16'd0, height};
         if (control_write) control <= write_data[1:0];
@@ -98,8 +106,12 @@ module tcam_registers #(
                 FORMAT: format <= write_data;
                 PERIOD: period <= write_data;
                 EXPOSURE: exposure <= write_data;
+                TIME_STEP_LOW: time_step_by[31:0] <= INDEX == 0 ? write_data : 32'd0;
+                TIME_STEP_HIGH: time_step_by[63:32] <= INDEX == 0 ? write_data : 32'd0;
+                TIME_RATE: time_rate <= INDEX == 0 ? rate : 32'd0;
                 default: ;
             endcase
+        time_step <= write && write_address == TIME_STEP_HIGH && INDEX == 0;
         if (read)
             case (read_address)
                 TIME_LOW: time_high <= now[63:32];
@@ -120,13 +132,16 @@ module tcam_registers #(
             time_high <= 32'd0;
             sequence_high <= 32'd0;
             opened <= 96'd0;
+            time_step <= 1'b0;
+            time_step_by <= 64'd0;
+            time_rate <= 32'd0;
         end
     end
 
     always @* begin
         case (read_address)
             MAGIC: read_data = 32'h4d414354;
-            VERSION: read_data = 32'h00010002;
+            VERSION: read_data = 32'h00010003;
             CAPABILITIES: read_data = CAPS;
             MAX_GEOMETRY: read_data = {MAX_HEIGHT[15:0], MAX_WIDTH[15:0]};
             BUFFERS_AT: read_data = BUFFERS;
@@ -162,6 +177,9 @@ module tcam_registers #(
             OPEN_HIGH: read_data = opened[31:0];
             OPEN_START_LOW: read_data = opened[63:32];
             OPEN_START_HIGH: read_data = opened[95:64];
+            TIME_STEP_LOW: read_data = time_step_by[31:0];
+            TIME_STEP_HIGH: read_data = time_step_by[63:32];
+            TIME_RATE: read_data = time_rate;
             default: read_data = 32'd0;
         endcase
     end

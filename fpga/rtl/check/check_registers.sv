@@ -20,6 +20,9 @@ module check_registers (
     input wire [ 31:0] format,
     input wire [ 31:0] period,
     input wire [ 31:0] exposure,
+    input wire         time_step,
+    input wire [ 63:0] time_step_by,
+    input wire [ 31:0] time_rate,
     input wire [ 63:0] now,
     input wire [  4:0] happened,
     input wire [ 63:0] sequence_number,
@@ -39,7 +42,9 @@ module check_registers (
     reg [15:0] w_width, w_height;
     reg [31:0] w_format, w_period, w_exposure;
     reg [4:0] w_enabled, w_events;
-    reg w_running;
+    reg w_running, w_step;
+    reg [63:0] w_step_by;
+    reg signed [31:0] w_rate;
     reg [31:0] w_time, w_sequence;
     reg [95:0] w_opened;
     always @(posedge clk) begin
@@ -51,6 +56,10 @@ module check_registers (
         if (write && write_address == 12'h068) {known_format, w_format} <= {1'b1, write_data};
         if (write && write_address == 12'h080) {known_period, w_period} <= {1'b1, write_data};
         if (write && write_address == 12'h084) {known_exposure, w_exposure} <= {1'b1, write_data};
+        if (write && write_address == 12'h0e0) w_step_by[31:0] <= write_data;
+        if (write && write_address == 12'h0e4) w_step_by[63:32] <= write_data;
+        w_step <= write && write_address == 12'h0e4;
+        if (write && write_address == 12'h0e8) w_rate <= write_data;
         w_running <= (w_running || start) && !stop;
         if (read && read_address == 12'h0a0) w_time <= now[63:32];
         if (read && read_address == 12'h0a8) w_sequence <= sequence_number[63:32];
@@ -63,6 +72,9 @@ module check_registers (
             w_time <= 32'd0;
             w_sequence <= 32'd0;
             w_opened <= 96'd0;
+            w_step <= 1'b0;
+            w_step_by <= 64'd0;
+            w_rate <= 32'd0;
         end
     end
 
@@ -80,6 +92,9 @@ module check_registers (
             assert (time_high == w_time);
             assert (sequence_high == w_sequence);
             assert (opened == w_opened);
+            assert (time_step == w_step);  // once
+            assert (time_step_by == w_step_by);
+            assert ($signed(time_rate) == (w_rate > 1000000 ? 1000000 : w_rate < -1000000 ? -1000000 : w_rate));
             // and a read returns it.
             case (read_address)
                 12'h000: assert (read_data == 32'h4d414354);
@@ -101,6 +116,9 @@ module check_registers (
                 12'h0cc: assert (read_data == w_opened[31:0]);
                 12'h0d0: assert (read_data == w_opened[63:32]);
                 12'h0d4: assert (read_data == w_opened[95:64]);
+                12'h0e0: assert (read_data == w_step_by[31:0]);
+                12'h0e4: assert (read_data == w_step_by[63:32]);
+                12'h0e8: assert (read_data == time_rate);
                 default: ;
             endcase
             if (read_address >= 12'h100) assert (read_data == 32'd0);

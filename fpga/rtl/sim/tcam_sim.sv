@@ -43,11 +43,14 @@ module tcam_sim #(
     input  wire         line_valid,
     input  wire [ 15:0] pixel
 );
-    tcam_clock #(.CLOCK_PS(CLOCK_PS)) counter (.clk, .resetn, .now);
+    wire step;
+    wire [63:0] step_by;
+    wire [31:0] rate;
+    tcam_clock #(.CLOCK_PS(CLOCK_PS)) counter (.clk, .resetn, .step, .step_by, .rate, .now);
     tcam_camera #(
         .MAX_WIDTH(MAX_WIDTH), .MAX_HEIGHT(MAX_HEIGHT), .BEATS_LOG2(BEATS_LOG2), .RESET_PERIOD(200000), .RESET_EXPOSURE(50000)
     ) camera (
-        .clk, .resetn, .now,
+        .clk, .resetn, .now, .time_step(step), .time_step_by(step_by), .time_rate(rate), .step, .step_by,
         .s_axil_awvalid(awvalid), .s_axil_awready(awready), .s_axil_awaddr(awaddr),
         .s_axil_wvalid(wvalid), .s_axil_wready(wready), .s_axil_wdata(wdata),
         .s_axil_bvalid(bvalid), .s_axil_bready(bready), .s_axil_bresp(bresp),
