@@ -11,6 +11,7 @@ import (
 
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/rtl/rtltest"
 )
 
 // restart starts the camera again, while a packet is open or not: an open one is finished, and not counted.
@@ -80,7 +81,7 @@ func small(d *design, exposure uint64) (*shoot, error) {
 	}
 	var err error
 	s.sensor, err = model.NewSensor(model.SensorConfig{
-		Width: s.width, Height: s.height, Format: s.format, Shift: 2, Frames: [][]byte{texture(s.width, s.height, s.format)},
+		Width: s.width, Height: s.height, Format: s.format, Shift: 2, Frames: [][]byte{rtltest.Texture(s.width, s.height, s.format)},
 		Period: time.Duration(s.period), Exposure: time.Duration(s.exposure),
 	})
 	return s, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/rtl/rtltest"
 )
 
 // formats are all of docs/fpga-interface.md.
@@ -61,7 +62,7 @@ func randomShoot(d *design, seed uint64) (*shoot, error) {
 	var err error
 	s.sensor, err = model.NewSensor(model.SensorConfig{
 		Width: s.width, Height: s.height, Format: s.format, Shift: 2,
-		Frames: [][]byte{texture(s.width, s.height, s.format)}, Period: time.Duration(s.period), Exposure: time.Duration(s.exposure),
+		Frames: [][]byte{rtltest.Texture(s.width, s.height, s.format)}, Period: time.Duration(s.period), Exposure: time.Duration(s.exposure),
 	})
 	ready, burst := []uint32{256, 256, 128, 40, 12}[rnd.IntN(5)], []uint32{1, 1, 7, 300}[rnd.IntN(4)]
 	s.pressure(s.c, ready, burst, uint32(rnd.IntN(200)))
@@ -270,7 +271,7 @@ func TestPatternFrames(t *testing.T) {
 
 // TestTexture: what the tests take for the picture has no two equal lines side by side.
 func TestTexture(t *testing.T) {
-	b := texture(64, 4, fourCC("Y16 "))
+	b := rtltest.Texture(64, 4, fourCC("Y16 "))
 	if bytes.Equal(b[:128], b[128:256]) {
 		t.Error("two lines are equal")
 	}

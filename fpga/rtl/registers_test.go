@@ -10,6 +10,7 @@ import (
 
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/rtl/rtltest"
 )
 
 // noBus is host memory that is not there.
@@ -24,7 +25,7 @@ func (noBus) Write(uint64, []byte) error { return errNoBus }
 func modelBlock() (fpga.Registers, error) {
 	f := fourCC("RG10")
 	s, err := model.NewSensor(model.SensorConfig{
-		Width: maxWidth, Height: maxHeight, Format: f, Frames: [][]byte{texture(maxWidth, maxHeight, f)}, Period: 200_000, Exposure: 50_000,
+		Width: maxWidth, Height: maxHeight, Format: f, Frames: [][]byte{rtltest.Texture(maxWidth, maxHeight, f)}, Period: 200_000, Exposure: 50_000,
 	})
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@
 package rtl
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -174,20 +173,4 @@ func TestLint(t *testing.T) {
 			t.Errorf("%s: %v\n%s", top, err, out)
 		}
 	}
-}
-
-// texture is the test pattern's picture.
-func texture(width, height int, f fpga.FourCC) []byte {
-	var b []byte
-	for y := range height {
-		for x := range width {
-			v := uint16((x^y)&0xff<<8|(x+3*y)&0xff) >> (16 - f.Bits())
-			if f.SampleBytes() == 1 {
-				b = append(b, byte(v))
-			} else {
-				b = binary.LittleEndian.AppendUint16(b, v)
-			}
-		}
-	}
-	return b
 }
