@@ -28,7 +28,8 @@ func (b *Bus) Collect(ch chan<- prometheus.Metric) {
 	emit(desc("published_messages_total", "Messages that the bus has acknowledged."), prometheus.CounterValue, float64(st.Published))
 	emit(desc("waiting_messages", "Messages that the bus has not acknowledged yet."), prometheus.GaugeValue, float64(st.Waiting))
 	emit(desc("stored_bytes", "Bytes of messages that wait on disk."), prometheus.GaugeValue, float64(st.Stored))
-	lost := desc("lost_messages_total", "Messages that the bus will never have, by reason: the store was full, the disk failed, the bus refused them.", "reason")
+	lost := desc("lost_messages_total",
+		"Messages that the bus will never have, by reason: the store was full, the disk failed, the bus refused them.", "reason")
 	emit(lost, prometheus.CounterValue, float64(st.Full), "full")
 	emit(lost, prometheus.CounterValue, float64(st.Failed), "failed")
 	emit(lost, prometheus.CounterValue, float64(st.Refused), "refused")
