@@ -26,11 +26,18 @@ type Outgoing struct {
 	Protocol Protocol
 }
 
-// Send sends a message. done is called once when the data may be used again, unless Send returns an error: by Send itself if that is
-// the case at once, else by the worker's goroutine. That the message has arrived follows only for a rendezvous.
+// Send sends a message. done is called once when the data may be used again, or with why the message was not sent, unless Send returns
+// an error: by Send itself if that is the case at once, else by the worker's goroutine. That the message has arrived follows only for a
+// rendezvous. Send does not wait for the worker: while that is busy its goroutine sends the message.
 func (e *Endpoint) Send(m *Outgoing, done func(error)) error {
 	w := e.worker
-	w.mu.Lock()
+	if !w.mu.TryLock() {
+		if len(m.Header) > w.maxHeader {
+			return headerError(m, w)
+		}
+		return w.post(e, m, done)
+	}
+	w.sendPosted() // in their order
 	p, err := e.send(m, done)
 	w.mu.Unlock()
 	if err != nil {
@@ -50,7 +57,7 @@ func (e *Endpoint) send(m *Outgoing, done func(error)) (statusPointer, error) {
 	case e.err != nil:
 		return 0, e.err
 	case len(m.Header) > w.maxHeader:
-		return 0, fmt.Errorf("%w: %d bytes, at most %d", ErrHeader, len(m.Header), w.maxHeader)
+		return 0, headerError(m, w)
 	}
 	r := w.newRequest(symAMSend, e)
 	r.done = done

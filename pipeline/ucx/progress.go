@@ -15,6 +15,7 @@ type event struct {
 	message *Message
 	conn    *ConnRequest
 	failed  *Endpoint
+	sent    *sent
 }
 
 const (
@@ -38,7 +39,8 @@ func (w *Worker) run() {
 	var deadline time.Time
 	for last := time.Now(); ; {
 		w.mu.Lock()
-		w.sleeping = false
+		w.sleeping.Store(false)
+		w.sendPosted()
 		idle := w.advance() && len(w.events) == 0
 		now := time.Now()
 		if !idle {
@@ -47,7 +49,7 @@ func (w *Worker) run() {
 		if w.closed && deadline.IsZero() {
 			deadline = now.Add(lingering)
 		}
-		if w.closed && len(w.events) == 0 && (idle && len(w.free) == len(w.requests) || now.After(deadline)) {
+		if w.closed && len(w.events) == 0 && (idle && len(w.free) == len(w.requests) || now.After(deadline)) && w.outbox.end() {
 			w.destroy()
 			w.mu.Unlock()
 			w.unregister()
@@ -59,7 +61,11 @@ func (w *Worker) run() {
 			wait = w.rest(now.Sub(last))
 		}
 		events, w.events = w.events, events[:0]
-		w.sleeping = wait != 0
+		w.sleeping.Store(wait != 0)
+		if wait != 0 && w.outbox.waits() {
+			w.sleeping.Store(false)
+			wait = 0
+		}
 		w.mu.Unlock()
 		switch {
 		case wait != 0:
@@ -125,6 +131,8 @@ func (w *Worker) dispatch(events []event) {
 			ev.conn.listener.accept(ev.conn)
 		case ev.failed != nil:
 			ev.failed.report()
+		case ev.sent != nil:
+			ev.sent.done(ev.sent.err)
 		}
 		events[i] = event{}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -23,11 +24,13 @@ type Worker struct {
 	maxHeader int
 	stopped   chan struct{} // closed when the goroutine has ended
 
+	sleeping atomic.Bool // the goroutine waits for fd. Set and cleared with the lock
+	outbox   outbox
+
 	mu       sync.Mutex // held in every call of the library for this worker
 	args     [8]uintptr
 	param    requestParam
 	closed   bool
-	sleeping bool // the goroutine waits for fd
 	events   []event
 	handlers map[uint16]func(*Message)
 
@@ -124,8 +127,8 @@ func (w *Worker) call(f symbol, args ...uintptr) uintptr {
 
 // wake makes the goroutine look for work.
 func (w *Worker) wake() {
-	if w.sleeping {
-		w.sleeping = false
+	if w.sleeping.Load() {
+		w.sleeping.Store(false)
 		w.call(symWorkerSignal, w.handle)
 	}
 }

@@ -22,17 +22,18 @@ type attempt struct {
 	once     sync.Once
 	err      error // why it is over
 
-	state   attemptState
-	format  pipeline.Format // that it asked for
-	heard   time.Time       // when the sender has last said something
-	told    time.Time       // when this side has
-	granted int             // credits that the sender has
-	begun   bool            // frames may have come
-	came    uint64
-	last    frameHeader // of the frame before
-	books   books       // as the sender last said
-	results [4]found    // of the last frames, by turns
-	turn    int
+	state    attemptState
+	format   pipeline.Format // that it asked for
+	heard    time.Time       // when the sender has last said something
+	told     time.Time       // when this side has
+	granted  int             // credits that the sender has
+	granting bool            // a message with credits is being sent
+	begun    bool            // frames may have come
+	came     uint64
+	last     frameHeader // of the frame before
+	books    books       // as the sender last said
+	results  [4]found    // of the last frames, by turns
+	turn     int
 }
 
 // found are results that came before their frame.
@@ -198,19 +199,30 @@ func choose(list []stream, name string) (stream, error) {
 	return stream{}, fmt.Errorf("the sender has no stream %q, only: %s", name, all)
 }
 
-// grant gives the sender credits for the buffers that are free.
+// grant gives the sender credits for the buffers that are free. While a message is being sent others wait, and go as one.
 func (a *attempt) grant(now time.Time) {
 	r := a.receiver
 	r.mu.Lock()
 	more := r.free - a.granted
-	if a.state != getting || more <= 0 || r.now != a {
+	if a.state != getting || more <= 0 || a.granting || r.now != a {
 		r.mu.Unlock()
 		return
 	}
-	a.granted, a.told = a.granted+more, now
+	a.granted, a.told, a.granting = a.granted+more, now, true
 	l := a.link
 	r.mu.Unlock()
-	if err := tell(l, idCredit, appendCredit(nil, uint32(more))); err != nil {
+	if err := l.Send(control(idCredit, appendCredit(nil, uint32(more))), a.hasGranted); err != nil {
 		a.fail(err)
+	}
+}
+
+// hasGranted gives the credits that have come meanwhile.
+func (a *attempt) hasGranted(err error) {
+	r := a.receiver
+	r.mu.Lock()
+	a.granting = false
+	r.mu.Unlock()
+	if err == nil {
+		a.grant(time.Now())
 	}
 }

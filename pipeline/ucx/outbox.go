@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ucx
+
+import (
+	"fmt"
+	"sync"
+)
+
+// An outbox has the messages that were sent while another goroutine had the worker: the next one that has it sends them first. Who
+// sends a frame so never waits until the worker has made progress, and the worker's goroutine not for who sends.
+type outbox struct {
+	mu    sync.Mutex
+	list  []posted
+	taken []posted // the list before, whose headers' memory is used again
+	ended bool
+}
+
+// A posted message waits.
+type posted struct {
+	to      *Endpoint
+	message Outgoing
+	header  []byte
+	done    func(error)
+}
+
+// A sent message is one of the outbox that is done at once.
+type sent struct {
+	done func(error)
+	err  error
+}
+
+// post has the next goroutine that has the worker send a message.
+func (w *Worker) post(e *Endpoint, m *Outgoing, done func(error)) error {
+	o := &w.outbox
+	o.mu.Lock()
+	if o.ended {
+		o.mu.Unlock()
+		return ErrClosed
+	}
+	n := len(o.list)
+	if n < cap(o.list) {
+		o.list = o.list[:n+1]
+	} else {
+		o.list = append(o.list, posted{})
+	}
+	p := &o.list[n]
+	p.to, p.message, p.done = e, *m, done
+	p.header = append(p.header[:0], m.Header...)
+	p.message.Header = p.header
+	o.mu.Unlock()
+	if w.sleeping.Load() { // it did not see the message
+		w.mu.Lock()
+		w.wake()
+		w.mu.Unlock()
+	}
+	return nil
+}
+
+// waits says whether there is a message.
+func (o *outbox) waits() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.list) > 0
+}
+
+// end refuses messages from now on. It returns false while there are some.
+func (o *outbox) end() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = len(o.list) == 0
+	return o.ended
+}
+
+// sendPosted sends the messages of the outbox. The worker's lock is held.
+func (w *Worker) sendPosted() {
+	o := &w.outbox
+	o.mu.Lock()
+	if len(o.list) == 0 {
+		o.mu.Unlock()
+		return
+	}
+	list := o.list
+	o.list, o.taken = o.taken[:0], list
+	o.mu.Unlock()
+	for i := range list {
+		p := &list[i]
+		under, err := p.to.send(&p.message, p.done)
+		if (err != nil || under == 0) && p.done != nil {
+			w.events = append(w.events, event{sent: &sent{p.done, err}})
+		}
+		p.to, p.message, p.done = nil, Outgoing{}, nil
+	}
+	if w.sleeping.Load() && len(w.events) > 0 {
+		w.wake()
+	}
+}
+
+func headerError(m *Outgoing, w *Worker) error {
+	return fmt.Errorf("%w: %d bytes, at most %d", ErrHeader, len(m.Header), w.maxHeader)
+}
