@@ -153,6 +153,7 @@ func (e *Endpoint) begin(call symbol) (<-chan error, error) {
 	if e.state != opened || e.ending != nil || w.closed {
 		return nil, ErrClosed
 	}
+	w.sendPosted()
 	result := make(chan error, 1)
 	if call == symEpClose && e.active > 0 {
 		e.ending = result
