@@ -14,5 +14,6 @@ func (a *installed) sendsUCX(t *testing.T) {
 	a.must(t, said("ucx: listening"))
 	receiveFrom(t, a.Machine, a.program, "shared", "8s", "journalctl -q -b -u tegracast -n 20 -o cat")
 	a.must(t, "cp /root/kept "+file+"; systemctl reload tegracast")
+	a.must(t, "for i in $(seq 60); do grep -q :139C /proc/net/tcp || exit 0; sleep 1; done; exit 1") // port 5020: the library has not taken SIGHUP
 	a.back(t, "without UCX", time.Now())
 }

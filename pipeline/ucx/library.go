@@ -83,6 +83,7 @@ var symbolNames = [symbolCount]string{
 var environment = [][2]string{
 	{"UCX_ERROR_SIGNALS", ""},      // its handlers would turn a fault that Go recovers from into the end of the process
 	{"UCX_HANDLE_ERRORS", "none"},  // the same
+	{"UCX_DEBUG_SIGNO", "0"},       // it would take SIGHUP, with which a service reads its configuration again
 	{"UCX_MEM_EVENTS", "n"},        // its hooks of memory calls do not see Go's
 	{"UCX_LOG_FILE", "stderr"},     // not the standard output, which is the program's
 	{"UCX_MM_ERROR_HANDLING", "y"}, // or shared memory is not used

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime/debug"
 	"testing"
 
@@ -176,13 +177,19 @@ func environmentReaches(t *testing.T) {
 	}
 }
 
-// signalsStay shows that a fault is Go's to recover from when the library is loaded.
+// signalsStay shows that signals are Go's when the library is loaded, and a fault is Go's to recover from.
 func signalsStay(t *testing.T) {
 	if !isChild() {
 		inChild(t)
 		return
 	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, unix.SIGHUP)
 	open(t)
+	if err := unix.Kill(os.Getpid(), unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	next(t, hangup, "SIGHUP")
 	b, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		t.Fatal(err)
