@@ -11,41 +11,54 @@ import (
 
 // Times by which a calm connection waits for more.
 const (
-	readPace   = 5 * time.Millisecond
+	readPace   = pace
 	writeDelay = 2 * time.Millisecond
 	mostOut    = 64 << 10 // bytes that are written at once
 )
 
-// A calm connection has the kernel called a few hundred times a second, however many messages and acknowledgements there are: what is
-// written leaves together a little later, and what comes is read together. The costs of a message are mostly those of such calls.
-type calm struct {
-	net.Conn
-	last time.Time // of reading
-
-	mu      sync.Mutex
-	out     []byte
-	planned bool // it will leave
-	failed  error
+// plainly connects.
+func plainly(ctx context.Context, address string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", address)
 }
 
-// calmly connects.
-func calmly(ctx context.Context, address string) (net.Conn, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	return &calm{Conn: c}, nil
+// A paced connection has the kernel called a hundred times a second, however many acknowledgements there are: what comes is read together.
+// The costs of a message are mostly those of such calls, and of waking who makes them.
+type paced struct {
+	net.Conn
+	last time.Time // of reading
 }
 
 // Read implements net.Conn.
-func (c *calm) Read(b []byte) (int, error) {
+func (c *paced) Read(b []byte) (int, error) {
 	if wait := readPace - time.Since(c.last); wait > 0 {
 		time.Sleep(wait)
 	}
 	n, err := c.Conn.Read(b)
 	c.last = time.Now()
 	return n, err
+}
+
+// A calm connection is paced, and writes in the same way: what is written leaves together a little later.
+type calm struct {
+	paced
+
+	mu      sync.Mutex
+	out     []byte
+	leaves  *time.Timer
+	planned bool // it will leave
+	failed  error
+}
+
+func newCalm(c net.Conn) *calm {
+	x := &calm{paced: paced{Conn: c}}
+	x.leaves = time.AfterFunc(time.Hour, func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.planned = false
+		x.flush()
+	})
+	return x
 }
 
 // Write implements net.Conn. An error is told by the next call.
@@ -64,12 +77,7 @@ func (c *calm) Write(b []byte) (int, error) {
 		}
 	case !c.planned:
 		c.planned = true
-		time.AfterFunc(writeDelay, func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.planned = false
-			c.flush()
-		})
+		c.leaves.Reset(writeDelay)
 	}
 	return len(b), nil
 }
@@ -78,7 +86,7 @@ func (c *calm) flush() {
 	if len(c.out) == 0 || c.failed != nil {
 		return
 	}
-	_ = c.Conn.SetWriteDeadline(time.Now().Add(dialTime / 2)) // a connection that is closed fails below
+	_ = c.Conn.SetWriteDeadline(time.Now().Add(writeTime)) // a connection that is closed fails below
 	_, c.failed = c.Conn.Write(c.out)
 	c.out = c.out[:0]
 }
@@ -91,6 +99,7 @@ func (c *calm) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
 // Close implements net.Conn. What is on its way leaves first, if it can.
 func (c *calm) Close() error {
+	c.leaves.Stop()
 	c.mu.Lock()
 	if c.failed == nil {
 		_ = c.Conn.SetWriteDeadline(time.Now().Add(writeDelay))

@@ -32,6 +32,7 @@ const (
 type natsLink struct {
 	conn  *nats.Conn
 	inbox string // what acknowledgements are sent to, below which is the token
+	acks  chan *nats.Msg
 	msg   nats.Msg
 	id    []byte // of the message that is sent
 }
@@ -47,7 +48,6 @@ func (s *Server) natsOptions(ctx context.Context, name string) ([]nats.Option, e
 	if deadline, is := ctx.Deadline(); is {
 		o = append(o, nats.Timeout(max(time.Millisecond, min(dialTime/2, time.Until(deadline)))))
 	}
-	o = append(o, nats.SetCustomDialer(dialer{ctx}))
 	switch {
 	case s.User != "":
 		o = append(o, nats.UserInfo(s.User, s.Password))
@@ -67,21 +67,30 @@ func (s *Server) natsOptions(ctx context.Context, name string) ([]nats.Option, e
 type dialer struct{ ctx context.Context }
 
 // Dial implements nats.CustomDialer.
-func (d dialer) Dial(_, address string) (net.Conn, error) { return calmly(d.ctx, address) }
+func (d dialer) Dial(_, address string) (net.Conn, error) {
+	c, err := plainly(d.ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return newCalm(c), nil
+}
 
-func dialNATS(ctx context.Context, c Config, tell heard) (link, error) {
+func dialNATS(ctx context.Context, c Config, lost func(error)) (link, error) {
 	o, err := c.natsOptions(ctx, "tegracast "+c.Board)
 	if err != nil {
 		return nil, err
 	}
-	o = append(o, nats.ClosedHandler(func(conn *nats.Conn) { tell(none, cmp.Or(conn.LastError(), errLost)) }))
+	o = append(o, nats.SetCustomDialer(dialer{ctx}), nats.ClosedHandler(func(conn *nats.Conn) { lost(cmp.Or(conn.LastError(), errLost)) }))
 	scheme, address := c.address()
 	conn, err := nats.Connect(scheme+"://"+address, o...)
 	if err != nil {
 		return nil, err
 	}
-	l := &natsLink{conn: conn, inbox: conn.NewInbox() + ".", msg: nats.Msg{Header: nats.Header{jetstream.MsgIDHeader: {""}}}}
-	if err := l.open(ctx, c, tell); err != nil {
+	l := &natsLink{
+		conn: conn, inbox: conn.NewInbox() + ".", acks: make(chan *nats.Msg, 4*most), // who has two streams hears of each message twice
+		msg: nats.Msg{Header: nats.Header{jetstream.MsgIDHeader: {""}}},
+	}
+	if err := l.open(ctx, c); err != nil {
 		conn.Close()
 		return nil, err
 	}
@@ -89,16 +98,8 @@ func dialNATS(ctx context.Context, c Config, tell heard) (link, error) {
 }
 
 // open listens for acknowledgements, and sees to it that a stream takes the messages.
-func (l *natsLink) open(ctx context.Context, c Config, tell heard) error {
-	sub, err := l.conn.Subscribe(l.inbox+"*", func(m *nats.Msg) {
-		if token, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, l.inbox), 36, 64); err == nil {
-			tell(token, acknowledged(m))
-		}
-	})
-	if err == nil {
-		err = sub.SetPendingLimits(-1, -1) // there are no more than messages on their way
-	}
-	if err != nil {
+func (l *natsLink) open(ctx context.Context, c Config) error {
+	if _, err := l.conn.ChanSubscribe(l.inbox+"*", l.acks); err != nil {
 		return err
 	}
 	js, err := jetstream.New(l.conn)
@@ -161,6 +162,23 @@ func (l *natsLink) send(m *store.Message, token uint64) error {
 	l.msg.Header[jetstream.MsgIDHeader][0] = string(l.id)
 	l.msg.Subject, l.msg.Reply, l.msg.Data = m.Subject, l.inbox+strconv.FormatUint(token, 36), m.Data
 	return l.conn.PublishMsg(&l.msg) // which keeps nothing of it
+}
+
+// flush implements link: the library does it by itself.
+func (l *natsLink) flush(time.Time) error { return nil }
+
+// heard implements link.
+func (l *natsLink) heard(tell func(token uint64, err error)) {
+	for {
+		select {
+		case m := <-l.acks:
+			if token, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, l.inbox), 36, 64); err == nil {
+				tell(token, acknowledged(m))
+			}
+		default:
+			return
+		}
+	}
 }
 
 // close implements link.

@@ -3,6 +3,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -35,9 +36,10 @@ type pump struct {
 
 	window  []flying // in the order of the messages
 	base    uint64   // token of window[0]
+	failure error    // of sending: the link is to be lost
+	taken   []store.Message
 	synced  time.Time
-	settled []ack // memory of the acknowledgements that were taken last
-	broken  bool  // the disk has failed, and the log knows
+	broken  bool // the disk has failed, and the log knows
 }
 
 // flying is a message that the server has not acknowledged, or that waits for one in front of it.
@@ -48,14 +50,11 @@ type flying struct {
 	at     time.Time
 }
 
-// An ack is what a link says of a message, or of itself: then token is none.
-type ack struct {
-	link  int
-	token uint64
-	err   error
+// A loss is what a link says of its end.
+type loss struct {
+	link int
+	err  error
 }
-
-const none = ^uint64(0)
 
 // dialed is what dialing came to.
 type dialed struct {
@@ -68,13 +67,15 @@ func (p *Publisher) work(ctx context.Context) {
 	tick := time.NewTicker(idle)
 	defer tick.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.wake:
-		case <-tick.C:
-		case d := <-p.dialed:
-			p.connected(d)
+		if len(p.window) == 0 { // else there are acknowledgements to come, which wake nobody
+			select {
+			case <-ctx.Done():
+				return
+			case <-p.wake:
+			case <-tick.C:
+			case d := <-p.dialed:
+				p.connected(d)
+			}
 		}
 		p.round(time.Now())
 		p.connect(ctx)
@@ -112,6 +113,7 @@ func (p *Publisher) round(now time.Time) {
 	}
 	if p.link != nil {
 		p.send(now)
+		p.failure = cmp.Or(p.failure, p.link.flush(now))
 	}
 	if p.store != nil && now.Sub(p.synced) > syncTime {
 		p.synced = now
@@ -122,29 +124,32 @@ func (p *Publisher) round(now time.Time) {
 
 // settle takes the acknowledgements.
 func (p *Publisher) settle() {
-	p.mu.Lock()
-	acks := p.acks
-	p.acks, p.settled = p.settled[:0], acks
-	p.mu.Unlock()
-	lost, published := error(nil), uint64(0)
-	for _, a := range acks {
-		i := a.token - p.base
-		refused := errors.Is(a.err, errRefused)
-		switch {
-		case a.link != p.number:
-		case a.token == none || a.err != nil && !refused:
-			lost = a.err
-		case i < uint64(len(p.window)):
-			p.window[i].safe = true
-			if refused {
-				p.refuse(&p.window[i].Message, a.err)
-			} else {
+	lost, published := p.failure, uint64(0)
+	p.failure = nil
+	if p.link != nil {
+		p.link.heard(func(token uint64, err error) {
+			i := token - p.base
+			refused := errors.Is(err, errRefused)
+			switch {
+			case err != nil && !refused:
+				lost = err
+			case i >= uint64(len(p.window)) || p.window[i].safe: // it has said that before
+			case refused:
+				p.refuse(&p.window[i], err)
+			default:
+				p.window[i].safe = true
 				published++
 			}
-		}
+		})
 	}
 	p.mu.Lock()
 	p.stats.Published += published
+	for _, l := range p.losses {
+		if l.link == p.number {
+			lost = l.err
+		}
+	}
+	p.losses = p.losses[:0]
 	p.mu.Unlock()
 	if published > 0 && !p.good { // not before: a server may let in whom it does not hear
 		p.good, p.told, p.wait = true, false, 0
@@ -168,7 +173,8 @@ func (p *Publisher) settle() {
 }
 
 // refuse says that the server will never take a message.
-func (p *Publisher) refuse(m *store.Message, err error) {
+func (p *Publisher) refuse(m *flying, err error) {
+	m.safe = true
 	p.mu.Lock()
 	p.stats.Refused++
 	first := p.stats.Refused == 1
@@ -196,34 +202,19 @@ func (p *Publisher) send(now time.Time) {
 	}
 }
 
-// take takes the oldest messages that wait in memory.
-func (p *Publisher) take(n int) []store.Message {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n = min(n, len(p.queue))
-	list := p.queue[:n:n]
-	p.queue = p.queue[n:]
-	for i := range list {
-		p.queued -= len(list[i].Data)
-	}
-	return list
-}
-
 // put sends a message. Where that fails it stays in the window, as the others that are on their way: the link will be lost.
 func (p *Publisher) put(f flying) {
 	token := p.base + uint64(len(p.window))
 	p.window = append(p.window, f)
-	if err := p.link.send(&f.Message, token); err != nil {
-		p.hear(ack{p.number, token, err})
+	if p.failure != nil {
+		return
 	}
-}
-
-// hear takes note of what a link says.
-func (p *Publisher) hear(a ack) {
-	p.mu.Lock()
-	p.acks = append(p.acks, a)
-	p.mu.Unlock()
-	p.stir()
+	switch err := p.link.send(&f.Message, token); {
+	case errors.Is(err, errRefused):
+		p.refuse(&p.window[len(p.window)-1], err)
+	case err != nil:
+		p.failure = err
+	}
 }
 
 // crowded says that the server is slower than the messages: soon there is no room in memory.
