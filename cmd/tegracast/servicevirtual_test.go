@@ -67,6 +67,7 @@ func TestService(t *testing.T) {
 	a.shipshape(t)
 	a.records(t)
 	a.sendsUCX(t)
+	a.publishes(t)
 	a.recovers(t)
 	a.lines(t)
 	a.opensGPU(t)
