@@ -27,6 +27,7 @@ const keepAlive = 10 * time.Second
 // has channels and goroutines for each message, which cost several times as much as the rest.
 type mqttLink struct {
 	conn  net.Conn
+	net   *prompted // below conn
 	out   []byte    // packets that leave with flush
 	last  uint64    // token of the latest message
 	wrote time.Time // to the connection
@@ -68,7 +69,8 @@ func dialMQTT(ctx context.Context, c Config, id uint64, lost func(error)) (link,
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { _ = plain.SetDeadline(time.Now()) })() // who waits for the broker waits no longer
-	conn, err := c.encrypted(ctx, &paced{Conn: plain})
+	below := newPrompted(plain)
+	conn, err := c.encrypted(ctx, &below)
 	if err == nil {
 		err = c.introduce(conn, fmt.Sprintf("tegracast-%s-%016x", c.Board, id))
 	}
@@ -76,7 +78,8 @@ func dialMQTT(ctx context.Context, c Config, id uint64, lost func(error)) (link,
 		return nil, errors.Join(err, plain.Close())
 	}
 	now := time.Now()
-	l := &mqttLink{conn: conn, wrote: now, heart: now}
+	l := &mqttLink{conn: conn, net: &below, wrote: now, heart: now}
+	l.net.settled.Store(true)
 	go func() { lost(l.listen()) }()
 	return l, nil
 }
@@ -167,6 +170,7 @@ func (l *mqttLink) write(now time.Time) error {
 
 // flush implements link. A connection on which nothing else happens is looked after.
 func (l *mqttLink) flush(now time.Time) error {
+	defer l.net.next()
 	if now.Sub(l.wrote) > keepAlive/2 {
 		l.out = append(l.out, packets.Pingreq<<4, 0)
 	}

@@ -31,10 +31,15 @@ const (
 // A natsLink publishes by JetStream, and hears its acknowledgements.
 type natsLink struct {
 	conn  *nats.Conn
+	net   *calm  // of conn
 	inbox string // what acknowledgements are sent to, below which is the token
 	acks  chan *nats.Msg
 	msg   nats.Msg
 	id    []byte // of the message that is sent
+	reply []byte // where it is acknowledged
+
+	encrypted bool
+	packet    []byte
 }
 
 // natsOptions are those of a connection, which is not made again by itself.
@@ -63,16 +68,20 @@ func (s *Server) natsOptions(ctx context.Context, name string) ([]nats.Option, e
 	return o, err
 }
 
-// A dialer makes connections for NATS.
-type dialer struct{ ctx context.Context }
+// A dialer makes a connection for NATS.
+type dialer struct {
+	ctx context.Context
+	net *calm
+}
 
 // Dial implements nats.CustomDialer.
-func (d dialer) Dial(_, address string) (net.Conn, error) {
+func (d *dialer) Dial(_, address string) (net.Conn, error) {
 	c, err := plainly(d.ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	return newCalm(c), nil
+	d.net = &calm{prompted: newPrompted(c)}
+	return d.net, nil
 }
 
 func dialNATS(ctx context.Context, c Config, lost func(error)) (link, error) {
@@ -80,25 +89,34 @@ func dialNATS(ctx context.Context, c Config, lost func(error)) (link, error) {
 	if err != nil {
 		return nil, err
 	}
-	o = append(o, nats.SetCustomDialer(dialer{ctx}), nats.ClosedHandler(func(conn *nats.Conn) { lost(cmp.Or(conn.LastError(), errLost)) }))
 	scheme, address := c.address()
+	d, buffer := &dialer{ctx: ctx}, 1 // everything goes to calm at once
+	if scheme == "tls" {
+		buffer = 16 << 10 // that of a record
+	}
+	o = append(o, nats.SetCustomDialer(d), nats.SkipSubjectValidation(), nats.WriteBufferSize(buffer),
+		nats.ClosedHandler(func(conn *nats.Conn) { lost(cmp.Or(conn.LastError(), errLost)) }))
 	conn, err := nats.Connect(scheme+"://"+address, o...)
 	if err != nil {
 		return nil, err
 	}
 	l := &natsLink{
-		conn: conn, inbox: conn.NewInbox() + ".", acks: make(chan *nats.Msg, 4*most), // who has two streams hears of each message twice
+		conn: conn, net: d.net, encrypted: scheme == "tls", inbox: conn.NewInbox() + ".", acks: make(chan *nats.Msg, 4*most), // who has two streams hears of each message twice
 		msg: nats.Msg{Header: nats.Header{jetstream.MsgIDHeader: {""}}},
 	}
 	if err := l.open(ctx, c); err != nil {
 		conn.Close()
 		return nil, err
 	}
+	l.net.settled.Store(true)
 	return l, nil
 }
 
 // open listens for acknowledgements, and sees to it that a stream takes the messages.
 func (l *natsLink) open(ctx context.Context, c Config) error {
+	if !l.conn.HeadersSupported() {
+		return nats.ErrHeadersNotSupported
+	}
 	if _, err := l.conn.ChanSubscribe(l.inbox+"*", l.acks); err != nil {
 		return err
 	}
@@ -155,17 +173,34 @@ func (l *natsLink) send(m *store.Message, token uint64) error {
 	if int64(len(m.Data))+1024 > l.conn.MaxPayload() { // with its headers
 		return fmt.Errorf("%w: it takes %d bytes", errRefused, l.conn.MaxPayload())
 	}
-	l.id = strconv.AppendUint(l.id[:0], m.ID, 16)
-	l.id = strconv.AppendUint(append(l.id, '-'), m.Epoch, 10)
-	l.id = strconv.AppendUint(append(l.id, '-'), m.Sequence, 10)
-	l.id = append(append(l.id, '-'), m.Subject...)
-	l.msg.Header[jetstream.MsgIDHeader][0] = string(l.id)
-	l.msg.Subject, l.msg.Reply, l.msg.Data = m.Subject, l.inbox+strconv.FormatUint(token, 36), m.Data
-	return l.conn.PublishMsg(&l.msg) // which keeps nothing of it
+	id := strconv.AppendUint(l.id[:0], m.ID, 16)
+	id = strconv.AppendUint(append(id, '-'), m.Epoch, 10)
+	id = strconv.AppendUint(append(id, '-'), m.Sequence, 10)
+	l.id = append(append(id, '-'), m.Subject...)
+	l.reply = strconv.AppendUint(append(l.reply[:0], l.inbox...), token, 36)
+	if l.encrypted { // the library encrypts, and keeps nothing of it
+		l.msg.Header[jetstream.MsgIDHeader][0] = string(l.id)
+		l.msg.Subject, l.msg.Reply, l.msg.Data = m.Subject, string(l.reply), m.Data
+		return l.conn.PublishMsg(&l.msg)
+	}
+	const begin, end = "NATS/1.0\r\n" + jetstream.MsgIDHeader + ": ", "\r\n\r\n"
+	head := len(begin) + len(l.id) + len(end)
+	b := append(append(l.packet[:0], "HPUB "...), m.Subject...)
+	b = append(append(append(b, ' '), l.reply...), ' ')
+	b = append(strconv.AppendInt(b, int64(head), 10), ' ')
+	b = append(strconv.AppendInt(b, int64(head+len(m.Data)), 10), "\r\n"+begin...)
+	b = append(append(b, l.id...), end...)
+	l.packet = append(append(b, m.Data...), "\r\n"...)
+	_, err := l.net.Write(l.packet)
+	return err
 }
 
-// flush implements link: the library does it by itself.
-func (l *natsLink) flush(time.Time) error { return nil }
+// flush implements link.
+func (l *natsLink) flush(time.Time) error {
+	err := l.net.flush()
+	l.net.next()
+	return err
+}
 
 // heard implements link.
 func (l *natsLink) heard(tell func(token uint64, err error)) {
