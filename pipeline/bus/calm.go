@@ -25,6 +25,7 @@ type prompted struct {
 	net.Conn
 	settled atomic.Bool
 	prompt  chan struct{}
+	more    bool // who reads has not seen all that has come
 }
 
 func newPrompted(c net.Conn) prompted { return prompted{Conn: c, prompt: make(chan struct{}, 1)} }
@@ -39,10 +40,12 @@ func (c *prompted) next() {
 
 // Read implements net.Conn.
 func (c *prompted) Read(b []byte) (int, error) {
-	if c.settled.Load() {
+	if !c.more && c.settled.Load() {
 		<-c.prompt
 	}
-	return c.Conn.Read(b)
+	n, err := c.Conn.Read(b)
+	c.more = n == len(b)
+	return n, err
 }
 
 // Close implements net.Conn.

@@ -97,7 +97,7 @@ func (p *Publisher) back() {
 		}
 	}
 	p.base += uint64(len(p.window))
-	p.window = nil
+	p.window, p.flying = nil, 0
 	if p.store != nil {
 		p.store.Rewind()
 		p.retain(list)

@@ -12,8 +12,11 @@ import (
 )
 
 const (
-	most       = 512                    // messages that the server has not acknowledged
+	most       = 2048                   // messages that the server has not acknowledged
+	mostBytes  = 16 << 20               // of theirs
+	piece      = 64                     // messages that are taken at a time
 	pace       = 10 * time.Millisecond  // from one round to the next one, at least: many messages take one turn
+	manyPace   = 2 * pace               // the same, when there are so many that rounds are what they cost
 	idle       = 250 * time.Millisecond // the same, at most
 	ackTime    = 10 * time.Second       // in which a server acknowledges
 	syncTime   = time.Second            // what was written longer ago is on the disk for sure
@@ -35,6 +38,7 @@ type pump struct {
 	told    bool // the log knows that the bus does not take messages
 
 	window  []flying // in the order of the messages
+	flying  int      // bytes of their data
 	base    uint64   // token of window[0]
 	failure error    // of sending: the link is to be lost
 	taken   []store.Message
@@ -79,10 +83,14 @@ func (p *Publisher) work(ctx context.Context) {
 		}
 		p.round(time.Now())
 		p.connect(ctx)
+		wait := pace
+		if len(p.window) > piece {
+			wait = manyPace
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pace):
+		case <-time.After(wait):
 		}
 	}
 }
@@ -157,6 +165,7 @@ func (p *Publisher) settle() {
 	}
 	n, stored := 0, 0
 	for ; n < len(p.window) && p.window[n].safe; n++ {
+		p.flying -= len(p.window[n].Data)
 		if p.window[n].stored {
 			stored++
 		}
@@ -187,25 +196,28 @@ func (p *Publisher) refuse(m *flying, err error) {
 
 // send fills the window, from the store first.
 func (p *Publisher) send(now time.Time) {
-	room := most - len(p.window)
-	if room <= 0 {
-		return
-	}
-	if p.store != nil && p.store.Unread() > 0 {
-		for _, m := range p.store.Next(room) {
-			p.put(flying{Message: m, stored: true, at: now})
+	for len(p.window) < most && p.flying < mostBytes {
+		room := min(piece, most-len(p.window))
+		stored := p.store != nil && p.store.Unread() > 0
+		var list []store.Message
+		if stored {
+			list = p.store.Next(room)
+		} else {
+			list = p.take(room)
 		}
-		return
-	}
-	for _, m := range p.take(room) {
-		p.put(flying{Message: m, at: now})
+		if len(list) == 0 {
+			return
+		}
+		for _, m := range list {
+			p.put(flying{Message: m, stored: stored, at: now})
+		}
 	}
 }
 
 // put sends a message. Where that fails it stays in the window, as the others that are on their way: the link will be lost.
 func (p *Publisher) put(f flying) {
 	token := p.base + uint64(len(p.window))
-	p.window = append(p.window, f)
+	p.window, p.flying = append(p.window, f), p.flying+len(f.Data)
 	if p.failure != nil {
 		return
 	}
