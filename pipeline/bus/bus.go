@@ -31,13 +31,15 @@ type Publisher struct {
 	id      uint64
 	epoch   uint64
 	wake    chan struct{}
+	bodies  sync.Pool // *[]byte: what a message says, before it has its number
+	blocks  sync.Pool
 	dialed  chan dialed
 
 	mu      sync.Mutex
 	numbers map[string]uint64 // the last of each subject
-	queue   []store.Message
+	queue   []queued
 	queued  int    // bytes of their data
-	block   []byte // its rest is for the data of messages to come
+	block   *block // for messages to come; nil: there has been none
 	losses  []loss
 	stats   Stats
 	ended   bool
@@ -85,8 +87,11 @@ func New(c Config) (*Publisher, error) {
 
 // Results publishes the results of a frame. An error says which number JSON has no word for.
 func (p *Publisher) Results(output string, r pipeline.Report) error {
-	room, subject := bodies.Get().(*[]byte), prefix+p.config.Board+results+output
-	defer bodies.Put(room)
+	room, is := p.bodies.Get().(*[]byte)
+	if !is {
+		room = new([]byte)
+	}
+	defer p.bodies.Put(room)
 	b := pipeline.AppendText(append((*room)[:0], `{"output":`...), output)
 	begin := len(b)
 	b, err := r.AppendJSON(b)
@@ -95,7 +100,7 @@ func (p *Publisher) Results(output string, r pipeline.Report) error {
 		return fmt.Errorf("results of frame %d: %w", r.Frame, err)
 	}
 	b[begin] = ',' // one object of both
-	p.publish(subject, b)
+	p.publish(prefix+p.config.Board+results+output, b)
 	return nil
 }
 

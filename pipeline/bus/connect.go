@@ -5,8 +5,6 @@ package bus
 import (
 	"context"
 	"time"
-
-	"github.com/tegracast/tegracast/pipeline/bus/store"
 )
 
 // connect dials when there is no link and the time has come.
@@ -90,10 +88,12 @@ func (p *Publisher) settleLast() {
 
 // back takes the window back: what is in the store is read again, and what is not is put there.
 func (p *Publisher) back() {
-	var list []store.Message
+	var list []queued
 	for i := range p.window {
-		if f := &p.window[i]; !f.stored && !f.safe {
-			list = append(list, f.Message)
+		if f := &p.window[i]; f.safe {
+			f.block.done()
+		} else if !f.stored {
+			list = append(list, f.queued)
 		}
 	}
 	p.base += uint64(len(p.window))

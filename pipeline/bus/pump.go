@@ -41,14 +41,14 @@ type pump struct {
 	flying  int      // bytes of their data
 	base    uint64   // token of window[0]
 	failure error    // of sending: the link is to be lost
-	taken   []store.Message
+	taken   []queued
 	synced  time.Time
 	broken  bool // the disk has failed, and the log knows
 }
 
 // flying is a message that the server has not acknowledged, or that waits for one in front of it.
 type flying struct {
-	store.Message
+	queued
 	stored bool // it is in the store
 	safe   bool
 	at     time.Time
@@ -166,6 +166,7 @@ func (p *Publisher) settle() {
 	n, stored := 0, 0
 	for ; n < len(p.window) && p.window[n].safe; n++ {
 		p.flying -= len(p.window[n].Data)
+		p.window[n].block.done()
 		if p.window[n].stored {
 			stored++
 		}
@@ -197,19 +198,18 @@ func (p *Publisher) refuse(m *flying, err error) {
 // send fills the window, from the store first.
 func (p *Publisher) send(now time.Time) {
 	for len(p.window) < most && p.flying < mostBytes {
-		room := min(piece, most-len(p.window))
-		stored := p.store != nil && p.store.Unread() > 0
-		var list []store.Message
-		if stored {
-			list = p.store.Next(room)
+		room, before := min(piece, most-len(p.window)), len(p.window)
+		if p.store != nil && p.store.Unread() > 0 {
+			for _, m := range p.store.Next(room) {
+				p.put(flying{queued: queued{Message: m}, stored: true, at: now})
+			}
 		} else {
-			list = p.take(room)
+			for _, m := range p.take(room) {
+				p.put(flying{queued: m, at: now})
+			}
 		}
-		if len(list) == 0 {
+		if len(p.window) == before {
 			return
-		}
-		for _, m := range list {
-			p.put(flying{Message: m, stored: stored, at: now})
 		}
 	}
 }
@@ -244,16 +244,23 @@ func (p *Publisher) keep() {
 }
 
 // retain puts messages into the store. Those that it cannot keep are lost.
-func (p *Publisher) retain(list []store.Message) {
+func (p *Publisher) retain(all []queued) {
+	list := make([]store.Message, len(all))
+	for i := range all {
+		list[i] = all[i].Message
+	}
 	for len(list) > 0 {
 		kept, err := p.store.Append(list)
 		if p.failed(err); err == nil {
-			return
+			break
 		}
 		p.mu.Lock()
 		p.stats.Failed++
 		p.mu.Unlock()
 		list = list[kept+1:]
+	}
+	for i := range all {
+		all[i].block.done()
 	}
 }
 
