@@ -32,7 +32,9 @@ func FuzzReport(f *testing.F) {
 		for range shape >> 2 % 4 {
 			one := Result{Stage: a, Numbers: map[string]float64{}}
 			for i := range random.IntN(4) {
-				one.Regions = append(one.Regions, Region{X: int(seconds), Y: -i, Width: int(bits), Height: i, Label: []string{"", a, b}[random.IntN(3)], Score: []float64{0, x, 0.87}[random.IntN(3)]})
+				one.Regions = append(one.Regions, Region{
+					X: int(seconds), Y: -i, Width: int(bits), Height: i, Label: []string{"", a, b}[random.IntN(3)], Score: []float64{0, x, 0.87}[random.IntN(3)],
+				})
 				one.Bins = append(one.Bins, random.Uint32()>>random.IntN(32))
 			}
 			for range random.IntN(20) {

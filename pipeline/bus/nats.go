@@ -28,18 +28,19 @@ const (
 	streamRepeat = 2 * time.Minute // in which the server knows a message again
 )
 
-// A natsLink publishes by JetStream, and hears its acknowledgements.
+// A natsLink publishes by JetStream, and hears its acknowledgements. The library connects, looks after the connection and reads. Messages
+// are written beside it, where that can be done: everything that it writes is a whole line or message of the protocol (HPUB,
+// https://docs.nats.io/reference/reference-protocols/nats-protocol), and to write a message itself takes it three times as long.
 type natsLink struct {
 	conn  *nats.Conn
 	net   *calm  // of conn
 	inbox string // what acknowledgements are sent to, below which is the token
 	acks  chan *nats.Msg
-	msg   nats.Msg
-	id    []byte // of the message that is sent
-	reply []byte // where it is acknowledged
 
-	encrypted bool
-	packet    []byte
+	id, reply, packet []byte // of the message that is sent: its Nats-Msg-Id, where it is acknowledged, all of it
+
+	encrypted bool // conn encrypts: messages have to go through it
+	msg       nats.Msg
 }
 
 // natsOptions are those of a connection, which is not made again by itself.
@@ -101,9 +102,11 @@ func dialNATS(ctx context.Context, c Config, lost func(error)) (link, error) {
 		return nil, err
 	}
 	l := &natsLink{
-		conn: conn, net: d.net, encrypted: scheme == "tls", inbox: conn.NewInbox() + ".", acks: make(chan *nats.Msg, 4*most), // who has two streams hears of each message twice
+		conn: conn, net: d.net, inbox: conn.NewInbox() + ".", acks: make(chan *nats.Msg, 4*most), // of two streams each message has two
 		msg: nats.Msg{Header: nats.Header{jetstream.MsgIDHeader: {""}}},
 	}
+	_, plain := conn.TLSConnectionState()
+	l.encrypted = plain == nil // a server of nats://, too, may ask for that
 	if err := l.open(ctx, c); err != nil {
 		conn.Close()
 		return nil, err
