@@ -3,7 +3,6 @@
 package pipeline
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -45,9 +44,10 @@ func (f *Frame) Report() Report {
 // AppendReport appends the frame's results to b as one line of JSON, with its line feed. A number that JSON has no word
 // for is an error.
 func (f *Frame) AppendReport(b []byte) ([]byte, error) {
-	line, err := json.Marshal(f.Report())
+	r := f.Report()
+	line, err := r.AppendJSON(b)
 	if err != nil {
 		return b, fmt.Errorf("results of frame %d: %w", f.Sequence, err)
 	}
-	return append(append(b, line...), '\n'), nil
+	return append(line, '\n'), nil
 }

@@ -37,22 +37,29 @@ outputs:
   - {name: clip, record: {directory: %q, trigger: {before: 1s, after: 100ms}}}
 `
 
-// busServer is NATS in the test's process, listening at an address that nobody else uses.
-func busServer(t *testing.T, address string) {
+// newBusServer is NATS, to be started, which listens at an address that nobody else uses.
+func newBusServer(t *testing.T, address, folder string) *server.Server {
 	t.Helper()
 	a, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: a.Port, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
+	s, err := server.NewServer(&server.Options{Host: a.IP.String(), Port: a.Port, JetStream: true, StoreDir: folder, NoLog: true, NoSigs: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	return s
+}
+
+// busServer is NATS in the test's process.
+func busServer(t *testing.T, address string) {
+	t.Helper()
+	s := newBusServer(t, address, t.TempDir())
 	s.Start()
 	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not start")
 	}
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 }
 
 // board starts the program as a board, with a state directory of its own.
@@ -88,9 +95,9 @@ func fleet(t *testing.T, address, state string, count int) (f Fleet) {
 }
 
 // messagesOf are those of a subject, in the order in which the server has got them.
-func messagesOf[M any](t *testing.T, address, subject string) (list []M) {
+func messagesOf[M any](t *testing.T, address, subject string, options ...nats.Option) (list []M) {
 	t.Helper()
-	conn, err := nats.Connect("nats://" + address)
+	conn, err := nats.Connect("nats://"+address, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,6 +66,7 @@ func TestService(t *testing.T) {
 	a.install(t)
 	a.shipshape(t)
 	a.records(t)
+	a.publishes(t)
 	a.sendsUCX(t)
 	a.recovers(t)
 	a.lines(t)

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"net/url"
 	"slices"
 	"time"
 
@@ -100,15 +102,51 @@ func askNATS(ctx context.Context, s Server, each func([]byte)) error {
 	return nil
 }
 
+// mqttOptions are those of a connection, which is not made again by itself. The broker keeps nothing for it.
+func (s *Server) mqttOptions(ctx context.Context, client string) *mqtt.ClientOptions {
+	scheme, address := s.address()
+	o := mqtt.NewClientOptions().AddBroker(scheme + "://" + address).SetClientID(client).SetProtocolVersion(4).SetCleanSession(true)
+	o.SetAutoReconnect(false).SetConnectRetry(false).SetOrderMatters(false).SetKeepAlive(keepAlive).SetPingTimeout(keepAlive / 2)
+	o.SetConnectTimeout(dialTime / 2).SetWriteTimeout(writeTime)
+	if deadline, is := ctx.Deadline(); is {
+		o.SetConnectTimeout(max(time.Millisecond, min(dialTime/2, time.Until(deadline))))
+	}
+	o.SetCustomOpenConnectionFn(func(*url.URL, mqtt.ClientOptions) (net.Conn, error) {
+		plain, err := plainly(ctx, address)
+		if err != nil {
+			return nil, err
+		}
+		c, err := s.encrypted(ctx, plain)
+		if err != nil {
+			return nil, errors.Join(err, plain.Close())
+		}
+		return c, nil
+	})
+	if s.User != "" {
+		o.SetUsername(s.User).SetPassword(s.Password)
+	}
+	return o
+}
+
+// connectMQTT connects, or gives up with ctx.
+func connectMQTT(ctx context.Context, o *mqtt.ClientOptions) (mqtt.Client, error) {
+	client := mqtt.NewClient(o)
+	t := client.Connect()
+	select {
+	case <-t.Done():
+		return client, t.Error()
+	case <-ctx.Done():
+		client.Disconnect(0)
+		return nil, ctx.Err()
+	}
+}
+
 // quiet is how long nothing comes when a broker has sent all that it keeps.
 const quiet = time.Second
 
 // askMQTT takes the messages that the broker keeps, one of each board.
 func askMQTT(ctx context.Context, s Server, each func([]byte)) error {
-	o, err := s.mqttOptions(ctx, fmt.Sprintf("tegracast-fleet-%016x", store.NewID()))
-	if err != nil {
-		return err
-	}
+	o := s.mqttOptions(ctx, fmt.Sprintf("tegracast-fleet-%016x", store.NewID()))
 	got, ended := make(chan []byte), make(chan struct{})
 	defer close(ended)
 	client, err := connectMQTT(ctx, o)

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
-	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/bus/store"
@@ -25,12 +24,6 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Bounds of what waits in memory for the publisher's goroutine.
-const (
-	mostQueued      = 8192
-	mostQueuedBytes = 8 << 20
-)
-
 // A Publisher publishes what a board has to tell. All methods may be called concurrently.
 type Publisher struct {
 	config  Config
@@ -38,13 +31,16 @@ type Publisher struct {
 	id      uint64
 	epoch   uint64
 	wake    chan struct{}
+	bodies  sync.Pool // *[]byte: what a message says, before it has its number
+	blocks  sync.Pool
 	dialed  chan dialed
 
 	mu      sync.Mutex
 	numbers map[string]uint64 // the last of each subject
-	queue   []store.Message
-	queued  int // bytes of their data
-	acks    []ack
+	queue   []queued
+	queued  int    // bytes of their data
+	block   *block // for messages to come; nil: there has been none
+	losses  []loss
 	stats   Stats
 	ended   bool
 
@@ -91,14 +87,20 @@ func New(c Config) (*Publisher, error) {
 
 // Results publishes the results of a frame. An error says which number JSON has no word for.
 func (p *Publisher) Results(output string, r pipeline.Report) error {
-	body, err := json.Marshal(struct {
-		Output string `json:"output"`
-		pipeline.Report
-	}{output, r})
+	room, is := p.bodies.Get().(*[]byte)
+	if !is {
+		room = new([]byte)
+	}
+	defer p.bodies.Put(room)
+	b := pipeline.AppendText(append((*room)[:0], `{"output":`...), output)
+	begin := len(b)
+	b, err := r.AppendJSON(b)
+	*room = b
 	if err != nil {
 		return fmt.Errorf("results of frame %d: %w", r.Frame, err)
 	}
-	p.publish(prefix+p.config.Board+results+output, body)
+	b[begin] = ',' // one object of both
+	p.publish(prefix+p.config.Board+results+output, b)
 	return nil
 }
 
@@ -125,36 +127,6 @@ func (p *Publisher) Missed() {
 		p.numbers[prefix+p.config.Board+events]++
 	}
 	p.stats.Failed++
-}
-
-// publish numbers a message and hands it to Run. It never waits. Where there is no room the oldest makes some.
-func (p *Publisher) publish(subject string, body []byte) {
-	at := time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ended { // the last numbers are on the disk
-		p.stats.Failed++
-		return
-	}
-	n := p.numbers[subject] + 1
-	p.numbers[subject] = n
-	data := p.head(n, at, body)
-	for len(p.queue) > 0 && (len(p.queue) >= mostQueued || p.queued+len(data) > mostQueuedBytes) {
-		p.queued -= len(p.queue[0].Data)
-		p.queue = p.queue[1:]
-		p.stats.Failed++
-	}
-	p.queue = append(p.queue, store.Message{Subject: subject, Number: store.Number{ID: p.id, Epoch: p.epoch, Sequence: n}, Data: data})
-	p.queued += len(data)
-	p.stir()
-}
-
-// stir wakes Run.
-func (p *Publisher) stir() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
 }
 
 // Stats reads the counters.

@@ -5,8 +5,6 @@ package bus
 import (
 	"context"
 	"time"
-
-	"github.com/tegracast/tegracast/pipeline/bus/store"
 )
 
 // connect dials when there is no link and the time has come.
@@ -16,11 +14,16 @@ func (p *Publisher) connect(ctx context.Context) {
 	}
 	p.number++
 	number := p.number
-	heard := func(token uint64, err error) { p.hear(ack{number, token, err}) }
+	lost := func(err error) {
+		p.mu.Lock()
+		p.losses = append(p.losses, loss{number, err})
+		p.mu.Unlock()
+		p.stir()
+	}
 	dialing, cancel := context.WithTimeout(ctx, dialTime)
 	p.dialing = cancel
 	go func() {
-		l, err := dial(dialing, p.config, p.id, heard)
+		l, err := dial(dialing, p.config, p.id, lost)
 		p.dialed <- dialed{l, err}
 	}()
 }
@@ -70,27 +73,31 @@ func (p *Publisher) lose(err error) {
 
 // settleLast marks what was acknowledged before the link was lost.
 func (p *Publisher) settleLast() {
+	published := uint64(0)
+	p.link.heard(func(token uint64, err error) {
+		if i := token - p.base; err == nil && i < uint64(len(p.window)) && !p.window[i].safe {
+			p.window[i].safe = true
+			published++
+		}
+	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, a := range p.acks {
-		if i := a.token - p.base; a.link == p.number && a.err == nil && i < uint64(len(p.window)) && !p.window[i].safe {
-			p.window[i].safe = true
-			p.stats.Published++
-		}
-	}
-	p.acks = nil
+	p.stats.Published += published
+	p.losses = nil
 }
 
 // back takes the window back: what is in the store is read again, and what is not is put there.
 func (p *Publisher) back() {
-	var list []store.Message
+	var list []queued
 	for i := range p.window {
-		if f := &p.window[i]; !f.stored && !f.safe {
-			list = append(list, f.Message)
+		if f := &p.window[i]; f.safe {
+			f.block.done()
+		} else if !f.stored {
+			list = append(list, f.queued)
 		}
 	}
 	p.base += uint64(len(p.window))
-	p.window = nil
+	p.window, p.flying = nil, 0
 	if p.store != nil {
 		p.store.Rewind()
 		p.retain(list)

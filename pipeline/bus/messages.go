@@ -5,7 +5,6 @@ package bus
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
@@ -113,19 +112,6 @@ const (
 	events  = ".events"
 	health  = ".health"
 )
-
-// head makes a message of a body, which is an object that is not empty.
-func (p *Publisher) head(n uint64, at time.Time, body []byte) []byte {
-	b := make([]byte, 0, len(p.opening)+len(body)+96)
-	b = append(b, p.opening...)
-	b = strconv.AppendUint(b, p.epoch, 10)
-	b = append(b, `,"sequence":`...)
-	b = strconv.AppendUint(b, n, 10)
-	b = append(b, `,"at":"`...)
-	b = at.UTC().AppendFormat(b, time.RFC3339Nano)
-	b = append(b, `",`...)
-	return append(b, body[1:]...)
-}
 
 // opening is what all messages begin with.
 func opening(board string, id uint64) ([]byte, error) {

@@ -4,136 +4,203 @@ package bus
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
-	"net/url"
 	"strings"
+	"sync"
 	"time"
 
-	mqtt "github.com/eclipse/paho.mqtt.golang"
+	"github.com/eclipse/paho.mqtt.golang/packets"
 
 	"github.com/tegracast/tegracast/pipeline/bus/store"
 )
 
-// An mqttLink publishes by MQTT 3.1.1 with QoS 1, which NATS' listener and every broker speak.
+// keepAlive is how often a connection is looked after.
+const keepAlive = 10 * time.Second
+
+// An mqttLink publishes by MQTT 3.1.1 with QoS 1, which NATS' listener and every broker speak. It is no more than that: a client library
+// has channels and goroutines for each message, which cost several times as much as the rest.
 type mqttLink struct {
-	client mqtt.Client
-	sent   chan sent
-	ended  chan struct{}
+	conn  net.Conn
+	net   *prompted // below conn
+	out   []byte    // packets that leave with flush
+	last  uint64    // token of the latest message
+	wrote time.Time // to the connection
+	torn  bool      // it may have a part of a packet
+
+	mu    sync.Mutex
+	acks  []uint16 // identifiers of packets
+	spare []uint16
+	heart time.Time // when something came
 }
 
-type sent struct {
-	number uint64
-	token  mqtt.Token
-}
+// Identifiers are those of packets: 1 to 65535, in turn.
+const identifiers = 1<<16 - 1
+
+func identifier(token uint64) uint16 { return uint16(token%identifiers) + 1 }
 
 // Topic is what a subject is called by MQTT.
 func topic(subject string) string { return strings.ReplaceAll(subject, ".", "/") }
 
-// keepAlive is how often a connection is looked after.
-const keepAlive = 10 * time.Second
-
-// mqttOptions are those of a connection, which is not made again by itself. The broker keeps nothing for it.
-func (s *Server) mqttOptions(ctx context.Context, client string) (*mqtt.ClientOptions, error) {
-	scheme, address := s.address()
+// encrypted is a connection as the server's URL wants it.
+func (s *Server) encrypted(ctx context.Context, plain net.Conn) (net.Conn, error) {
+	_, address := s.address()
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
-	o := mqtt.NewClientOptions().AddBroker(scheme + "://" + address).SetClientID(client).SetProtocolVersion(4).SetCleanSession(true)
-	o.SetAutoReconnect(false).SetConnectRetry(false).SetOrderMatters(false).SetKeepAlive(keepAlive).SetPingTimeout(keepAlive / 2)
-	o.SetConnectTimeout(dialTime / 2).SetWriteTimeout(dialTime / 2)
-	if deadline, is := ctx.Deadline(); is {
-		o.SetConnectTimeout(max(time.Millisecond, min(dialTime/2, time.Until(deadline))))
-	}
 	secure, err := s.tls(host)
-	o.SetCustomOpenConnectionFn(func(*url.URL, mqtt.ClientOptions) (net.Conn, error) {
-		plain, err := calmly(ctx, address)
-		if err != nil {
-			return nil, err
-		}
-		c := plain
-		if secure != nil {
-			encrypted := tls.Client(plain, secure)
-			if err := encrypted.HandshakeContext(ctx); err != nil {
-				return nil, errors.Join(err, plain.Close())
-			}
-			c = encrypted
-		}
-		return &buffered{c, bufio.NewReaderSize(c, 16<<10)}, nil
-	})
-	if s.User != "" {
-		o.SetUsername(s.User).SetPassword(s.Password)
+	if secure == nil || err != nil {
+		return plain, err
 	}
-	return o, err
+	c := tls.Client(plain, secure)
+	return c, c.HandshakeContext(ctx)
 }
 
-// A buffered connection is read in large pieces: packets of MQTT are small.
-type buffered struct {
-	net.Conn
-	reader *bufio.Reader
-}
-
-// Read implements net.Conn.
-func (b *buffered) Read(p []byte) (int, error) { return b.reader.Read(p) }
-
-// connectMQTT connects, or gives up with ctx.
-func connectMQTT(ctx context.Context, o *mqtt.ClientOptions) (mqtt.Client, error) {
-	client := mqtt.NewClient(o)
-	t := client.Connect()
-	select {
-	case <-t.Done():
-		return client, t.Error()
-	case <-ctx.Done():
-		client.Disconnect(0)
-		return nil, ctx.Err()
-	}
-}
-
-func dialMQTT(ctx context.Context, c Config, id uint64, tell heard) (link, error) {
-	o, err := c.mqttOptions(ctx, fmt.Sprintf("tegracast-%s-%016x", c.Board, id))
+func dialMQTT(ctx context.Context, c Config, id uint64, lost func(error)) (link, error) {
+	_, address := c.address()
+	plain, err := plainly(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	o.SetConnectionLostHandler(func(_ mqtt.Client, err error) { tell(none, cmp.Or(err, errLost)) })
-	client, err := connectMQTT(ctx, o)
-	if err != nil {
-		return nil, err
+	defer context.AfterFunc(ctx, func() { _ = plain.SetDeadline(time.Now()) })() // who waits for the broker waits no longer
+	below := newPrompted(plain)
+	conn, err := c.encrypted(ctx, &below)
+	if err == nil {
+		err = c.introduce(conn, fmt.Sprintf("tegracast-%s-%016x", c.Board, id))
 	}
-	l := &mqttLink{client: client, sent: make(chan sent, most), ended: make(chan struct{})}
-	go l.listen(tell)
+	if err != nil {
+		return nil, errors.Join(err, plain.Close())
+	}
+	now := time.Now()
+	l := &mqttLink{conn: conn, net: &below, wrote: now, heart: now}
+	l.net.settled.Store(true)
+	go func() { lost(l.listen()) }()
 	return l, nil
 }
 
-// listen tells what the broker has acknowledged, in the order of the messages.
-func (l *mqttLink) listen(tell heard) {
-	for {
-		select {
-		case s := <-l.sent:
-			select {
-			case <-s.token.Done():
-				tell(s.number, s.token.Error())
-			case <-l.ended:
-				return
-			}
-		case <-l.ended:
-			return
+// introduce says who publishes. The broker keeps nothing for it when it goes.
+func (s *Server) introduce(conn net.Conn, client string) error {
+	p := &packets.ConnectPacket{
+		FixedHeader: packets.FixedHeader{MessageType: packets.Connect}, ProtocolName: "MQTT", ProtocolVersion: 4, CleanSession: true,
+		Keepalive: uint16(keepAlive / time.Second), ClientIdentifier: client,
+		UsernameFlag: s.User != "", Username: s.User, PasswordFlag: s.User != "", Password: []byte(s.Password),
+	}
+	if err := p.Write(conn); err != nil {
+		return err
+	}
+	var said [4]byte
+	if _, err := io.ReadFull(conn, said[:]); err != nil {
+		return fmt.Errorf("the broker does not answer: %w", err)
+	}
+	if said[0] != packets.Connack<<4 || said[1] != 2 {
+		return errNoBroker
+	}
+	if said[3] != packets.Accepted {
+		if err := packets.ConnErrors[said[3]]; err != nil {
+			return err
 		}
+		return fmt.Errorf("the broker refuses the connection with code %d", said[3])
+	}
+	return nil
+}
+
+var errNoBroker = errors.New("the server says what no broker of MQTT says")
+
+// listen hears acknowledgements until the connection ends.
+func (l *mqttLink) listen() error {
+	in := bufio.NewReaderSize(l.conn, 16<<10)
+	for {
+		var head [4]byte
+		if _, err := io.ReadFull(in, head[:2]); err != nil {
+			return fmt.Errorf("%w: %w", errLost, err)
+		}
+		switch [2]byte(head[:2]) {
+		case [2]byte{packets.Puback << 4, 2}:
+			if _, err := io.ReadFull(in, head[2:]); err != nil {
+				return fmt.Errorf("%w: %w", errLost, err)
+			}
+		case [2]byte{packets.Pingresp << 4, 0}:
+		default:
+			return errNoBroker
+		}
+		l.mu.Lock()
+		l.heart = time.Now()
+		if id := binary.BigEndian.Uint16(head[2:]); id != 0 {
+			l.acks = append(l.acks, id)
+		}
+		l.mu.Unlock()
 	}
 }
 
 // send implements link. The broker keeps the latest health, for those who ask later.
 func (l *mqttLink) send(m *store.Message, token uint64) error {
-	l.sent <- sent{token, l.client.Publish(topic(m.Subject), 1, strings.HasSuffix(m.Subject, health), m.Data)}
+	first := byte(packets.Publish<<4 | 1<<1) // QoS 1
+	if strings.HasSuffix(m.Subject, health) {
+		first |= 1
+	}
+	l.out = binary.AppendUvarint(append(l.out, first), uint64(2+len(m.Subject)+2+len(m.Data)))
+	l.out = binary.BigEndian.AppendUint16(l.out, uint16(len(m.Subject)))
+	for i := range len(m.Subject) {
+		if c := m.Subject[i]; c == '.' {
+			l.out = append(l.out, '/')
+		} else {
+			l.out = append(l.out, c)
+		}
+	}
+	l.out = append(binary.BigEndian.AppendUint16(l.out, identifier(token)), m.Data...)
+	l.last = token
+	if len(l.out) >= mostOut {
+		return l.write(time.Now())
+	}
 	return nil
+}
+
+func (l *mqttLink) write(now time.Time) error {
+	_ = l.conn.SetWriteDeadline(now.Add(writeTime)) // a connection that is closed fails below
+	_, err := l.conn.Write(l.out)
+	l.out, l.wrote, l.torn = l.out[:0], now, err != nil
+	return err
+}
+
+// flush implements link. A connection on which nothing else happens is looked after.
+func (l *mqttLink) flush(now time.Time) error {
+	defer l.net.next()
+	if now.Sub(l.wrote) > keepAlive/2 {
+		l.out = append(l.out, packets.Pingreq<<4, 0)
+	}
+	if len(l.out) == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	silent := now.Sub(l.heart)
+	l.mu.Unlock()
+	if silent > 2*keepAlive {
+		return errors.New("the broker is silent")
+	}
+	return l.write(now)
+}
+
+// heard implements link.
+func (l *mqttLink) heard(tell func(token uint64, err error)) {
+	l.mu.Lock()
+	acks := l.acks
+	l.acks, l.spare = l.spare[:0], acks
+	l.mu.Unlock()
+	for _, id := range acks {
+		tell(l.last-uint64((identifiers+int(identifier(l.last))-int(id))%identifiers), nil)
+	}
 }
 
 // close implements link.
 func (l *mqttLink) close() {
-	close(l.ended)
-	l.client.Disconnect(100)
+	if l.out = append(l.out, packets.Disconnect<<4, 0); !l.torn {
+		_ = l.write(time.Now()) // who goes does not wait for an answer
+	}
+	_ = l.conn.Close()
 }

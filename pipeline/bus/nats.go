@@ -28,12 +28,19 @@ const (
 	streamRepeat = 2 * time.Minute // in which the server knows a message again
 )
 
-// A natsLink publishes by JetStream, and hears its acknowledgements.
+// A natsLink publishes by JetStream, and hears its acknowledgements. The library connects, looks after the connection and reads. Messages
+// are written beside it, where that can be done: everything that it writes is a whole line or message of the protocol (HPUB,
+// https://docs.nats.io/reference/reference-protocols/nats-protocol), and to write a message itself takes it three times as long.
 type natsLink struct {
 	conn  *nats.Conn
+	net   *calm  // of conn
 	inbox string // what acknowledgements are sent to, below which is the token
-	msg   nats.Msg
-	id    []byte // of the message that is sent
+	acks  chan *nats.Msg
+
+	id, reply, packet []byte // of the message that is sent: its Nats-Msg-Id, where it is acknowledged, all of it
+
+	encrypted bool // conn encrypts: messages have to go through it
+	msg       nats.Msg
 }
 
 // natsOptions are those of a connection, which is not made again by itself.
@@ -47,7 +54,6 @@ func (s *Server) natsOptions(ctx context.Context, name string) ([]nats.Option, e
 	if deadline, is := ctx.Deadline(); is {
 		o = append(o, nats.Timeout(max(time.Millisecond, min(dialTime/2, time.Until(deadline)))))
 	}
-	o = append(o, nats.SetCustomDialer(dialer{ctx}))
 	switch {
 	case s.User != "":
 		o = append(o, nats.UserInfo(s.User, s.Password))
@@ -63,42 +69,58 @@ func (s *Server) natsOptions(ctx context.Context, name string) ([]nats.Option, e
 	return o, err
 }
 
-// A dialer makes connections for NATS.
-type dialer struct{ ctx context.Context }
+// A dialer makes a connection for NATS.
+type dialer struct {
+	ctx context.Context
+	net *calm
+}
 
 // Dial implements nats.CustomDialer.
-func (d dialer) Dial(_, address string) (net.Conn, error) { return calmly(d.ctx, address) }
+func (d *dialer) Dial(_, address string) (net.Conn, error) {
+	c, err := plainly(d.ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	d.net = &calm{prompted: newPrompted(c)}
+	return d.net, nil
+}
 
-func dialNATS(ctx context.Context, c Config, tell heard) (link, error) {
+func dialNATS(ctx context.Context, c Config, lost func(error)) (link, error) {
 	o, err := c.natsOptions(ctx, "tegracast "+c.Board)
 	if err != nil {
 		return nil, err
 	}
-	o = append(o, nats.ClosedHandler(func(conn *nats.Conn) { tell(none, cmp.Or(conn.LastError(), errLost)) }))
 	scheme, address := c.address()
+	d, buffer := &dialer{ctx: ctx}, 1 // everything goes to calm at once
+	if scheme == "tls" {
+		buffer = 16 << 10 // that of a record
+	}
+	o = append(o, nats.SetCustomDialer(d), nats.SkipSubjectValidation(), nats.WriteBufferSize(buffer),
+		nats.ClosedHandler(func(conn *nats.Conn) { lost(cmp.Or(conn.LastError(), errLost)) }))
 	conn, err := nats.Connect(scheme+"://"+address, o...)
 	if err != nil {
 		return nil, err
 	}
-	l := &natsLink{conn: conn, inbox: conn.NewInbox() + ".", msg: nats.Msg{Header: nats.Header{jetstream.MsgIDHeader: {""}}}}
-	if err := l.open(ctx, c, tell); err != nil {
+	l := &natsLink{
+		conn: conn, net: d.net, inbox: conn.NewInbox() + ".", acks: make(chan *nats.Msg, 4*most), // of two streams each message has two
+		msg: nats.Msg{Header: nats.Header{jetstream.MsgIDHeader: {""}}},
+	}
+	_, plain := conn.TLSConnectionState()
+	l.encrypted = plain == nil // a server of nats://, too, may ask for that
+	if err := l.open(ctx, c); err != nil {
 		conn.Close()
 		return nil, err
 	}
+	l.net.settled.Store(true)
 	return l, nil
 }
 
 // open listens for acknowledgements, and sees to it that a stream takes the messages.
-func (l *natsLink) open(ctx context.Context, c Config, tell heard) error {
-	sub, err := l.conn.Subscribe(l.inbox+"*", func(m *nats.Msg) {
-		if token, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, l.inbox), 36, 64); err == nil {
-			tell(token, acknowledged(m))
-		}
-	})
-	if err == nil {
-		err = sub.SetPendingLimits(-1, -1) // there are no more than messages on their way
+func (l *natsLink) open(ctx context.Context, c Config) error {
+	if !l.conn.HeadersSupported() {
+		return nats.ErrHeadersNotSupported
 	}
-	if err != nil {
+	if _, err := l.conn.ChanSubscribe(l.inbox+"*", l.acks); err != nil {
 		return err
 	}
 	js, err := jetstream.New(l.conn)
@@ -154,13 +176,47 @@ func (l *natsLink) send(m *store.Message, token uint64) error {
 	if int64(len(m.Data))+1024 > l.conn.MaxPayload() { // with its headers
 		return fmt.Errorf("%w: it takes %d bytes", errRefused, l.conn.MaxPayload())
 	}
-	l.id = strconv.AppendUint(l.id[:0], m.ID, 16)
-	l.id = strconv.AppendUint(append(l.id, '-'), m.Epoch, 10)
-	l.id = strconv.AppendUint(append(l.id, '-'), m.Sequence, 10)
-	l.id = append(append(l.id, '-'), m.Subject...)
-	l.msg.Header[jetstream.MsgIDHeader][0] = string(l.id)
-	l.msg.Subject, l.msg.Reply, l.msg.Data = m.Subject, l.inbox+strconv.FormatUint(token, 36), m.Data
-	return l.conn.PublishMsg(&l.msg) // which keeps nothing of it
+	id := strconv.AppendUint(l.id[:0], m.ID, 16)
+	id = strconv.AppendUint(append(id, '-'), m.Epoch, 10)
+	id = strconv.AppendUint(append(id, '-'), m.Sequence, 10)
+	l.id = append(append(id, '-'), m.Subject...)
+	l.reply = strconv.AppendUint(append(l.reply[:0], l.inbox...), token, 36)
+	if l.encrypted { // the library encrypts, and keeps nothing of it
+		l.msg.Header[jetstream.MsgIDHeader][0] = string(l.id)
+		l.msg.Subject, l.msg.Reply, l.msg.Data = m.Subject, string(l.reply), m.Data
+		return l.conn.PublishMsg(&l.msg)
+	}
+	const begin, end = "NATS/1.0\r\n" + jetstream.MsgIDHeader + ": ", "\r\n\r\n"
+	head := len(begin) + len(l.id) + len(end)
+	b := append(append(l.packet[:0], "HPUB "...), m.Subject...)
+	b = append(append(append(b, ' '), l.reply...), ' ')
+	b = append(strconv.AppendInt(b, int64(head), 10), ' ')
+	b = append(strconv.AppendInt(b, int64(head+len(m.Data)), 10), "\r\n"+begin...)
+	b = append(append(b, l.id...), end...)
+	l.packet = append(append(b, m.Data...), "\r\n"...)
+	_, err := l.net.Write(l.packet)
+	return err
+}
+
+// flush implements link.
+func (l *natsLink) flush(time.Time) error {
+	err := l.net.flush()
+	l.net.next()
+	return err
+}
+
+// heard implements link.
+func (l *natsLink) heard(tell func(token uint64, err error)) {
+	for {
+		select {
+		case m := <-l.acks:
+			if token, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, l.inbox), 36, 64); err == nil {
+				tell(token, acknowledged(m))
+			}
+		default:
+			return
+		}
+	}
 }
 
 // close implements link.

@@ -3,6 +3,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -11,8 +12,11 @@ import (
 )
 
 const (
-	most       = 512                    // messages that the server has not acknowledged
+	most       = 2048                   // messages that the server has not acknowledged
+	mostBytes  = 16 << 20               // of theirs
+	piece      = 64                     // messages that are taken at a time
 	pace       = 10 * time.Millisecond  // from one round to the next one, at least: many messages take one turn
+	manyPace   = 2 * pace               // the same, when there are so many that rounds are what they cost
 	idle       = 250 * time.Millisecond // the same, at most
 	ackTime    = 10 * time.Second       // in which a server acknowledges
 	syncTime   = time.Second            // what was written longer ago is on the disk for sure
@@ -34,28 +38,27 @@ type pump struct {
 	told    bool // the log knows that the bus does not take messages
 
 	window  []flying // in the order of the messages
+	flying  int      // bytes of their data
 	base    uint64   // token of window[0]
+	failure error    // of sending: the link is to be lost
+	taken   []queued
 	synced  time.Time
-	settled []ack // memory of the acknowledgements that were taken last
-	broken  bool  // the disk has failed, and the log knows
+	broken  bool // the disk has failed, and the log knows
 }
 
 // flying is a message that the server has not acknowledged, or that waits for one in front of it.
 type flying struct {
-	store.Message
+	queued
 	stored bool // it is in the store
 	safe   bool
 	at     time.Time
 }
 
-// An ack is what a link says of a message, or of itself: then token is none.
-type ack struct {
-	link  int
-	token uint64
-	err   error
+// A loss is what a link says of its end.
+type loss struct {
+	link int
+	err  error
 }
-
-const none = ^uint64(0)
 
 // dialed is what dialing came to.
 type dialed struct {
@@ -68,20 +71,26 @@ func (p *Publisher) work(ctx context.Context) {
 	tick := time.NewTicker(idle)
 	defer tick.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.wake:
-		case <-tick.C:
-		case d := <-p.dialed:
-			p.connected(d)
+		if len(p.window) == 0 { // else there are acknowledgements to come, which wake nobody
+			select {
+			case <-ctx.Done():
+				return
+			case <-p.wake:
+			case <-tick.C:
+			case d := <-p.dialed:
+				p.connected(d)
+			}
 		}
 		p.round(time.Now())
 		p.connect(ctx)
+		wait := pace
+		if len(p.window) > piece {
+			wait = manyPace
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pace):
+		case <-time.After(wait):
 		}
 	}
 }
@@ -112,6 +121,7 @@ func (p *Publisher) round(now time.Time) {
 	}
 	if p.link != nil {
 		p.send(now)
+		p.failure = cmp.Or(p.failure, p.link.flush(now))
 	}
 	if p.store != nil && now.Sub(p.synced) > syncTime {
 		p.synced = now
@@ -122,29 +132,32 @@ func (p *Publisher) round(now time.Time) {
 
 // settle takes the acknowledgements.
 func (p *Publisher) settle() {
-	p.mu.Lock()
-	acks := p.acks
-	p.acks, p.settled = p.settled[:0], acks
-	p.mu.Unlock()
-	lost, published := error(nil), uint64(0)
-	for _, a := range acks {
-		i := a.token - p.base
-		refused := errors.Is(a.err, errRefused)
-		switch {
-		case a.link != p.number:
-		case a.token == none || a.err != nil && !refused:
-			lost = a.err
-		case i < uint64(len(p.window)):
-			p.window[i].safe = true
-			if refused {
-				p.refuse(&p.window[i].Message, a.err)
-			} else {
+	lost, published := p.failure, uint64(0)
+	p.failure = nil
+	if p.link != nil {
+		p.link.heard(func(token uint64, err error) {
+			i := token - p.base
+			refused := errors.Is(err, errRefused)
+			switch {
+			case err != nil && !refused:
+				lost = err
+			case i >= uint64(len(p.window)) || p.window[i].safe: // it has said that before
+			case refused:
+				p.refuse(&p.window[i], err)
+			default:
+				p.window[i].safe = true
 				published++
 			}
-		}
+		})
 	}
 	p.mu.Lock()
 	p.stats.Published += published
+	for _, l := range p.losses {
+		if l.link == p.number {
+			lost = l.err
+		}
+	}
+	p.losses = p.losses[:0]
 	p.mu.Unlock()
 	if published > 0 && !p.good { // not before: a server may let in whom it does not hear
 		p.good, p.told, p.wait = true, false, 0
@@ -152,6 +165,8 @@ func (p *Publisher) settle() {
 	}
 	n, stored := 0, 0
 	for ; n < len(p.window) && p.window[n].safe; n++ {
+		p.flying -= len(p.window[n].Data)
+		p.window[n].block.done()
 		if p.window[n].stored {
 			stored++
 		}
@@ -168,7 +183,8 @@ func (p *Publisher) settle() {
 }
 
 // refuse says that the server will never take a message.
-func (p *Publisher) refuse(m *store.Message, err error) {
+func (p *Publisher) refuse(m *flying, err error) {
+	m.safe = true
 	p.mu.Lock()
 	p.stats.Refused++
 	first := p.stats.Refused == 1
@@ -181,49 +197,36 @@ func (p *Publisher) refuse(m *store.Message, err error) {
 
 // send fills the window, from the store first.
 func (p *Publisher) send(now time.Time) {
-	room := most - len(p.window)
-	if room <= 0 {
-		return
-	}
-	if p.store != nil && p.store.Unread() > 0 {
-		for _, m := range p.store.Next(room) {
-			p.put(flying{Message: m, stored: true, at: now})
+	for len(p.window) < most && p.flying < mostBytes {
+		room, before := min(piece, most-len(p.window)), len(p.window)
+		if p.store != nil && p.store.Unread() > 0 {
+			for _, m := range p.store.Next(room) {
+				p.put(flying{queued: queued{Message: m}, stored: true, at: now})
+			}
+		} else {
+			for _, m := range p.take(room) {
+				p.put(flying{queued: m, at: now})
+			}
 		}
-		return
+		if len(p.window) == before {
+			return
+		}
 	}
-	for _, m := range p.take(room) {
-		p.put(flying{Message: m, at: now})
-	}
-}
-
-// take takes the oldest messages that wait in memory.
-func (p *Publisher) take(n int) []store.Message {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n = min(n, len(p.queue))
-	list := p.queue[:n:n]
-	p.queue = p.queue[n:]
-	for i := range list {
-		p.queued -= len(list[i].Data)
-	}
-	return list
 }
 
 // put sends a message. Where that fails it stays in the window, as the others that are on their way: the link will be lost.
 func (p *Publisher) put(f flying) {
 	token := p.base + uint64(len(p.window))
-	p.window = append(p.window, f)
-	if err := p.link.send(&f.Message, token); err != nil {
-		p.hear(ack{p.number, token, err})
+	p.window, p.flying = append(p.window, f), p.flying+len(f.Data)
+	if p.failure != nil {
+		return
 	}
-}
-
-// hear takes note of what a link says.
-func (p *Publisher) hear(a ack) {
-	p.mu.Lock()
-	p.acks = append(p.acks, a)
-	p.mu.Unlock()
-	p.stir()
+	switch err := p.link.send(&f.Message, token); {
+	case errors.Is(err, errRefused):
+		p.refuse(&p.window[len(p.window)-1], err)
+	case err != nil:
+		p.failure = err
+	}
 }
 
 // crowded says that the server is slower than the messages: soon there is no room in memory.
@@ -241,16 +244,23 @@ func (p *Publisher) keep() {
 }
 
 // retain puts messages into the store. Those that it cannot keep are lost.
-func (p *Publisher) retain(list []store.Message) {
+func (p *Publisher) retain(all []queued) {
+	list := make([]store.Message, len(all))
+	for i := range all {
+		list[i] = all[i].Message
+	}
 	for len(list) > 0 {
 		kept, err := p.store.Append(list)
 		if p.failed(err); err == nil {
-			return
+			break
 		}
 		p.mu.Lock()
 		p.stats.Failed++
 		p.mu.Unlock()
 		list = list[kept+1:]
+	}
+	for i := range all {
+		all[i].block.done()
 	}
 }
 

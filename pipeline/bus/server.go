@@ -96,26 +96,33 @@ func (s *Server) tls(host string) (*tls.Config, error) {
 	return c, nil
 }
 
-// A link is a connection to a server.
+// A link is a connection to a server. One goroutine uses it.
 type link interface {
-	// send sends a message. Whether the server has it is heard later, under the token.
+	// send sends a message, at the latest with flush. What the server says of it is heard later, under the token. A token is one more than
+	// that of the message before.
 	send(m *store.Message, token uint64) error
+	// flush ends a round of messages. It comes several times a second, also without messages.
+	flush(now time.Time) error
+	// heard tells what the server has said since: it has the message, or the error.
+	heard(tell func(token uint64, err error))
 	close()
 }
-
-// heard is told what the server says of a message; a token of none says that the link is lost. It never waits.
-type heard func(token uint64, err error)
 
 var (
 	errRefused = errors.New("the server refuses the message")
 	errLost    = errors.New("the connection is lost")
 )
 
-const dialTime = 10 * time.Second // for a connection, with all that belongs to it
+// Times after which it is given up.
+const (
+	dialTime  = 10 * time.Second // a connection, with all that belongs to it
+	writeTime = dialTime / 2     // writing
+)
 
-func dial(ctx context.Context, c Config, id uint64, tell heard) (link, error) {
+// dial connects. lost is told once or more when the link is lost, by any goroutine. It never waits.
+func dial(ctx context.Context, c Config, id uint64, lost func(error)) (link, error) {
 	if c.MQTT() {
-		return dialMQTT(ctx, c, id, tell)
+		return dialMQTT(ctx, c, id, lost)
 	}
-	return dialNATS(ctx, c, tell)
+	return dialNATS(ctx, c, lost)
 }
