@@ -17,7 +17,7 @@ import (
 )
 
 // compile makes a program of a file and the C client.
-func compile(t *testing.T, file string) string {
+func compile(t testing.TB, file string) string {
 	t.Helper()
 	exe := filepath.Join(t.TempDir(), "client")
 	args := []string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-fsanitize=undefined", "-o", exe, file, "c/tegracast_share.c"}
