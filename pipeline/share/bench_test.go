@@ -5,7 +5,6 @@ package share
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,17 +70,13 @@ func (s side) sharing() float64 { return s.with - s.alone + s.consumers }
 func oursOnce(b *testing.B, exe string) (s side) {
 	b.Helper()
 	me := os.Getpid()
-	end := shoot(b, 1, func(f pipeline.Format) pipeline.Sink { return sleeper{f} })
+	end := shoot(b, 2, 1, func(f pipeline.Format) pipeline.Sink { return sleeper{f} })
 	time.Sleep(settles)
 	s.alone = spent(b, me)
 	end()
 	var k *Sink
-	end = shoot(b, 1, func(f pipeline.Format) pipeline.Sink {
-		var err error
-		k, err = New(Config{Name: "front", Socket: filepath.Join(b.TempDir(), "s"), Consumers: 2, Frames: 2, Logger: slog.New(slog.DiscardHandler)}, f)
-		if err != nil {
-			b.Fatal(err)
-		}
+	end = shoot(b, 2, 1, func(f pipeline.Format) pipeline.Sink {
+		k = share(b, 2, f)
 		return k
 	})
 	commands, out := readers(b, exe, k, 0)

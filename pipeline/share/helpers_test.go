@@ -95,6 +95,7 @@ func newStudioIn(t testing.TB, c Config, memory cudahost.Allocator) *studio {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.sweep = time.Millisecond
 	c.Name, c.Socket, c.Logger = "front", filepath.Join(t.TempDir(), "s"), slog.New(slog.DiscardHandler)
 	var slots []pipeline.Slot
 	for range Holds(c.Consumers, c.Frames) + 4 + 2 {

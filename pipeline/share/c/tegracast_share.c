@@ -89,9 +89,7 @@ static int receive(struct tgsh *s, int *fd)
 	ssize_t n;
 
 	*fd = -1;
-	do
-		n = recvmsg(s->fd, &m, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
+	n = recvmsg(s->fd, &m, MSG_CMSG_CLOEXEC);
 	if (n <= 0)
 		return n == 0 || errno == ECONNRESET ? TGSH_ENDED : -errno;
 	for (c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
@@ -131,7 +129,9 @@ static int begin(struct tgsh *s, const char *path, uint32_t every)
 	n = tell(s, text, sizeof(text));
 	if (n && n != TGSH_ENDED)
 		return n;
-	n = receive(s, &fd);
+	do
+		n = receive(s, &fd);
+	while (n == -EINTR);
 	if (fd >= 0)
 		close(fd);
 	if (n < 0)
@@ -234,12 +234,14 @@ int tgsh_next(struct tgsh *s, struct tgsh_frame *f, int milliseconds)
 			return n;
 		s->asked = 1;
 	}
-	n = poll(&p, 1, milliseconds);
-	if (n <= 0)
-		return n == 0 || errno == EINTR ? 0 : -errno;
+	if (milliseconds >= 0) { /* else receive waits */
+		n = poll(&p, 1, milliseconds);
+		if (n <= 0)
+			return n == 0 || errno == EINTR ? 0 : -errno;
+	}
 	n = receive(s, &fd);
 	if (n < 0)
-		return n;
+		return n == -EINTR ? 0 : n;
 	n = parse(s, f, n, fd);
 	if (n == 1) {
 		s->asked = 0;

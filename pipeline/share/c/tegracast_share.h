@@ -61,7 +61,8 @@ struct tgsh_frame {
  * and, with TGSH_ENDED, reason has what the program says. reason may be NULL. */
 int tgsh_open(struct tgsh **out, const char *path, enum tgsh_policy policy, uint32_t every, char *reason, size_t room);
 
-/* Waits for a frame for so many milliseconds; -1: without end. It returns 1, 0 when no frame came, or an error. */
+/* Waits for a frame for so many milliseconds; -1: without end. It returns 1, 0 when no frame came or a signal did,
+ * or an error. */
 int tgsh_next(struct tgsh *s, struct tgsh_frame *f, int milliseconds);
 
 /* Gives a frame back, whose bytes must not be read any more. It returns 0 or an error. */

@@ -36,7 +36,7 @@ int main(int argc, char **argv)
 	struct tgsh *s;
 	struct tgsh_frame f;
 	unsigned long frames = 0, wrong = 0, gaps = 0, last = 0, lost = 0, sum = 0;
-	long early = 0, lines = argc > 2 ? atol(argv[2]) : 0;
+	long early = 0, own = 0, lines = argc > 2 ? atol(argv[2]) : 0;
 	int err;
 
 	if (argc != 3 || tgsh_open(&s, argv[1], TGSH_BLOCK, 1, NULL, 0))
@@ -54,13 +54,15 @@ int main(int argc, char **argv)
 		gaps += last && f.sequence != last + 1;
 		last = f.sequence;
 		lost = f.lost;
-		if (++frames == 60) /* each slot has been seen */
+		if (++frames == 60) {
 			early = faults();
+			own = status("RssAnon:");
+		}
 		if ((err = tgsh_release(s, &f)))
 			break;
 	}
-	printf("frames %lu last %lu lost %lu gaps %lu wrong %lu faults %ld anonymous %ld kB shared %ld kB sum %lu end %d\n", frames, last, lost, gaps, wrong,
-	       faults() - early, status("RssAnon:"), status("RssShmem:"), sum, err);
+	printf("frames %lu last %lu lost %lu gaps %lu wrong %lu faults %ld anonymous %ld then %ld kB shared %ld kB sum %lu end %d\n", frames, last, lost, gaps, wrong,
+	       faults() - early, own, status("RssAnon:"), status("RssShmem:"), sum, err);
 	tgsh_close(s);
 	return err != TGSH_ENDED;
 }
