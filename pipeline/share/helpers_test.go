@@ -4,6 +4,7 @@ package share
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -95,7 +96,7 @@ func newStudioIn(t testing.TB, c Config, memory cudahost.Allocator) *studio {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.sweep = time.Millisecond
+	c.sweep = cmp.Or(c.sweep, time.Millisecond)
 	c.Name, c.Socket, c.Logger = "front", filepath.Join(t.TempDir(), "s"), slog.New(slog.DiscardHandler)
 	var slots []pipeline.Slot
 	for range Holds(c.Consumers, c.Frames) + 4 + 2 {
@@ -239,6 +240,13 @@ func (s *studio) survive() *survivor {
 	s.t.Cleanup(func() { s.end(); <-v.done })
 	await(s.t, "the survivor is ready", func() bool { return s.idle(1) })
 	return v
+}
+
+// subscribed is how many have subscribed. Nobody is heard for it.
+func (s *studio) subscribed() int {
+	s.sink.mu.Lock()
+	defer s.sink.mu.Unlock()
+	return len(s.sink.consumers)
 }
 
 // idle says whether the first consumers, so many, are ready for all frames that they may hold.
