@@ -10,7 +10,7 @@ UNITS = $(shell go list ./... | grep -v /cmd/)
 PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium fonts-dejavu-core make iproute2 e2fsprogs zsh fish \
 	kmod ethtool groff-base curl xz-utils xfsprogs libucx0 ucx-utils libucx-dev \
-	libopenh264-7 libopenh264-dev libturbojpeg0 nats-server mosquitto lintian mandoc shellcheck prometheus verilator yosys
+	libopenh264-7 libopenh264-dev libturbojpeg0 nats-server mosquitto lintian mandoc shellcheck prometheus verilator yosys python3-numpy
 # What of $(1) is missing is installed.
 install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
@@ -24,7 +24,7 @@ FUZZTIME ?= 30s
 # JavaScript that tests use: MCAP's reader for recordings, axe-core for the page, and what editors make of the schema.
 NODE_MODULES := pipeline/record/testdata/core cmd/tegracast/testdata/axe cmd/tegracast/testdata/schema
 # The tests that make test-long runs, in LONG_IN: they count in thousands, repeat, or last a minute.
-LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestPowerCuts|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestReceiveFromARM64|TestPeersReadAMinute|TestStalledReaders|TestWatchThousand|TestFloods|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*
+LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestPowerCuts|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestReceiveFromARM64|TestPeersReadAMinute|TestStalledReaders|TestWatchThousand|TestFloods|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute
 LONG_IN := ./cudahost/cufile ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast ./pipeline/record ./pipeline/ucx ./pipeline/rtsp ./pipeline/share ./pipeline/bus ./capture
 SOAK ?= 1h
 SOAK_GUEST ?= 20m
@@ -94,7 +94,7 @@ lint: ## gofumpt, vet, staticcheck, errors, spelling, scripts, code that nothing
 	go -C systemd/deb mod tidy -diff
 	go -C tools mod tidy -diff
 
-test-long: setup-test ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 10 power cuts, disks that fail, 1,000 frames, 1,000 connections, 1,000 killed consumers, a bus away for a minute, 20 boards, a minute of slices to peers, the simulated FPGA design under all faults and at full size, packages by apt, a bare Debian 12
+test-long: setup-test ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 10 power cuts, disks that fail, 1,000 frames, 1,000 connections, 1,000 killed consumers, a minute of shared frames, a bus away for a minute, 20 boards, a minute of slices to peers, the simulated FPGA design under all faults and at full size, packages by apt, a bare Debian 12
 	@$(call install,mmdebstrap)
 	TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 180m -v -run '^($(LONG))$$' $(LONG_IN)
 	TEGRACAST_LONG=1 go -C systemd/deb test -count=1 -timeout 60m -v -run '^TestAptLives$$' .
@@ -126,6 +126,7 @@ gpu-test: build ## the tests that need a GPU: builds bin/gpu-test and its kin, o
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-isp ./pipeline/isp/cuda
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-kernel ./pipeline/kernel
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-record ./pipeline/record/cuda
+	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-share ./pipeline/share
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-loopback ./cmd/tegracast/loopback
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-serve ./cmd/tegracast
 	@if $(HAS_GPU); then .ci/gpu-test; \

@@ -19,6 +19,7 @@ const (
 	attrCapabilityMajor    = 75
 	attrCapabilityMinor    = 76
 	attrHostPointerForRegi = 91
+	attrReadOnlyRegister   = 113
 	attrGPUDirectRDMA      = 116
 )
 

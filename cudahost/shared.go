@@ -93,7 +93,7 @@ func (c *CUDA) allocShared(size int, flags Flags) (*Buffer, error) {
 		if err := d.call(cuMemHostRegister, base, uintptr(len(m.memory)), uintptr(flags&^Shared)); err != nil {
 			return err
 		}
-		err := d.prepare(base, c.Device.unified, flags, &device)
+		err := d.prepare(base, false, flags, &device) // it need not be the host's, as that of CUDA's own memory is
 		if err == nil {
 			info, err = d.inspect(base)
 		}

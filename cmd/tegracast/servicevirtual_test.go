@@ -45,6 +45,7 @@ func serviceConfig(t *testing.T) vjetson.Config {
 	}
 	maps.Copy(files, gpuFiles(t, kernel))
 	maps.Copy(files, ucxFiles(t))
+	maps.Copy(files, shareFiles(t))
 	for _, deb := range []string{"tegracast_" + older + "_arm64", "tegracast_" + newer + "_arm64", "tegracast-dkms_" + older + "_all"} {
 		files["/root/"+deb+".deb"] = filepath.Join(dir, deb+".deb")
 	}
@@ -66,6 +67,7 @@ func TestService(t *testing.T) {
 	a.install(t)
 	a.shipshape(t)
 	a.records(t)
+	a.shares(t)
 	a.publishes(t)
 	a.sendsUCX(t)
 	a.recovers(t)

@@ -13,6 +13,7 @@ int posix_memalign(void **p, size_t alignment, size_t n);
 void free(void *p);
 int strcmp(const char *a, const char *b);
 char *strncpy(char *to, const char *from, size_t n);
+int madvise(void *p, size_t n, int advice);
 
 #ifndef VERSION
 #define VERSION 12020
@@ -25,6 +26,9 @@ char *strncpy(char *to, const char *from, size_t n);
 #endif
 #ifndef UNIFIED
 #define UNIFIED 1
+#endif
+#ifndef READONLY
+#define READONLY 1
 #endif
 
 static uint64_t last_id;
@@ -65,6 +69,7 @@ int cuDeviceGetAttribute(int *v, int attribute, int d)
 	case 41: case 91: *v = UNIFIED; break;
 	case 75: *v = 8; break;
 	case 76: *v = 7; break;
+	case 113: *v = READONLY; break;
 	case 116: return 1; /* not known to this one */
 	default: *v = 0;
 	}
@@ -89,9 +94,32 @@ int cuMemHostAlloc(void **p, size_t n, unsigned flags)
 	return posix_memalign(p, 4096, n);
 }
 int cuMemFreeHost(void *p) { return free(p), 0; }
-int cuMemHostGetDevicePointer_v2(uintptr_t *d, void *p, unsigned f) { return *d = (uintptr_t)p + (1ul << 40), f; }
-int cuMemHostRegister_v2(void *p, size_t n, unsigned flags) { return fail_next = n == 3 * 4096, (uintptr_t)p % 4096 || flags > 3 ? 1 : 0; }
-int cuMemHostUnregister(void *p) { return (uintptr_t)p % 4096 ? 1 : 0; }
+int cuMemHostGetDevicePointer_v2(uintptr_t *d, void *p, unsigned f)
+{
+	return *d = (uintptr_t)p + (UNIFIED ? 0 : 1ul << 40), getenv("STANDIN_NO_POINTER") ? 1 : (int)f;
+}
+static void *registered[64];
+static void **found(void *p)
+{
+	int i = 0;
+
+	while (i < 64 && registered[i] != p)
+		i++;
+	return i < 64 ? &registered[i] : 0;
+}
+/* Memory that cannot be written to (MADV_POPULATE_READ goes, MADV_POPULATE_WRITE does not) needs CU_MEMHOSTREGISTER_READ_ONLY. */
+int cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
+{
+	if (found(p))
+		return 712;
+	if (n == 0 || (uintptr_t)p % 4096 || flags & ~11u)
+		return 1;
+	if (flags & 8 ? !READONLY : !madvise(p, 4096, 22) && madvise(p, 4096, 23))
+		return flags & 8 ? 801 : 1;
+	fail_next = n == 3 * 4096;
+	return found(0) ? *found(0) = p, 0 : 2;
+}
+int cuMemHostUnregister(void *p) { return found(p) ? *found(p) = 0, 0 : 713; }
 int cuMemAlloc_v2(void **p, size_t n) { return n > 1 << 30 ? 2 : posix_memalign(p, 256, n); }
 int cuMemFree_v2(void *p) { return free(p), 0; }
 int cuMemcpyHtoD_v2(void *to, const void *from, size_t n) { return memcpy(to, from, n), 0; }

@@ -45,27 +45,39 @@ type ClientConfig struct {
 	// keeps up: it then loses those that come while it holds all that it may.
 	Policy pipeline.Policy
 	Every  int // every n-th frame; 0: 1
+	// Register lets a device read a slot's memory, which this process has mapped to read: RegisterReadOnly of cudahost.Device is such a
+	// function. It is called once for each slot, when the slot's first frame comes; device is where the device finds the first byte, and
+	// unregister is called by Close. Nil: no device reads the frames.
+	Register func(memory []byte) (device uintptr, unregister func() error, err error)
 }
 
 // A Client takes frames of one output. One goroutine calls Next; any may release frames.
 type Client struct {
 	conn   *net.UnixConn
+	cfg    ClientConfig
 	name   string
 	format pipeline.Format
 	holds  int
-	policy pipeline.Policy
 
-	slots map[uint32][]byte // mapped files
-	asked bool              // for a frame that has not come
-	held  chan struct{}     // has an element for each frame that is held
+	slots map[uint32]mapping
+	asked bool          // for a frame that has not come
+	held  chan struct{} // has an element for each frame that is held
 	text  []byte
+}
+
+// A mapping is a slot's whole file.
+type mapping struct {
+	memory     []byte
+	device     uintptr      // where the device finds it; 0: none does
+	unregister func() error // nil: it is not registered
 }
 
 // A SharedFrame is a frame in the program's own memory, to read, until Release.
 type SharedFrame struct {
 	Format   pipeline.Format
-	Bytes    []byte // Format.Size() long
-	Sequence uint64 // a gap is a frame that was lost, or that this client did not want
+	Bytes    []byte  // Format.Size() long
+	Device   uintptr // where the device of ClientConfig.Register finds Bytes; 0: there is none
+	Sequence uint64  // a gap is a frame that was lost, or that this client did not want
 	Times    pipeline.Times
 	Sent     time.Time
 	Flags    pipeline.FrameFlags
@@ -86,7 +98,7 @@ func Dial(ctx context.Context, c ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("share: %w", err)
 	}
-	k := &Client{conn: conn.(*net.UnixConn), policy: c.Policy, slots: map[uint32][]byte{}, text: make([]byte, maxMessage+1)}
+	k := &Client{conn: conn.(*net.UnixConn), cfg: c, slots: map[uint32]mapping{}, text: make([]byte, maxMessage+1)}
 	if err := k.begin(ctx, subscribe{c.Policy, uint32(cmp.Or(c.Every, 1))}); err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
@@ -107,7 +119,7 @@ func (k *Client) begin(ctx context.Context, s subscribe) error {
 	}
 	k.name, k.format, k.holds = w.name, w.format, int(w.holds)
 	k.held = make(chan struct{}, k.holds)
-	if k.policy == pipeline.Block {
+	if k.cfg.Policy == pipeline.Block {
 		return k.tell(ready{more: w.holds})
 	}
 	return nil
@@ -124,7 +136,7 @@ func (k *Client) Next(ctx context.Context) (*SharedFrame, error) {
 	if len(k.held) == k.holds {
 		return nil, ErrHeld
 	}
-	if k.policy == pipeline.Latest && !k.asked {
+	if k.cfg.Policy == pipeline.Latest && !k.asked {
 		if err := k.tell(ready{more: 1}); err != nil {
 			return nil, err
 		}
@@ -146,15 +158,18 @@ func (k *Client) Next(ctx context.Context) (*SharedFrame, error) {
 	}
 	k.asked = false
 	slot := k.slots[h.slot]
-	if h.offset > uint64(len(slot)) || h.length > uint64(len(slot))-h.offset {
+	if size := uint64(len(slot.memory)); h.offset > size || h.length > size-h.offset {
 		return nil, fmt.Errorf("%w: frame %d is not in slot %d", errWire, h.sequence, h.slot)
 	}
 	f := &SharedFrame{
-		Format: h.format, Bytes: slot[h.offset:][:h.length:h.length], Sequence: h.sequence, Times: h.times, Sent: h.sent,
+		Format: h.format, Bytes: slot.memory[h.offset:][:h.length:h.length], Sequence: h.sequence, Times: h.times, Sent: h.sent,
 		Flags: pipeline.FrameFlags(h.flags &^ (flagCRC | flagNoResults)), CRC: h.crc, HasCRC: h.flags&flagCRC != 0,
 		Offered: h.offered, Lost: h.lost, lease: h.lease, client: k,
 	}
 	f.Format.Rate = k.format.Rate
+	if slot.device != 0 {
+		f.Device = slot.device + uintptr(h.offset)
+	}
 	if len(h.results) > 0 {
 		if err := json.Unmarshal(h.results, &f.Results); err != nil {
 			return nil, fmt.Errorf("%w: results of frame %d: %w", errWire, h.sequence, err)
@@ -164,12 +179,12 @@ func (k *Client) Next(ctx context.Context) (*SharedFrame, error) {
 	return f, nil
 }
 
-// Release gives the frame back. Its bytes must not be read any more. It is called once.
+// Release gives the frame back. Neither this process nor its device may read its bytes any more. It is called once.
 func (f *SharedFrame) Release() error {
 	f.Bytes = nil
 	<-f.client.held
 	r := ready{lease: f.lease}
-	if f.client.policy == pipeline.Block {
+	if f.client.cfg.Policy == pipeline.Block {
 		r.more = 1
 	}
 	return f.client.tell(r)
@@ -254,22 +269,31 @@ func (k *Client) keep(slot uint32, fd int) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("share: slot %d: %w", slot, err)
-	case k.slots[slot] != nil || slot >= maxSlots || seals&unix.F_SEAL_SHRINK == 0 || st.Size <= 0:
+	case k.slots[slot].memory != nil || slot >= maxSlots || seals&unix.F_SEAL_SHRINK == 0 || st.Size <= 0:
 		return fmt.Errorf("%w: slot %d with seals %#x and %d bytes", errWire, slot, seals, st.Size)
 	}
 	b, err := unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("share: mapping slot %d: %w", slot, err)
 	}
-	k.slots[slot] = b
+	m := mapping{memory: b}
+	if k.cfg.Register != nil {
+		if m.device, m.unregister, err = k.cfg.Register(b); err != nil {
+			return errors.Join(fmt.Errorf("share: slot %d: %w", slot, err), unix.Munmap(b))
+		}
+	}
+	k.slots[slot] = m
 	return nil
 }
 
-// Close ends the connection, which gives all frames back. Their bytes must not be read any more.
+// Close ends the connection, which gives all frames back. Neither this process nor its device may read their bytes any more.
 func (k *Client) Close() error {
 	err := k.conn.Close()
-	for slot, b := range k.slots {
-		err = errors.Join(err, unix.Munmap(b))
+	for slot, m := range k.slots {
+		if m.unregister != nil {
+			err = errors.Join(err, m.unregister())
+		}
+		err = errors.Join(err, unix.Munmap(m.memory))
 		delete(k.slots, slot)
 	}
 	return err

@@ -16,11 +16,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// compile makes a program of a file and the C client.
-func compile(t *testing.T, file string) string {
+// compile makes a program of a file and the C client, and of libraries.
+func compile(t testing.TB, file string, libraries ...string) string {
 	t.Helper()
 	exe := filepath.Join(t.TempDir(), "client")
-	args := []string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-fsanitize=undefined", "-o", exe, file, "c/tegracast_share.c"}
+	args := append([]string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-fsanitize=undefined", "-o", exe, file, "c/tegracast_share.c"}, libraries...)
 	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
@@ -48,6 +48,52 @@ func TestOtherLanguages(t *testing.T) {
 			}
 			if err := c.Wait(); err != nil || strings.ReplaceAll(strings.ReplaceAll(out.String(), `"`, "'"), "':'", "': '") != want.String() {
 				t.Errorf("%v\n%s", err, out.String())
+			}
+		})
+	}
+}
+
+// withNumPy is a Python that has NumPy; "": there is none.
+func withNumPy() string {
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		if exec.Command(python, "-c", "import numpy").Run() == nil {
+			return python
+		}
+	}
+	return ""
+}
+
+// TestDevicesOfOtherLanguages: what the page shows for CUDA in C, and in Python with NumPy, whose array is the frame itself. A stand-in
+// for libcuda takes each slot once, and refuses what a driver would.
+func TestDevicesOfOtherLanguages(t *testing.T) {
+	library := filepath.Join(t.TempDir(), "libcuda.so")
+	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", library, "../../cudahost/testdata/standin.c").CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	for name, command := range map[string][]string{
+		"c": {compile(t, "testdata/cuda.c", library)}, "python": {withNumPy(), "-B", "testdata/cuda.py"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if command[0] == "" {
+				t.Skip("NEEDS NumPy: python3-numpy of Debian (make setup-test)")
+			}
+			const frames = 3 * manySlots
+			s := newStudio(t, Config{Consumers: 1, Frames: 2})
+			c := exec.Command(command[0], append(command[1:], s.sink.cfg.Socket, fmt.Sprint(frames), library)...)
+			var out bytes.Buffer
+			c.Stdout, c.Stderr = &out, &out
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			var want strings.Builder
+			for n := 1; n <= frames; n++ {
+				await(t, "it is ready", func() bool { return s.idle(1) })
+				s.emitElsewhere(n, nil)
+				fmt.Fprintf(&want, "frame %d %d\n", n, n)
+			}
+			err, text := c.Wait(), out.String()
+			if err != nil || strings.Count(text, "slot\n") != manySlots || strings.ReplaceAll(text, "slot\n", "") != want.String() {
+				t.Errorf("%v\n%s", err, text)
 			}
 		})
 	}

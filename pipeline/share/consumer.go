@@ -24,8 +24,8 @@ const defaultPatience = 5 * time.Second
 // A consumer is a process that has connected. The sink's lock guards it.
 type consumer struct {
 	sink *Sink
-	conn *net.UnixConn
-	raw  syscall.RawConn
+	conn *net.UnixConn // until it has subscribed
+	fd   int           // the connection from then on
 	cred *unix.Ucred
 	who  string
 
@@ -35,6 +35,7 @@ type consumer struct {
 	last    uint64 // lease
 	held    []lease
 	waiting message // the newest frame, for a consumer that wants it as soon as it is ready
+	armed   bool    // the watch tells what it says, since a frame waits
 	known   [maxSlots / 64]uint64
 
 	offered, sent, lost uint64
@@ -61,35 +62,32 @@ func newConsumer(k *Sink, conn *net.UnixConn) (*consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := conn.SyscallConn()
 	who := fmt.Sprintf("process %d of user %d", cred.Pid, cred.Uid)
-	return &consumer{sink: k, conn: conn, raw: raw, cred: cred, who: who, text: make([]byte, 0, frameSize)}, err
+	return &consumer{sink: k, conn: conn, fd: -1, cred: cred, who: who, text: make([]byte, 0, frameSize)}, nil
 }
 
-// serve takes what the consumer sends until the connection ends.
+// serve takes the subscription. From then on the sink hears what the consumer says.
 func (c *consumer) serve() {
-	c.sink.drop(c, c.listen())
+	if why := c.first(); why != nil {
+		c.sink.drop(c, *why)
+	}
 }
 
-func (c *consumer) listen() bye {
+func (c *consumer) first() *bye {
 	var room [subscribeSize + 1]byte // one more than the longest message: who sends more is told from who does not
 	if err := c.conn.SetReadDeadline(time.Now().Add(c.sink.cfg.patience)); err != nil {
-		return bye{CodeEnd, err.Error()}
+		return &bye{CodeEnd, err.Error()}
 	}
 	n, err := c.conn.Read(room[:])
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return bye{CodeSlow, fmt.Sprintf("no subscription in %s", c.sink.cfg.patience)}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &bye{CodeSlow, fmt.Sprintf("no subscription in %s", c.sink.cfg.patience)}
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, net.ErrClosed):
+		return &bye{CodeEnd, "the consumer has closed the connection"}
+	case err != nil:
+		return &bye{CodeEnd, err.Error()}
 	}
-	for do := c.subscribe; err == nil; do = c.ready {
-		if y := do(room[:n]); y != nil {
-			return *y
-		}
-		n, err = c.conn.Read(room[:])
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) {
-		return bye{CodeEnd, "the consumer has closed the connection"}
-	}
-	return bye{CodeEnd, err.Error()}
+	return c.subscribe(room[:n])
 }
 
 // subscribe takes the first message. A bye says why the connection ends.
@@ -111,10 +109,10 @@ func (c *consumer) subscribe(b []byte) *bye {
 	if _, there := k.connected[c]; !there {
 		return &bye{CodeEnd, "the output ends"}
 	}
-	if err := c.tell(welcome{uint32(k.cfg.Frames), k.cfg.Name, k.format}.append(nil), nil); err != nil {
-		return &bye{CodeEnd, err.Error()}
+	if c.fd, err = k.watch.add(c.conn); err == nil {
+		err = errors.Join(c.conn.Close(), c.tell(welcome{uint32(k.cfg.Frames), k.cfg.Name, k.format}.append(nil), nil))
 	}
-	if err := c.conn.SetReadDeadline(time.Time{}); err != nil {
+	if err != nil {
 		return &bye{CodeEnd, err.Error()}
 	}
 	k.consumers = append(k.consumers, c)
@@ -122,15 +120,12 @@ func (c *consumer) subscribe(b []byte) *bye {
 	return nil
 }
 
-// ready takes a later message. A bye says why the connection ends.
+// ready takes a later message. A bye says why the connection ends. The lock is held.
 func (c *consumer) ready(b []byte) *bye {
 	r, err := parseReady(b)
 	if err != nil {
 		return &bye{CodeBroken, err.Error()}
 	}
-	k := c.sink
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	if r.lease != 0 {
 		i := slices.IndexFunc(c.held, func(l lease) bool { return l.id == r.lease })
 		if i < 0 {
@@ -139,7 +134,7 @@ func (c *consumer) ready(b []byte) *bye {
 		c.held[i].frame.Release()
 		c.held = slices.Delete(c.held, i, i+1)
 	}
-	if most := uint64(k.cfg.Frames); uint64(c.credits)+uint64(r.more)+uint64(len(c.held)) > most {
+	if most := uint64(c.sink.cfg.Frames); uint64(c.credits)+uint64(r.more)+uint64(len(c.held)) > most {
 		return &bye{CodeBroken, fmt.Sprintf("it asks for %d frames, has %d and has asked for %d, and may have %d", r.more, len(c.held), c.credits, most)}
 	}
 	c.credits += r.more
@@ -169,6 +164,7 @@ func (c *consumer) offer(m message) {
 		}
 		m.frame.Retain()
 		c.waiting = m
+		c.arm()
 	default:
 		c.lost++
 	}
@@ -209,18 +205,54 @@ func (c *consumer) give(m message) {
 	c.sent++
 }
 
-// tell sends a message, with a descriptor where file is not nil. It never waits: who does not read misses it. The reader sees that a
-// connection is broken.
-func (c *consumer) tell(text []byte, file *os.File) error {
-	var rights []byte
-	if file != nil {
-		rights = unix.UnixRights(int(file.Fd()))
+// arm has the watch tell what the consumer says while a frame waits for it. Where that fails the frame waits for the next one, or for
+// the sweep. The lock is held.
+func (c *consumer) arm() {
+	wants := c.waiting.frame != nil
+	if wants == c.armed {
+		return
 	}
-	var err error
-	controlled := c.raw.Control(func(fd uintptr) {
-		_, err = unix.SendmsgN(int(fd), text, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	events := uint32(unix.EPOLLRDHUP)
+	if wants {
+		events |= unix.EPOLLIN
+	}
+	if c.sink.watch.control(unix.EPOLL_CTL_MOD, c.fd, events) == nil {
+		c.armed = wants
+	}
+}
+
+// tell sends a message, with a descriptor where file is not nil. It never waits: who does not read misses it. Whoever reads next sees
+// that a connection is broken.
+func (c *consumer) tell(text []byte, file *os.File) error {
+	if c.fd < 0 { // it has not subscribed
+		return c.refuse(text)
+	}
+	if file != nil {
+		_, err := unix.SendmsgN(c.fd, text, unix.UnixRights(int(file.Fd())), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		return err
+	}
+	return send(c.fd, text)
+}
+
+// refuse is tell for one that has not subscribed.
+func (c *consumer) refuse(text []byte) error {
+	raw, err := c.conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	controlled := raw.Control(func(fd uintptr) {
+		_, err = unix.SendmsgN(int(fd), text, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	})
 	return errors.Join(controlled, err)
+}
+
+// close ends the connection.
+func (c *consumer) close() {
+	if c.fd >= 0 {
+		_ = unix.Close(c.fd)
+		return
+	}
+	_ = c.conn.Close()
 }
 
 // releaseAll takes all frames back. The lock is held.

@@ -4,6 +4,7 @@ package share
 
 import (
 	"bytes"
+	"net"
 	"testing"
 	"time"
 
@@ -52,3 +53,48 @@ func FuzzProgram(f *testing.F) {
 		}
 	})
 }
+
+// FuzzHostile: somebody connects and says what the fuzzer likes, a message for each length that it gives, with frames in between. Another
+// consumer gets each frame, and what the first one had comes back when it leaves.
+func FuzzHostile(f *testing.F) {
+	hello, two := subscribe{pipeline.Block, 1}.append(nil), ready{more: 2}.append(nil)
+	says := func(list ...[]byte) (b []byte) {
+		for _, text := range list {
+			b = append(append(b, byte(len(text))|emits), text...)
+		}
+		return b
+	}
+	f.Add(says(hello, two, ready{1, 1}.append(nil), ready{1, 2}.append(nil)))
+	f.Add(says(subscribe{pipeline.Latest, 2}.append(nil), ready{more: 1}.append(nil), ready{more: 1}.append(nil), ready{lease: 1}.append(nil)))
+	f.Add(says(hello, hello))
+	f.Add(says([]byte("GET / HTTP/1.1\r\n\r\n")))
+	s := newStudio(f, Config{Consumers: 2, Frames: 2})
+	v := s.survive()
+	f.Cleanup(func() { s.t = f })
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s.t = t
+		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: s.sink.cfg.Socket, Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for len(b) > 0 && len(b) < 1<<10 {
+			n, frames := min(int(b[0]&^emits), len(b)-1), int(b[0]/emits)
+			_, _ = c.Write(b[1:][:n])
+			b = b[1+n:]
+			v.emit(frames)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		await(t, "it has gone, and all slots are free", func() bool {
+			s.sink.mu.Lock()
+			n := len(s.sink.connected)
+			s.sink.mu.Unlock()
+			return n == 1 && s.camera.pool.Leased() == 0
+		})
+		v.emit(1)
+	})
+}
+
+// emits is the bit of a length that says that a frame comes after the message.
+const emits = 0x80

@@ -4,12 +4,14 @@ package share
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -80,18 +82,25 @@ type studio struct {
 // newStudio makes frames of 64 x 48 grey samples in shared memory.
 func newStudio(t testing.TB, c Config) *studio {
 	t.Helper()
+	memory, err := cudahost.Open(cudahost.Config{Backend: "host", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newStudioIn(t, c, memory)
+}
+
+// newStudioIn has the memory of an allocator.
+func newStudioIn(t testing.TB, c Config, memory cudahost.Allocator) *studio {
+	t.Helper()
 	f, err := pipeline.NewFormat(pipeline.Grey, 64, 48, pipeline.Rate{Num: 30, Den: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.sweep = cmp.Or(c.sweep, time.Millisecond)
 	c.Name, c.Socket, c.Logger = "front", filepath.Join(t.TempDir(), "s"), slog.New(slog.DiscardHandler)
-	memory, err := cudahost.Open(cudahost.Config{Backend: "host", Logger: c.Logger})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var slots []pipeline.Slot
 	for range Holds(c.Consumers, c.Frames) + 4 + 2 {
-		b, err := memory.AllocHost(f.Size(), cudahost.Shared)
+		b, err := memory.AllocHost(f.Size(), cudahost.Mapped|cudahost.Shared)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,6 +135,23 @@ func (s *studio) emit(n int, change func(*pipeline.Frame)) {
 		s.camera.next <- change
 		s.emitted++
 		await(s.t, "the output has looked at the frame", func() bool { return s.output.Stats().Delivered == s.emitted })
+	}
+}
+
+// manySlots is how many slots emitElsewhere uses in turn.
+const manySlots = 4
+
+// emitElsewhere emits a frame in the slot after the one of frame n-1: those before it are taken meanwhile.
+func (s *studio) emitElsewhere(n int, change func(*pipeline.Frame)) {
+	s.t.Helper()
+	await(s.t, "all slots are free", func() bool { return s.camera.pool.Leased() == 0 })
+	var taken []*pipeline.Frame
+	for range n % manySlots {
+		taken = append(taken, s.camera.pool.Get())
+	}
+	s.emit(1, change)
+	for _, f := range slices.Backward(taken) {
+		f.Release()
 	}
 }
 
@@ -214,6 +240,13 @@ func (s *studio) survive() *survivor {
 	s.t.Cleanup(func() { s.end(); <-v.done })
 	await(s.t, "the survivor is ready", func() bool { return s.idle(1) })
 	return v
+}
+
+// subscribed is how many have subscribed. Nobody is heard for it.
+func (s *studio) subscribed() int {
+	s.sink.mu.Lock()
+	defer s.sink.mu.Unlock()
+	return len(s.sink.consumers)
 }
 
 // idle says whether the first consumers, so many, are ready for all frames that they may hold.

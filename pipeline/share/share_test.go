@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
 )
@@ -127,6 +128,32 @@ func TestLatest(t *testing.T) {
 	if _, err := k.Next(t.Context()); !errors.Is(err, ErrClosed) || errors.As(err, &end) && end.Code != CodeEnd {
 		t.Error(err)
 	}
+}
+
+// TestHeardInTime: without the sweep a consumer for which a frame waits gets it when it asks; leases are back with the next frame, and at
+// once when the connection ends.
+func TestHeardInTime(t *testing.T) {
+	s := newStudio(t, Config{Consumers: 2, Frames: 2, sweep: time.Hour})
+	latest, block := s.dial(ClientConfig{Policy: pipeline.Latest}), s.dial(ClientConfig{Policy: pipeline.Block})
+	await(t, "both have subscribed", func() bool { return s.subscribed() == 2 })
+	s.emit(1, nil) // it waits for the one that has not asked
+	for n := uint64(1); n <= 3; n++ {
+		f := next(t, latest)
+		if f.Sequence != n || f.Release() != nil {
+			t.Errorf("frame %d instead of %d", f.Sequence, n)
+		}
+		if f := next(t, block); f.Sequence != n || f.Release() != nil {
+			t.Errorf("frame %d instead of %d", f.Sequence, n)
+		}
+		s.emit(1, nil)
+		if held := s.camera.pool.Leased(); held > 2 {
+			t.Errorf("%d slots are leased for one frame", held)
+		}
+	}
+	if err := errors.Join(latest.Close(), block.Close()); err != nil {
+		t.Error(err)
+	}
+	await(t, "all frames are back", func() bool { return s.camera.pool.Leased() == 0 })
 }
 
 // TestWhoMayHaveFrames: the socket's mode, the users and groups, and the number of consumers.

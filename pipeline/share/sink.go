@@ -45,6 +45,7 @@ type Config struct {
 	Logger    *slog.Logger
 
 	patience time.Duration // with those who have not subscribed
+	sweep    time.Duration // how often consumers are heard while no frames come
 }
 
 // Holds is how many frames such an output holds: for each consumer those in its hands and one that waits for it, and the one that is looked at.
@@ -55,6 +56,7 @@ type Sink struct {
 	cfg      Config
 	format   pipeline.Format
 	listener *net.UnixListener
+	watch    *watch
 	running  sync.WaitGroup
 
 	mu        sync.Mutex // held for some instructions, and while messages are sent without waiting
@@ -70,19 +72,24 @@ type totals struct{ consumers, frames, lost uint64 }
 // New makes the socket. Frames go to consumers while the sink runs.
 func New(c Config, f pipeline.Format) (*Sink, error) {
 	c.Mode, c.Consumers, c.Frames, c.Logger = cmp.Or(c.Mode, 0o600), max(c.Consumers, 1), max(c.Frames, 1), cmp.Or(c.Logger, slog.Default())
-	c.patience = cmp.Or(c.patience, defaultPatience)
+	c.patience, c.sweep = cmp.Or(c.patience, defaultPatience), cmp.Or(c.sweep, defaultSweep)
 	if f.PacketPitch > 0 || f.Memory != pipeline.MemoryHost {
 		return nil, fmt.Errorf("%w: %s: frames must be plain, and in memory that the CPU reads", ErrFormat, f)
 	}
 	if err := CheckSocket(c.Socket); err != nil {
 		return nil, err
 	}
-	l, err := listen(c.Socket, c.Mode)
+	w, err := newWatch()
 	if err != nil {
 		return nil, err
 	}
-	k := &Sink{cfg: c, format: f, listener: l, connected: map[*consumer]struct{}{}}
+	l, err := listen(c.Socket, c.Mode)
+	if err != nil {
+		return nil, errors.Join(err, w.file.Close())
+	}
+	k := &Sink{cfg: c, format: f, listener: l, watch: w, connected: map[*consumer]struct{}{}}
 	k.running.Go(k.accept)
+	k.running.Go(k.listen)
 	return k, nil
 }
 
@@ -144,6 +151,7 @@ func (k *Sink) offer(f *pipeline.Frame) error {
 	m := message{frame: f, file: file, offset: uint64(offset)}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.hearAll(everybody)
 	for _, c := range k.consumers {
 		c.offer(m)
 	}
@@ -164,11 +172,16 @@ func (k *Sink) end() {
 	}
 }
 
-// drop ends a connection and takes its frames back. It does nothing where that was done before.
+// drop ends a connection and takes its frames back.
 func (k *Sink) drop(c *consumer, why bye) {
 	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.remove(c, why)
+}
+
+// remove is drop while the lock is held. It does nothing where that was done before.
+func (k *Sink) remove(c *consumer, why bye) {
 	if _, there := k.connected[c]; !there {
-		k.mu.Unlock()
 		return
 	}
 	delete(k.connected, c)
@@ -180,15 +193,16 @@ func (k *Sink) drop(c *consumer, why bye) {
 	}
 	c.releaseAll()
 	_ = c.tell(why.append(nil), nil)
-	k.mu.Unlock()
-	_ = c.conn.Close()
-	k.cfg.Logger.Info("share: a consumer has gone", "output", k.cfg.Name, "consumer", c.who, "reason", why.reason, "frames", c.sent, "lost", c.lost)
+	c.close()
+	k.running.Go(func() { // a log may be slow
+		k.cfg.Logger.Info("share: a consumer has gone", "output", k.cfg.Name, "consumer", c.who, "reason", why.reason, "frames", c.sent, "lost", c.lost)
+	})
 }
 
 // Close ends all connections and removes the socket. Run has ended, or never ran.
 func (k *Sink) Close() error {
 	k.end()
-	err := errors.Join(k.listener.Close(), os.Remove(k.cfg.Socket))
+	err := errors.Join(k.listener.Close(), os.Remove(k.cfg.Socket), k.watch.file.Close())
 	k.running.Wait()
 	return err
 }
@@ -220,6 +234,7 @@ func (c ConsumerStats) String() string {
 func (k *Sink) Stats() Stats {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.hearAll(everybody)
 	st := Stats{Gone: k.gone.consumers, Frames: k.gone.frames, Lost: k.gone.lost}
 	for _, c := range k.consumers {
 		st.Frames, st.Lost = st.Frames+c.sent, st.Lost+c.lost

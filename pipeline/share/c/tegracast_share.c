@@ -21,7 +21,7 @@
 #endif
 
 enum { SUBSCRIBE = 1, READY = 2, WELCOME = 17, FRAME = 18, BYE = 19 };
-enum { VERSION = 1, WELCOME_SIZE = 48, FRAME_SIZE = 152, BYE_SIZE = 8, MAX_RESULTS = 16 << 10, MAX_SLOTS = 1 << 10, MAX_NAME = 64 };
+enum { VERSION = 1, WELCOME_SIZE = 48, FRAME_SIZE = 152, BYE_SIZE = 8, MAX_RESULTS = 16 << 10, MAX_NAME = 64 };
 
 struct slot {
 	const uint8_t *bytes;
@@ -33,7 +33,7 @@ struct tgsh {
 	enum tgsh_policy policy;
 	uint32_t holds, held;
 	int asked; /* for a frame that has not come */
-	struct slot slots[MAX_SLOTS];
+	struct slot slots[TGSH_MAX_SLOTS];
 	char name[MAX_NAME + 1];
 	char reason[513];
 	uint8_t text[FRAME_SIZE + MAX_RESULTS + 1];
@@ -89,9 +89,7 @@ static int receive(struct tgsh *s, int *fd)
 	ssize_t n;
 
 	*fd = -1;
-	do
-		n = recvmsg(s->fd, &m, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
+	n = recvmsg(s->fd, &m, MSG_CMSG_CLOEXEC);
 	if (n <= 0)
 		return n == 0 || errno == ECONNRESET ? TGSH_ENDED : -errno;
 	for (c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
@@ -131,7 +129,9 @@ static int begin(struct tgsh *s, const char *path, uint32_t every)
 	n = tell(s, text, sizeof(text));
 	if (n && n != TGSH_ENDED)
 		return n;
-	n = receive(s, &fd);
+	do
+		n = receive(s, &fd);
+	while (n == -EINTR);
 	if (fd >= 0)
 		close(fd);
 	if (n < 0)
@@ -197,7 +197,7 @@ static int parse(struct tgsh *s, struct tgsh_frame *f, int n, int fd)
 	uint64_t offset;
 	int err;
 
-	if (n < FRAME_SIZE || get32(t) != FRAME || get32(t + 4) >= MAX_SLOTS || get32(t + 128) != (uint32_t)(n - FRAME_SIZE)) {
+	if (n < FRAME_SIZE || get32(t) != FRAME || get32(t + 4) >= TGSH_MAX_SLOTS || get32(t + 128) != (uint32_t)(n - FRAME_SIZE)) {
 		if (fd >= 0)
 			close(fd);
 		return TGSH_BROKEN;
@@ -210,6 +210,7 @@ static int parse(struct tgsh *s, struct tgsh_frame *f, int n, int fd)
 		.lease = get64(t + 8), .sequence = get64(t + 16), .length = get64(t + 32), .pixel = get32(t + 40), .width = get32(t + 44),
 		.height = get32(t + 48), .stride = get32(t + 52), .color = get32(t + 56), .flags = get32(t + 120), .crc = get32(t + 124),
 		.results = (const char *)t + FRAME_SIZE, .results_length = get32(t + 128), .offered = get64(t + 136), .lost = get64(t + 144),
+		.slot = get32(t + 4), .memory = slot->bytes, .memory_length = slot->length,
 	};
 	for (int i = 0; i < 7; i++)
 		*times[i] = (int64_t)get64(t + 64 + 8 * i);
@@ -233,12 +234,14 @@ int tgsh_next(struct tgsh *s, struct tgsh_frame *f, int milliseconds)
 			return n;
 		s->asked = 1;
 	}
-	n = poll(&p, 1, milliseconds);
-	if (n <= 0)
-		return n == 0 || errno == EINTR ? 0 : -errno;
+	if (milliseconds >= 0) { /* else receive waits */
+		n = poll(&p, 1, milliseconds);
+		if (n <= 0)
+			return n == 0 || errno == EINTR ? 0 : -errno;
+	}
 	n = receive(s, &fd);
 	if (n < 0)
-		return n;
+		return n == -EINTR ? 0 : n;
 	n = parse(s, f, n, fd);
 	if (n == 1) {
 		s->asked = 0;
@@ -265,7 +268,7 @@ void tgsh_close(struct tgsh *s)
 		return;
 	if (s->fd >= 0)
 		close(s->fd);
-	for (int i = 0; i < MAX_SLOTS; i++)
+	for (int i = 0; i < TGSH_MAX_SLOTS; i++)
 		if (s->slots[i].bytes)
 			munmap((void *)s->slots[i].bytes, s->slots[i].length);
 	free(s);

@@ -18,6 +18,10 @@ enum tgsh_policy {
 	TGSH_BLOCK = 1,  /* each frame, as long as the process keeps up: those that come while it holds all that it may are lost */
 };
 
+enum {
+	TGSH_MAX_SLOTS = 1 << 10, /* the number of a slot is less */
+};
+
 enum tgsh_flags {
 	TGSH_PADDED = 1 << 0,      /* the sensor delivered less than a frame, and the FPGA filled the rest */
 	TGSH_UNVERIFIED = 1 << 1,  /* no checksum proves that the bytes are the sensor's */
@@ -48,13 +52,17 @@ struct tgsh_frame {
 	const char *results;    /* JSON, without a zero at its end, until the next tgsh_next */
 	uint32_t results_length;
 	uint64_t lease;
+	uint32_t slot;         /* where the frame lies */
+	const uint8_t *memory; /* the whole slot, mapped until tgsh_close, with bytes in it */
+	uint64_t memory_length;
 };
 
 /* Connects and subscribes to every n-th frame. It returns 0, and a connection that tgsh_close ends, or an error; then *out is NULL
  * and, with TGSH_ENDED, reason has what the program says. reason may be NULL. */
 int tgsh_open(struct tgsh **out, const char *path, enum tgsh_policy policy, uint32_t every, char *reason, size_t room);
 
-/* Waits for a frame for so many milliseconds; -1: without end. It returns 1, 0 when no frame came, or an error. */
+/* Waits for a frame for so many milliseconds; -1: without end. It returns 1, 0 when no frame came or a signal did,
+ * or an error. */
 int tgsh_next(struct tgsh *s, struct tgsh_frame *f, int milliseconds);
 
 /* Gives a frame back, whose bytes must not be read any more. It returns 0 or an error. */

@@ -23,18 +23,20 @@ class Ended(Exception):
 
 
 class Frame:
-    """A frame, to read until release. Times are in ns since 1970; 0: not known. buffer is a memoryview of the program's own memory."""
+    """A frame, to read until release. Times are in ns since 1970; 0: not known. buffer is a memoryview of the program's own memory:
+    it lies at offset in memory, which is the whole of the slot of that number, and is mapped once."""
 
     def __init__(self, client, text, slots):
         values = _frame.unpack_from(text)
-        (_, slot, self.lease, self.sequence, offset, length, pixel, self.width, self.height, self.stride, self.color, _,
+        (_, self.slot, self.lease, self.sequence, self.offset, length, pixel, self.width, self.height, self.stride, self.color, _,
          self.exposure_start, self.exposure_end, self.uncertainty, self.captured, self.processed, self.replayed, self.sent,
          self.flags, self.crc, results, _, self.offered, self.lost) = values
-        if len(text) != _frame.size + results or slot not in slots or offset + length > len(slots[slot]):
+        if len(text) != _frame.size + results or self.slot not in slots or self.offset + length > len(slots[self.slot]):
             raise ValueError("a message that cannot be")
         self.pixel = struct.pack("<I", pixel).decode("latin-1")
         self.results = json.loads(text[_frame.size:]) if results else []
-        self.buffer = slots[slot][offset:offset + length]
+        self.memory = slots[self.slot]
+        self.buffer = self.memory[self.offset:self.offset + length]
         self._client = client
 
     def array(self):
@@ -44,7 +46,7 @@ class Frame:
 
     def release(self):
         """Gives the frame back. Its bytes must not be read any more."""
-        self.buffer = None
+        self.buffer = self.memory = None
         self._client._release(self.lease)
 
     def __enter__(self):

@@ -62,7 +62,7 @@ API cuDeviceGetAttribute(int *v, int attribute, int)
 	case 39: *v = 2048; break;
 	case 75: *v = 8; break;
 	case 76: *v = 7; break;
-	case 19: case 41: *v = 1; break;
+	case 19: case 41: case 113: *v = 1; break;
 	default: *v = 0;
 	}
 	return 0;
@@ -105,7 +105,7 @@ API cuMemFree_v2(uintptr_t p)
 	}
 	return release(p);
 }
-OK(cuMemHostGetDevicePointer_v2)
+API cuMemHostGetDevicePointer_v2(uintptr_t *d, uintptr_t p, unsigned) { return *d = p, 0; }
 OK(cuMemHostRegister_v2)
 OK(cuMemHostUnregister)
 API cuPointerGetAttributes(unsigned, int *, void **data, uintptr_t p)

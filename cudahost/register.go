@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cudahost
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+// ErrReadOnly is wrapped when a GPU cannot reach memory that is mapped to read: its frames must be copied to the device.
+var ErrReadOnly = errors.New("the GPU cannot reach memory that is mapped to read")
+
+// Flags of cuMemHostRegister.
+const (
+	registerMapped   = 0x02 // CU_MEMHOSTREGISTER_DEVICEMAP
+	registerReadOnly = 0x08 // CU_MEMHOSTREGISTER_READ_ONLY
+)
+
+// RegisterReadOnly lets kernels read memory that this process has mapped to read, such as the memfd of another process's Shared
+// buffer (Buffer.File): nothing is copied. memory is a whole mapping, and is registered once at a time. pointer is the address of its
+// first byte for kernels, which must not write there. unregister ends that, and is called once, when no kernel reads the memory any
+// more and before it is unmapped. An error wraps ErrReadOnly where the GPU cannot do it.
+func (g *Device) RegisterReadOnly(memory []byte) (pointer uintptr, unregister func() error, err error) {
+	base := uintptr(unsafe.Pointer(unsafe.SliceData(memory)))
+	if len(memory) == 0 || base%pageSize != 0 {
+		return 0, nil, fmt.Errorf("%w: %d bytes at %#x cannot be registered: give what mmap has returned", ErrSize, len(memory), base)
+	}
+	err = g.do(func(d *driver) error {
+		if err := g.readsReadOnly(d); err != nil {
+			return err
+		}
+		if err := d.call(cuMemHostRegister, base, uintptr(len(memory)), registerMapped|registerReadOnly); err != nil {
+			return err
+		}
+		err := d.call(cuMemHostGetDevicePointer, uintptr(unsafe.Pointer(&pointer)), base, 0)
+		if err != nil {
+			_ = d.call(cuMemHostUnregister, base) // the first error says more
+		}
+		return err
+	})
+	if err != nil {
+		return 0, nil, fmt.Errorf("registering %d bytes that are mapped to read with CUDA: %w", len(memory), err)
+	}
+	return pointer, func() error {
+		return g.do(func(d *driver) error { return d.call(cuMemHostUnregister, base) })
+	}, nil
+}
+
+// readsReadOnly fails where the GPU cannot reach memory that is mapped to read.
+func (g *Device) readsReadOnly(d *driver) error {
+	var can int32
+	if err := d.call(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&can)), attrReadOnlyRegister, uintptr(g.number)); err != nil {
+		return err
+	}
+	if can == 0 {
+		return fmt.Errorf("%w: %s says so (CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED is 0): copy the bytes to the device", ErrReadOnly, g.Name)
+	}
+	return nil
+}
