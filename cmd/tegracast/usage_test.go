@@ -156,6 +156,7 @@ var wrongUsages = []wrong{
 	{"config check nowhere.yaml", 2, "nowhere.yaml: no such file", "correct the path"},
 	{"config check zeros", 2, "zeros:1:1: ", "must be a map of keys"},
 	{"config default extra", 2, `default: unexpected argument "extra"`, tryHelp + "config --help"},
+	{"config schema --json", 2, "--json is for check alone", tryHelp + "config --help"},
 	{"config schema --dir x", 2, "--dir is for tls alone", tryHelp + "config --help"},
 	{"config tls extra", 2, `tls: unexpected argument "extra"`, tryHelp + "config --help"},
 	{"config tls --dir nowhere", 1, "nowhere/web.crt: no such file", "a folder that can be written to with --dir"},

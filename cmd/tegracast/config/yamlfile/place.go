@@ -12,14 +12,6 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// An Error is a mistake of the configuration, or a configuration that this machine cannot have. Its text begins with file,
-// line and column where it is about a part of the file.
-type Error struct{ Err error }
-
-func (e *Error) Error() string { return e.Err.Error() }
-
-func (e *Error) Unwrap() error { return e.Err }
-
 // A Place is where a part of a configuration stands.
 type Place struct {
 	file         string
@@ -30,8 +22,11 @@ type Place struct {
 // Errorf returns an *Error whose text is "FILE:LINE:COLUMN: PATH: " and the message. Like fmt.Errorf it wraps the operand
 // of %w.
 func (p Place) Errorf(format string, a ...any) error {
-	return &Error{p.Located(fmt.Errorf(format, a...))}
+	return &Error{Err: p.Located(fmt.Errorf(format, a...)), At: p}
 }
+
+// Position is the line and the column, from 1, and the path of the key, such as outputs[0].rtp.mtu; empty: the file as a whole.
+func (p Place) Position() (line, column int, path string) { return p.line, p.column, p.path }
 
 // Located puts the place in front of an error that is none of the configuration, such as that of a line that is in use.
 func (p Place) Located(err error) error {
@@ -74,14 +69,8 @@ func (d *document) located(err error) error {
 	if !errors.As(err, &y) || y.GetToken() == nil {
 		return Whole(d.path).Errorf("%w", err)
 	}
-	what := quote(y.GetToken().Value)
-	if message := y.GetMessage(); !strings.Contains(message, what) {
-		what += ": " + message
-	} else {
-		what = message
-	}
 	p := y.GetToken().Position
-	return Place{file: d.path, line: p.Line, column: p.Column}.Errorf("%s", what)
+	return Place{file: d.path, line: p.Line, column: p.Column}.Errorf("%s", plain(y.GetMessage(), y.GetToken().Value))
 }
 
 // A Section is a part of the file while it is checked: a key, or an element of a list.
