@@ -87,6 +87,7 @@ var wrongUsages = []wrong{
 	{"probe one.sdp --duration 0s", 2, "--duration 0s", "must be more than 0"},
 	{"probe one.sdp --duration -1s", 2, "--duration -1s", "must be more than 0"},
 	{"probe one.sdp group.sdp --save x", 2, "--save x", "save each by a probe of its own"},
+	{"probe one.sdp --save x.y4m", 2, "--save x.y4m: Y4M has raw pictures", "give the file another ending"},
 	{"probe one.sdp --save folder", 2, "--save: open folder: is a directory", "name a file that can be written"},
 	{"probe one.sdp --save nowhere/x", 2, "nowhere/x: no such file", "name a file that can be written"},
 	{"probe one.sdp --interface nope0", 2, "--interface nope0: no stream is multicast", "leave --interface out"},
