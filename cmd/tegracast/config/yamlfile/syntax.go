@@ -2,7 +2,12 @@
 
 package yamlfile
 
-import "strings"
+import (
+	"errors"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
 
 // syntaxes are what the YAML library says of a text that is no YAML, or of a part of it, and what a person is told.
 var syntaxes = []struct{ library, own string }{
@@ -18,7 +23,7 @@ var syntaxes = []struct{ library, own string }{
 	{"is a reserved character", "no text begins with this character: put it in quotes"},
 	{"unexpected key name", "a : and a space are missing behind the key"},
 	{"non-map value is specified", "a : and a space are missing behind the key"},
-	{"mapping value is not allowed", "a second : in this line, or a key below that is indented too far: put a text with : in quotes, or indent as the lines above"},
+	{"mapping value is not allowed", "a second : in this line, or a line below is indented too far: put a text with : in quotes, or indent as above"},
 	{"not allowed in this context", "this does not belong here: indent it as the lines above, or look for a missing quote or bracket in them"},
 }
 
@@ -37,4 +42,14 @@ func plain(message, text string) string {
 		return what + ": " + message
 	}
 	return message
+}
+
+// located gives what the YAML library says a place.
+func (d *document) located(err error) error {
+	var y yaml.Error
+	if !errors.As(err, &y) || y.GetToken() == nil {
+		return Whole(d.path).Errorf("%w", err)
+	}
+	p := y.GetToken().Position
+	return Place{file: d.path, line: p.Line, column: p.Column}.Errorf("%s", plain(y.GetMessage(), y.GetToken().Value))
 }
