@@ -34,7 +34,7 @@ require (
 	github.com/spf13/pflag v1.0.10
 	github.com/tailscale/hujson v0.0.0-20260727124030-b80ff77dac4f
 	github.com/u-root/mkuimage v0.0.0-20250905073043-9a40452f5d3b
-	github.com/warthog618/gpiod v0.8.3
+	github.com/warthog618/gpiod v0.8.3 // deprecated for go-gpiocdev, which has the same API: change the import path when gpiod no longer works
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
 )

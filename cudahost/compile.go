@@ -4,6 +4,7 @@ package cudahost
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -19,6 +20,9 @@ import (
 
 // ErrCompile is wrapped by the errors of Compile; the message has the compiler's log.
 var ErrCompile = errors.New("CUDA source does not compile")
+
+// ErrInterrupted and context.Canceled are wrapped by the error of a Compile that the device's Interrupt ended.
+var ErrInterrupted = errors.New("compiling kernels was interrupted")
 
 // nvrtcNames are the compiler's library across releases: the toolkit's 13, 12 and 11.2 to 11.8 (NVRTC's own numbers).
 var nvrtcNames = []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so.11"}
@@ -112,7 +116,7 @@ func (c *Compiler) Compile(name, source string, options ...string) (code []byte,
 		}
 	}
 	c.logger.Info("kernels are being compiled", "source", name, "capability", c.device.Capability)
-	if code, err = c.build(name, source, options); err != nil || c.cache == "" {
+	if code, err = c.buildUnlessInterrupted(name, source, options); err != nil || c.cache == "" {
 		return code, false, err
 	}
 	if err := c.keep(file, code); err != nil {
@@ -138,6 +142,24 @@ func (c *Compiler) keep(file string, code []byte) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
+}
+
+// buildUnlessInterrupted does not wait for build once the device's Interrupt is closed. NVRTC cannot be stopped: it ends later, or
+// with the process.
+func (c *Compiler) buildUnlessInterrupted(name, source string, options []string) ([]byte, error) {
+	var code []byte
+	var err error
+	built := make(chan struct{})
+	go func() {
+		defer close(built)
+		code, err = c.build(name, source, options)
+	}()
+	select {
+	case <-built:
+		return code, err
+	case <-c.device.Interrupt:
+		return nil, fmt.Errorf("%w: %s: %w", ErrInterrupted, name, context.Canceled)
+	}
 }
 
 func (c *Compiler) build(name, source string, options []string) (code []byte, err error) {

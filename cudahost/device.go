@@ -30,13 +30,14 @@ type Device struct {
 	context uintptr
 
 	Name          string
-	DriverVersion int          // 13000 is CUDA 13.0
-	Capability    int          // 90 is compute capability 9.0
-	Processors    int          // streaming multiprocessors
-	Integrated    bool         // shares its memory with the CPU
-	GPUDirectRDMA bool         // the driver supports it; false on drivers that do not know the question
-	Logger        *slog.Logger // what compilers say; nil: slog.Default()
-	unified       bool         // host pointers are device pointers
+	DriverVersion int             // 13000 is CUDA 13.0
+	Capability    int             // 90 is compute capability 9.0
+	Processors    int             // streaming multiprocessors
+	Integrated    bool            // shares its memory with the CPU
+	GPUDirectRDMA bool            // the driver supports it; false on drivers that do not know the question
+	Logger        *slog.Logger    // what compilers say; nil: slog.Default()
+	Interrupt     <-chan struct{} // compilers end with ErrInterrupted once it is closed; nil: never
+	unified       bool            // host pointers are device pointers
 
 	closing sync.Once
 	closed  error

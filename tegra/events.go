@@ -52,6 +52,9 @@ func (d *Device) on(kind, index uint32, f func(n uint64)) error {
 	e := &eventfd{os.NewFile(uintptr(fd), "eventfd")}
 	if err := d.drv.setEvent(kind, index, fd); err != nil {
 		e.close()
+		if errors.Is(err, unix.EBUSY) {
+			err = fmt.Errorf("%w: %s", err, holder(d.path))
+		}
 		return d.wrap(err, "event %d of kind %d", index, kind)
 	}
 	d.wakers = append(d.wakers, e)

@@ -4,20 +4,23 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
-const configUsage = `Usage: tegracast config default | check FILE | schema
+const configUsage = `Usage: tegracast config default | check [--json] FILE | schema
        tegracast config tls [--dir DIR] [--name NAME]
 
   default      print the default configuration, with comments
-  check FILE   validate a configuration, - for standard input; after a mistake
-               print its file, line and column, and exit with status 2
+  check FILE   validate a configuration, - for standard input. Each mistake is a
+               line with its file, line and column, and the status is 2. When
+               all keys and values are right, it is checked that they fit
   schema       print the JSON Schema of the configuration, for editors
   tls          make a certificate, its key and a password, with which other
                machines may see the page, and print what to write into the
@@ -28,14 +31,15 @@ func configCommand(_ context.Context, e env, args []string) error {
 	f := e.flags("config", configUsage)
 	dir := f.String("dir", ".", "tls: write web.crt, web.key and web.password to `DIR`")
 	also := f.StringArray("name", nil, "tls: other machines call this one `NAME`, a host's name or an address; repeatable (this machine's own are known)")
+	asJSON := f.Bool("json", false, "check: print the mistakes as JSON (docs/json.md)")
 	if err := parseOptions(f, args); err != nil {
 		return err
 	}
 	a := f.Args()
 	isTLS := len(a) == 1 && a[0] == "tls"
-	for _, name := range []string{"dir", "name"} {
-		if f.Changed(name) && !isTLS {
-			return command.UsageError{Err: fmt.Errorf("--%s is for tls alone: try tegracast config --help", name)}
+	for name, word := range map[string]string{"dir": "tls", "name": "tls", "json": "check"} {
+		if f.Changed(name) && (len(a) == 0 || a[0] != word) {
+			return command.UsageError{Err: fmt.Errorf("--%s is for %s alone: try tegracast config --help", name, word)}
 		}
 	}
 	switch {
@@ -45,16 +49,53 @@ func configCommand(_ context.Context, e env, args []string) error {
 		_, err := e.Out.Write(config.Default())
 		return err
 	case len(a) == 2 && a[0] == "check":
-		c, err := checked(a[1])
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(e.Out, "%s: good: sources %d, isp %d, outputs %d\n", a[1], len(c.Sources), c.ISPs(), len(c.Outputs))
-		return nil
+		return configCheck(e, a[1], *asJSON)
 	case len(a) == 1 && a[0] == "schema":
 		return config.WriteSchema(e.Out)
 	}
 	return misused(f, map[string]int{"default": 0, "check": 1, "schema": 0, "tls": 0}, "default, check FILE, schema or tls")
+}
+
+// Check is what config check --json prints.
+type Check struct {
+	File     string    `json:"file"`
+	Good     bool      `json:"good"`
+	Mistakes []Mistake `json:"mistakes"`
+}
+
+// Mistake is one mistake of a configuration.
+type Mistake struct {
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Key     string `json:"key"`
+	Message string `json:"message"`
+}
+
+// configCheck prints all mistakes of a configuration, the last one as its error.
+func configCheck(e env, path string, asJSON bool) error {
+	c, err := checked(path)
+	var wrong *yamlfile.Error
+	if err != nil && !errors.As(err, &wrong) {
+		return err
+	}
+	check := Check{File: path, Good: err == nil, Mistakes: []Mistake{}}
+	if wrong != nil {
+		all := wrong.All()
+		for i, m := range all {
+			line, column, key := m.At.Position()
+			check.Mistakes = append(check.Mistakes, Mistake{line, column, key, m.Error()})
+			if err = m; i < len(all)-1 {
+				fmt.Fprintf(e.Err, "tegracast config: %v\n", m)
+			}
+		}
+	}
+	if asJSON {
+		return errors.Join(command.WriteJSON(e.Out, check), err)
+	}
+	if err == nil {
+		fmt.Fprintf(e.Out, "%s: good: sources %d, isp %d, outputs %d\n", path, len(c.Sources), c.ISPs(), len(c.Outputs))
+	}
+	return err
 }
 
 // checked is the configuration in a file, or in what comes by the standard input.

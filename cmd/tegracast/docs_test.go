@@ -92,7 +92,7 @@ func TestPagesNameCommands(t *testing.T) {
 			options[p.Name] = append(options[p.Name], "--"+f.Name)
 		}
 	}
-	line := regexp.MustCompile("(?m)(?:`|^    |^[A-Z]*\\$ |sudo |bin/)tegracast ([a-z]+)([^`\n]*)")
+	line := regexp.MustCompile("(?m)(?:`|^    |^|^[A-Z]*\\$ |sudo |bin/)tegracast ([a-z]+)([^`\n]*)")
 	option := regexp.MustCompile(`--[a-z][a-z-]+`)
 	found := 0
 	for page, text := range documents(t) {

@@ -6,11 +6,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/loopback"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
 // interrupted runs the program as if ctrl-C came after some time, and returns how long it went on after that. It is well below a tenth
@@ -54,5 +58,45 @@ func TestInterrupted(t *testing.T) {
 	}
 	if status, out, errw := interrupted(t, 100*time.Millisecond, "probe", "one.sdp", "--duration", "1h"); status != exitFailure || !strings.Contains(out, "silence: no packet") {
 		t.Errorf("status %d: %s %s", status, out, errw)
+	}
+}
+
+// TestInterruptedCompiling: ctrl-C does not wait for the compiler of kernels, which takes long here.
+func TestInterruptedCompiling(t *testing.T) {
+	standInGPU(t)
+	config := programtest.Write(t, "config.yaml", `
+memory: cuda
+web: {listen: none}
+rtsp: {listen: none}
+sources: [{name: camera, model: {width: 320, height: 240}}]
+isp: [{name: isp, device: cuda}]
+outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
+`)
+	for _, c := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{[]string{"serve", "--config", config, "--sdp-dir", t.TempDir()}, exitOK, `"ended before the start" reason="compiling kernels was interrupted"`},
+		{[]string{"loopback", "--memory", "cuda"}, exitFailure, "interrupted after 0 of 10 copies"},
+	} {
+		dir := t.TempDir()
+		script := "#!/bin/sh\necho yes >" + dir + "/compiling\nexec sleep 5 >/dev/null 2>&1\n"
+		if err := os.WriteFile(filepath.Join(dir, "g++"), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		p := exec.Command(programtest.Program(t), c.args...)
+		p.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "STATE_DIRECTORY="+t.TempDir(), "XDG_CACHE_HOME="+t.TempDir())
+		run := programtest.StartCommand(t, p)
+		programtest.Await(t, filepath.Join(dir, "compiling"))
+		began := time.Now()
+		if err := p.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		status := run.End(t, 4*time.Second)
+		t.Logf("%s ended after %v", c.args[0], time.Since(began))
+		if said := run.Err.String(); status != c.status || !strings.Contains(said, c.says) || c.args[0] == "serve" && !strings.Contains(said, "kernels are being compiled") {
+			t.Errorf("%s: status %d, want %d and %q:\n%s", c.args[0], status, c.status, c.says, said)
+		}
 	}
 }

@@ -28,6 +28,7 @@ var jsonOutputs = map[string]reflect.Type{
 	"loopback":                   reflect.TypeFor[loopback.Result](),
 	"record info, record verify": reflect.TypeFor[record.Report](),
 	"fleet":                      reflect.TypeFor[Fleet](),
+	"config check":               reflect.TypeFor[Check](),
 	"doctor":                     reflect.TypeFor[doctor.Findings](),
 }
 

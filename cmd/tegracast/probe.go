@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/verdict"
+	"github.com/tegracast/tegracast/pipeline/record/export"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
@@ -39,7 +42,7 @@ func probe(ctx context.Context, e env, args []string) error {
 	duration := f.Duration("duration", 10*time.Second, "receive for the duration `D`, such as 30s")
 	asJSON := f.Bool("json", false, "print the result as JSON: an object for each stream")
 	save := f.String("save", "", "write the received pictures of the only stream, one after the other, to `FILE` "+
-		"(raw: UYVY, JPEG: JFIF, H.264: byte stream)")
+		"(raw: Y4M if its name ends in .y4m, else bare pixels; JPEG: MJPEG; H.264: byte stream)")
 	nic := f.String("interface", "", "receive multicast on the network interface `NAME`")
 	if err := parseOptions(f, args); err != nil {
 		return err
@@ -59,7 +62,7 @@ func probe(ctx context.Context, e env, args []string) error {
 		return command.UsageError{Err: fmt.Errorf("--interface %s: no stream is multicast: leave --interface out", *nic)}
 	}
 	cfg := receive.Config{Interface: *nic, Logger: e.Log}
-	finish, err := saveTo(*save, &cfg)
+	finish, err := saveTo(*save, streams[0].media, &cfg)
 	if err != nil {
 		return command.UsageError{Err: err}
 	}
@@ -93,10 +96,13 @@ func judge(e env, streams []*probed, asJSON bool) error {
 	return nil
 }
 
-// saveTo makes cfg write every picture to a file; finish closes it.
-func saveTo(path string, cfg *receive.Config) (finish func() error, err error) {
+// saveTo makes cfg write every picture of the stream to a file; finish closes it.
+func saveTo(path string, m rtp.Media, cfg *receive.Config) (finish func() error, err error) {
 	if path == "" {
 		return func() error { return nil }, nil
+	}
+	if filepath.Ext(path) == ".y4m" {
+		return saveY4M(path, m, cfg)
 	}
 	file, err := os.Create(path)
 	if err != nil {
@@ -110,6 +116,28 @@ func saveTo(path string, cfg *receive.Config) (finish func() error, err error) {
 		}
 	}
 	return func() error { return errors.Join(failed, out.Flush(), file.Close()) }, nil
+}
+
+// saveY4M makes cfg write every picture of a raw stream as Y4M, which players open.
+func saveY4M(path string, m rtp.Media, cfg *receive.Config) (finish func() error, err error) {
+	if m.Payload != rtp.Raw {
+		return nil, fmt.Errorf("--save %s: Y4M has raw pictures, the stream is %s: give the file another ending", path, m.Payload)
+	}
+	format, err := m.Format()
+	if err != nil {
+		return nil, err
+	}
+	w, err := export.NewY4M(format, path)
+	if err != nil {
+		return nil, fmt.Errorf("--save: %w", err)
+	}
+	var failed error
+	cfg.OnFrame = func(picture []byte, _ receive.FrameInfo) {
+		if failed == nil {
+			failed = w.Add(picture)
+		}
+	}
+	return func() error { return errors.Join(failed, w.End()) }, nil
 }
 
 // receiveAll receives all streams for the given time, with a sign of life on a terminal. Each runs as soon as it is open: its

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -38,6 +39,34 @@ func TestProbeOfADyingSender(t *testing.T) {
 	if v := probe.Verdict(t); status != exitFailure || v.Clean || v.Frames == 0 || v.Silence < time.Second || v.LastPacket.IsZero() || v.Ended {
 		t.Errorf("status %d, %+v", status, v)
 	}
+}
+
+// TestProbeSaves: what probe saves is opened by ffmpeg, and has its size and its frames.
+func TestProbeSaves(t *testing.T) {
+	dir, p := t.TempDir(), rtptest.EvenPorts(t, 2)
+	config := programtest.Write(t, "c.yaml", fmt.Sprintf(`
+web: {listen: none}
+rtsp: {listen: none}
+sources: [{name: camera, model: {width: 320, height: 240, rate: 20}}]
+isp: [{name: isp}]
+outputs:
+  - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
+  - {name: jpeg, rtp: {payload: jpeg, destinations: ["127.0.0.1:%d"]}}
+`, p[0], p[1]))
+	serve := programtest.StartProgram(t, "serve", "--config", config, "--sdp-dir", dir)
+	for name, want := range map[string]string{"raw.y4m": "rawvideo,320,240,yuv422p,tv", "jpeg.mjpeg": "mjpeg,320,240,yuvj420p,pc"} {
+		saved, sdp := filepath.Join(dir, name), filepath.Join(dir, strings.TrimSuffix(name, filepath.Ext(name))+".sdp")
+		programtest.Await(t, sdp)
+		probe := programtest.StartProgram(t, "probe", sdp, "--duration", "700ms", "--json", "--save", saved)
+		probe.End(t, 20*time.Second) // its status tells of losses
+		v := probe.Verdict(t)
+		out, err := exec.CommandContext(t.Context(), "ffprobe", "-v", "error", "-count_frames", "-of", "csv=p=0",
+			"-show_entries", "stream=codec_name,width,height,pix_fmt,color_range,nb_read_frames", saved).CombinedOutput()
+		if got, want := strings.TrimSpace(string(out)), fmt.Sprintf("%s,%d", want, v.Frames); err != nil || got != want || v.Frames == 0 {
+			t.Errorf("%s: %v, %s, want %s", name, err, got, want)
+		}
+	}
+	serve.Stop(t)
 }
 
 // Several streams are received at the same time, from several files and from one; the status is that of the worst.

@@ -22,7 +22,13 @@ func TestSchemaInEditors(t *testing.T) {
 	_, schema, _ := runs(t, "config", "schema")
 	_, text, _ := runs(t, "config", "default")
 	wrong := map[string]bool{}
-	args := []string{script, programtest.Write(t, "schema.json", schema)}
+	schemaFile := programtest.Write(t, "schema.json", schema)
+	const installed = "$schema=/usr/share/tegracast/schema.json\n" // for editors, where the package is installed
+	if !strings.Contains(text, installed) {
+		t.Error("the default configuration does not say where the schema is")
+	}
+	text = strings.Replace(text, installed, "$schema="+schemaFile+"\n", 1)
+	args := []string{script, schemaFile}
 	for _, c := range []struct {
 		from, to string
 		wrong    bool

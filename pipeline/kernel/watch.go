@@ -7,6 +7,8 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"github.com/tegracast/tegracast/cudahost"
 )
 
 // poll is how often the file is looked at.
@@ -130,6 +132,9 @@ func (w *watch) replace(src *source) {
 	p, err := s.build(src)
 	if err == nil {
 		err = s.exchange(p)
+	}
+	if errors.Is(err, cudahost.ErrInterrupted) {
+		return
 	}
 	if err != nil {
 		s.log.Error("changed kernel rejected: the previous version keeps running", "kernel", s.config.Name, "file", s.config.File, "error", err)

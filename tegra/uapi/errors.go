@@ -84,7 +84,7 @@ func (e *Error) hint() string {
 		return e.controlHint()
 	case CallSetEvent, CallSetHalt:
 		if e.Errno == unix.EBUSY {
-			return "another process has opened the device: stop it (fuser -v on the device file names it)"
+			return "another process has opened the device: stop it"
 		}
 	}
 	return ""

@@ -30,7 +30,7 @@ func (r *runner) announce(fresh map[string]bool) error {
 		}
 		file := filepath.Join(r.dir, s.name+".sdp")
 		if err := os.WriteFile(file, text, 0o644); err != nil {
-			return fmt.Errorf("%w: name a folder that can be written to with --sdp-dir", err)
+			return fmt.Errorf("%w: name another folder with --sdp-dir", err)
 		}
 		if fresh[s.name] {
 			fmt.Fprintf(r.a.env.Out, "%s: %s to %s, described by %s\n", s.name, payloadNames[s.config.Payload.V], strings.Join(s.config.Destinations, ", "), file)

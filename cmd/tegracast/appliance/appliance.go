@@ -43,6 +43,7 @@ type Env struct {
 	Bus     *telemetry.Bus         // what Log's faults are told to; nil: nobody tells them
 	// Processors is how many compute and send; 0: as many as run Go (runtime.GOMAXPROCS).
 	Processors int
+	interrupt  <-chan struct{} // of Serve: kernels are not compiled to their end
 }
 
 // Appliance is what a configuration describes, opened: a flow for each source, and the cards that they share.

@@ -31,6 +31,9 @@ func (a *Appliance) open(c *config.Appliance, p plan) error {
 			return c.MemoryAt.Errorf("%w", err)
 		}
 		a.memory = memory
+		if gpu, ok := memory.(*cudahost.CUDA); ok {
+			gpu.Device.Interrupt = a.env.interrupt
+		}
 	}
 	if p.bus {
 		if err := a.env.Bus.Open(c.Bus, stateOrCache("bus", "bus"), a.env.Log); err != nil {

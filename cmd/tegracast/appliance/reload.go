@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
 )
 
@@ -94,7 +95,9 @@ func (r *runner) reload(ctx context.Context) error {
 		return nil
 	}
 	p, old := planned(r.cfg, next), r.cfg
-	if err := r.apply(ctx, next, p); pipeline.DeviceLost(err) {
+	if err := r.apply(ctx, next, p); errors.Is(err, cudahost.ErrInterrupted) {
+		return nil // ctx has ended
+	} else if pipeline.DeviceLost(err) {
 		return err
 	} else if err != nil {
 		r.a.env.Log.Error("SIGHUP: the new configuration cannot be opened: going back to the previous one", "error", err)

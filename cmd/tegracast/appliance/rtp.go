@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/egress"
@@ -87,7 +86,7 @@ func (a *Appliance) redirect(c *config.Appliance, names map[string]bool) error {
 			}
 			next := c.Output(o.name)
 			k := next.Kind.(*config.RTP)
-			if err := o.stream.redirect(k.Destinations); err != nil {
+			if err := a.egress.Redirect(o.name, o.stream.config.Destinations, k.Destinations); err != nil {
 				return next.OpenAt.Errorf("%w", err)
 			}
 			a.mu.Lock()
@@ -96,34 +95,6 @@ func (a *Appliance) redirect(c *config.Appliance, names map[string]bool) error {
 		}
 	}
 	return nil
-}
-
-// redirect removes the destinations that are not in next, and adds those that are new. On an error it has undone that.
-func (s *stream) redirect(next []string) error {
-	was := s.config.Destinations
-	gone, fresh := without(was, next), without(next, was)
-	for _, d := range gone {
-		if err := s.sink.Remove(d); err != nil {
-			return err
-		}
-	}
-	for i, d := range fresh {
-		if err := s.sink.Add(d); err != nil {
-			for _, added := range fresh[:i] {
-				err = errors.Join(err, s.sink.Remove(added))
-			}
-			for _, removed := range gone {
-				err = errors.Join(err, s.sink.Add(removed))
-			}
-			return err
-		}
-	}
-	return nil
-}
-
-// without is list without those that are in other.
-func without(list, other []string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
 // streams are the RTP streams that run.

@@ -18,6 +18,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/egress"
 	"github.com/tegracast/tegracast/cmd/tegracast/live"
 	"github.com/tegracast/tegracast/cmd/tegracast/starts"
+	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
 )
@@ -35,8 +36,13 @@ func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
 	if !failed.Begin(ctx, e.Log) {
 		return nil
 	}
+	e.interrupt = ctx.Done()
 	a, err := Open(e, c)
-	if err != nil {
+	if errors.Is(err, cudahost.ErrInterrupted) {
+		e.Log.Info("ended before the start", "reason", cudahost.ErrInterrupted)
+		failed.Forget()
+		return nil
+	} else if err != nil {
 		return err
 	}
 	if err := egress.Alone(c); err != nil {

@@ -16,39 +16,32 @@ func (r *resolver) resolve(root yamlfile.Section) error {
 	r.file.Memory = cmp.Or(r.file.Memory, "auto")
 	r.out.Memory, r.out.MemoryAt = r.file.Memory, root.Key("memory").Place()
 	r.out.Web, r.out.RTSP, r.out.Bus = r.file.Web, r.file.RTSP, r.file.Bus
-	if err := r.file.Web.Check(root.Key("web")); err != nil {
-		return err
-	}
-	if err := r.file.RTSP.Check(root.Key("rtsp")); err != nil {
-		return err
-	}
+	first := []error{r.file.Web.Check(root.Key("web")), r.file.RTSP.Check(root.Key("rtsp"))}
 	if b := r.file.Bus; b != nil {
 		b.SetDefaults()
-		if err := b.Check(root.Key("bus")); err != nil {
-			return err
-		}
+		first = append(first, b.Check(root.Key("bus")))
 	}
 	for _, step := range []func(yamlfile.Section) error{r.sources, r.stages, r.outputs, r.lines, r.writeCombined, r.slots, r.files} {
-		if err := step(root); err != nil {
-			return err
+		if err := step(root); err != nil { // what is behind it may be wrong because of it
+			return yamlfile.Join(append(first, err)...)
 		}
 	}
-	return nil
+	return yamlfile.Join(first...)
 }
 
 func (r *resolver) sources(root yamlfile.Section) error {
+	var errs []error
 	for i := range r.file.Sources {
 		c, at := &r.file.Sources[i], root.Key("sources").Element(i)
 		if err := r.names.claim(at, c.Name); err != nil {
 			return err
 		}
 		s, err := r.source(at, c)
-		if err != nil {
-			return err
+		if errs = append(errs, err); err == nil {
+			r.out.Sources = append(r.out.Sources, s)
 		}
-		r.out.Sources = append(r.out.Sources, s)
 	}
-	return nil
+	return yamlfile.Join(errs...)
 }
 
 func (r *resolver) source(at yamlfile.Section, c *SourceSection) (Source, error) {
@@ -79,16 +72,23 @@ func (r *resolver) stages(root yamlfile.Section) error {
 			}
 		}
 	}
+	var errs []error
+	wrong := map[string]bool{} // and what comes from them cannot be judged
 	for _, l := range lists {
 		for i, kind := range l.kinds {
-			s, err := r.stage(root.Key(l.key).Element(i), strings.TrimSuffix(l.key, "s"), kind)
-			if err != nil {
-				return err
+			name, from := kind.head()
+			if wrong[*from] {
+				wrong[*name] = true
+				continue
 			}
-			r.out.Stages = append(r.out.Stages, s)
+			s, err := r.stage(root.Key(l.key).Element(i), strings.TrimSuffix(l.key, "s"), kind)
+			if errs = append(errs, err); err == nil {
+				r.out.Stages = append(r.out.Stages, s)
+			}
+			wrong[*name] = err != nil
 		}
 	}
-	return nil
+	return yamlfile.Join(errs...)
 }
 
 func (r *resolver) stage(at yamlfile.Section, what string, kind StageKind) (Stage, error) {
@@ -102,16 +102,19 @@ func (r *resolver) stage(at yamlfile.Section, what string, kind StageKind) (Stag
 }
 
 func (r *resolver) outputs(root yamlfile.Section) error {
+	var errs []error
 	for i := range r.file.Outputs {
 		c, at := &r.file.Outputs[i], root.Key("outputs").Element(i)
 		if err := r.names.claim(at, c.Name); err != nil {
 			return err
 		}
 		o, err := r.output(at, c)
-		if err != nil {
-			return err
+		if errs = append(errs, err); err == nil {
+			r.out.Outputs = append(r.out.Outputs, o)
 		}
-		r.out.Outputs = append(r.out.Outputs, o)
+	}
+	if err := yamlfile.Join(errs...); err != nil {
+		return err
 	}
 	for i := range r.out.Outputs {
 		o := &r.out.Outputs[i]

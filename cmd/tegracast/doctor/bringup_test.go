@@ -53,12 +53,14 @@ func TestBringupOrder(t *testing.T) {
 
 // TestBringupCommands: every command of the page is one; those of this program are asked for their options.
 func TestBringupCommands(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)```\n(.*?)```").FindAllStringSubmatch(bringupPage(t), -1)
+	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(bringupPage(t), -1)
 	ours, others := 0, 0
 	for _, block := range blocks {
 		for line := range strings.Lines(block[1]) {
 			command, _, _ := strings.Cut(line, "  #")
-			command = strings.TrimSpace(command)
+			if command = strings.TrimSpace(command); strings.HasPrefix(command, "# ") {
+				continue // what the commands behind it need
+			}
 			args, own := strings.CutPrefix(command, "tegracast ")
 			if !own {
 				others++

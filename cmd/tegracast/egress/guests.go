@@ -73,6 +73,54 @@ func (s *Streams) Unsend(name, dest string) error {
 	return x.sink.Remove(dest)
 }
 
+// Redirect has a stream sent where a configuration says, which said was before, and says next now. A destination that a client has asked
+// for is the configuration's from then on; another stream is not sent there any more. On an error nothing has changed.
+func (s *Streams) Redirect(name string, was, next []string) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.stream(name)
+	gone, fresh := without(was, next), without(next, was)
+	taken := slices.DeleteFunc(slices.Clone(x.guests), func(g string) bool { return !slices.Contains(fresh, g) })
+	fresh = without(fresh, taken)
+	for _, d := range gone {
+		if err := x.sink.Remove(d); err != nil {
+			return err
+		}
+	}
+	for i, d := range fresh {
+		if err := x.sink.Add(d); err != nil {
+			for _, added := range fresh[:i] {
+				err = errors.Join(err, x.sink.Remove(added))
+			}
+			for _, removed := range gone {
+				err = errors.Join(err, x.sink.Add(removed))
+			}
+			return err
+		}
+	}
+	x.guests = without(x.guests, taken)
+	return s.dismiss(name, fresh)
+}
+
+// dismiss ends what clients have asked for where the stream name is sent now. The lock is held.
+func (s *Streams) dismiss(name string, dests []string) (err error) {
+	for i := range s.list {
+		x := &s.list[i]
+		for _, d := range dests {
+			if x.name != name && slices.Contains(x.guests, d) {
+				x.guests = without(x.guests, []string{d})
+				err = errors.Join(err, x.sink.Remove(d))
+			}
+		}
+	}
+	return err
+}
+
+// without is list without those that are in other.
+func without(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
+}
+
 // stream is that of a name, or nil. The lock is held.
 func (s *Streams) stream(name string) *stream {
 	if i := slices.IndexFunc(s.list, func(x stream) bool { return x.name == name }); i >= 0 {

@@ -70,7 +70,7 @@ func newCopier(ctx context.Context, hw capture.Hardware, open opener, o Options,
 			}
 		})
 	}
-	if c.hand, err = newHand(hw.Memory, c.src, c.dst); err != nil {
+	if c.hand, err = newHand(ctx, hw.Memory, c.src, c.dst); err != nil {
 		return c, err
 	}
 	for dir, mem := range []fpga.Memory{fpga.H2C: c.src.Memory, fpga.C2H: c.dst.Memory} {

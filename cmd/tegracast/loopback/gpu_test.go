@@ -94,7 +94,7 @@ func TestGPULoopbackHands(t *testing.T) {
 		return s
 	}
 	src, dst := surface(tegra.ToDevice), surface(tegra.FromDevice)
-	h, err := newHand(memory, src, dst)
+	h, err := newHand(t.Context(), memory, src, dst)
 	if err != nil {
 		t.Fatal(err)
 	}

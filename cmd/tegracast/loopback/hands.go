@@ -26,10 +26,16 @@ type hand interface {
 	Close() error
 }
 
-// newHand is the GPU on CUDA's memory, so that what it and the FPGA see of it is compared; else the CPU.
-func newHand(memory cudahost.Allocator, src, dst *capture.Surface) (hand, error) {
+// newHand is the GPU on CUDA's memory, so that what it and the FPGA see of it is compared; else the CPU. Kernels are compiled until ctx
+// ends.
+func newHand(ctx context.Context, memory cudahost.Allocator, src, dst *capture.Surface) (hand, error) {
 	if cuda, ok := memory.(*cudahost.CUDA); ok {
-		return newGPUHand(cuda, src, dst)
+		cuda.Device.Interrupt = ctx.Done()
+		h, err := newGPUHand(cuda, src, dst)
+		if err != nil {
+			return nil, err // and no nil of its type
+		}
+		return h, nil
 	}
 	return &cpuHand{src: src.Buffer.Bytes(), dst: dst.Buffer.Bytes()}, nil
 }

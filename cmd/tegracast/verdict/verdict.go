@@ -21,6 +21,9 @@ func Judge(m rtp.Media, st receive.Stats) (clean bool, verdict string) {
 	switch {
 	case st.Packets == 0:
 		return false, fmt.Sprintf("silence: no packet came to port %d: is the sender running, and does it send to this host?", m.Port)
+	case st.OtherSender != "":
+		return false, fmt.Sprintf("NOT clean: another sender (%s) sends to this port, too: %d packets: stop it, or give it another port",
+			st.OtherSender, st.Foreign)
 	case st.Frames == 0 || st.Lost > 0 || st.Damaged > 0 || st.Mismatched > 0 || st.Malformed > 0:
 		return false, "NOT clean" + whose(st)
 	case !st.Ended && st.Silence > silenceLimit(m):

@@ -34,6 +34,7 @@ func TestJudge(t *testing.T) {
 		"lost on both":        {promised, with(func(s *receive.Stats) { s.Lost, s.Drops = 1000, 2 }), false, "dropped 2 datagrams, and other packets were lost on their way here:"},
 		"lost on the way":     {promised, with(func(s *receive.Stats) { s.Lost = 100 }), false, "NOT clean: none of the lost packets was dropped at this socket"},
 		"lost somewhere":      {promised, with(func(s *receive.Stats) { s.Lost, s.Drops = 100, -1 }), false, "NOT clean"},
+		"two senders":         {promised, with(func(s *receive.Stats) { s.Foreign, s.OtherSender = 7, "SSRC 99" }), false, "another sender (SSRC 99) sends to this port"},
 		"wrong pixels":        {promised, with(func(s *receive.Stats) { s.Mismatched = 1 }), false, "NOT clean"},
 		"fell silent":         {promised, with(func(s *receive.Stats) { s.Silence = 1100 * time.Millisecond }), false, "silent for the last 1.1 s"},
 		"said BYE":            {promised, with(func(s *receive.Stats) { s.Silence, s.Ended = time.Minute, true }), true, "clean"},

@@ -62,29 +62,30 @@ type Receiver struct {
 
 // Stats are the counters of a Receiver.
 type Stats struct {
-	Packets          uint64               `json:"packets"`           // RTP, without duplicates
-	Bytes            uint64               `json:"bytes"`             // RTP headers and payload
-	Lost             uint64               `json:"lost"`              // RFC 3550 A.3
-	Drops            int64                `json:"receiver_drops"`    // datagrams dropped at this socket, each up to MaxSegments packets; -1: not known
-	Reordered        uint64               `json:"reordered"`         // came after a later one
-	Duplicates       uint64               `json:"duplicates"`        // came twice
-	Late             uint64               `json:"late"`              // came after their frame had been given up
-	Malformed        uint64               `json:"malformed"`         // RTP and RTCP that break the format
-	Foreign          uint64               `json:"foreign"`           // of another SSRC, payload type or sequence
-	Byes             uint64               `json:"byes"`              // ends of the stream
-	Jitter           time.Duration        `json:"jitter_ns"`         // RFC 3550 A.8
-	Frames           uint64               `json:"frames"`            // complete
-	Damaged          uint64               `json:"damaged"`           // incomplete
-	SourceDamaged    uint64               `json:"source_damaged"`    // of these, or of those that began before: damaged at their source, the sender says
-	SourceUnverified uint64               `json:"source_unverified"` // whose source has no checksums, the sender says
-	Matched          uint64               `json:"crc_matched"`       // complete, and the sender's checksum is the same
-	Mismatched       uint64               `json:"crc_mismatched"`    // complete, and it is another one
-	Unverified       uint64               `json:"crc_unverified"`    // complete, without a checksum from the sender
-	Latency          pipeline.Percentiles `json:"latency"`           // from the sender's capture to the complete frame
-	Buffer           int                  `json:"buffer_bytes"`      // that the kernel granted
-	LastPacket       time.Time            `json:"last_packet"`       // when the last RTP packet came; zero: none did
-	Silence          time.Duration        `json:"silence_ns"`        // since then, until these counts, or until reception was to end
-	Ended            bool                 `json:"ended"`             // the sender said BYE, and nothing has come since
+	Packets          uint64               `json:"packets"`                // RTP, without duplicates
+	Bytes            uint64               `json:"bytes"`                  // RTP headers and payload
+	Lost             uint64               `json:"lost"`                   // RFC 3550 A.3
+	Drops            int64                `json:"receiver_drops"`         // datagrams dropped at this socket, each up to MaxSegments packets; -1: not known
+	Reordered        uint64               `json:"reordered"`              // came after a later one
+	Duplicates       uint64               `json:"duplicates"`             // came twice
+	Late             uint64               `json:"late"`                   // came after their frame had been given up
+	Malformed        uint64               `json:"malformed"`              // RTP and RTCP that break the format
+	Foreign          uint64               `json:"foreign"`                // of another SSRC, payload type or sequence
+	OtherSender      string               `json:"other_sender,omitempty"` // one that sends to this port at the same time, by SSRC and address
+	Byes             uint64               `json:"byes"`                   // ends of the stream
+	Jitter           time.Duration        `json:"jitter_ns"`              // RFC 3550 A.8
+	Frames           uint64               `json:"frames"`                 // complete
+	Damaged          uint64               `json:"damaged"`                // incomplete
+	SourceDamaged    uint64               `json:"source_damaged"`         // of these, or of those that began before: damaged at their source, the sender says
+	SourceUnverified uint64               `json:"source_unverified"`      // whose source has no checksums, the sender says
+	Matched          uint64               `json:"crc_matched"`            // complete, and the sender's checksum is the same
+	Mismatched       uint64               `json:"crc_mismatched"`         // complete, and it is another one
+	Unverified       uint64               `json:"crc_unverified"`         // complete, without a checksum from the sender
+	Latency          pipeline.Percentiles `json:"latency"`                // from the sender's capture to the complete frame
+	Buffer           int                  `json:"buffer_bytes"`           // that the kernel granted
+	LastPacket       time.Time            `json:"last_packet"`            // when the last RTP packet came; zero: none did
+	Silence          time.Duration        `json:"silence_ns"`             // since then, until these counts, or until reception was to end
+	Ended            bool                 `json:"ended"`                  // the sender said BYE, and nothing has come since
 }
 
 // New opens the sockets and joins the group. Run, or Close when it is never run, gives them back.

@@ -36,6 +36,7 @@ type stream struct {
 	transit uint32
 	timed   bool
 	sr      senderReport
+	rival   rival
 	rr      reporter
 	verify  verifier
 	latency pipeline.Histogram
@@ -112,7 +113,7 @@ func (s *stream) packet(b []byte, now time.Time) {
 		*fault++
 		return
 	}
-	s.heard = now
+	s.heard, s.rival.then = now, s.rival.came
 	s.stats.LastPacket, s.stats.Ended = now, false
 	s.stats.Packets++
 	s.stats.Bytes += uint64(len(b))
@@ -133,7 +134,11 @@ func (s *stream) read(b []byte, now time.Time) (number uint32, payload []byte, f
 		}
 		payload = payload[:len(payload)-int(payload[len(payload)-1])]
 	}
-	if s.header.PayloadType != s.media.PayloadType || !s.accept(s.header.SSRC, now) {
+	if s.header.PayloadType != s.media.PayloadType {
+		return 0, nil, &s.stats.Foreign
+	}
+	if !s.accept(s.header.SSRC, now) {
+		s.rival.packet(s.header.SSRC)
 		return 0, nil, &s.stats.Foreign
 	}
 	if number, err = s.depack.sequence(s.header.SequenceNumber, payload); err != nil {
@@ -304,6 +309,7 @@ func (s *stream) control(b []byte, from netip.AddrPort, now time.Time) {
 			if s.locked && p.SSRC == s.ssrc {
 				s.sr = senderReport{now, p.NTPTime, p.RTPTime, from}
 			}
+			s.rival.report(p.SSRC, from)
 		case *rtcp.ApplicationDefined:
 			if s.locked && p.SSRC == s.ssrc {
 				s.application(p)
@@ -340,6 +346,7 @@ func (s *stream) application(p *rtcp.ApplicationDefined) {
 func (s *stream) snapshot() Stats {
 	st := s.stats
 	st.Lost = s.seq.missing()
+	st.OtherSender = s.rival.String()
 	st.Jitter = time.Duration(s.jitter>>4) * time.Second / rtp.ClockRate
 	st.Matched, st.Mismatched, st.Unverified = s.verify.matched, s.verify.mismatched, s.verify.unverified
 	st.Latency = s.latency.Percentiles()

@@ -175,7 +175,8 @@ func (d *document) walkMap(node ast.Node, path string, f field) error {
 	if f.kind.Kind() == reflect.Struct {
 		known = fieldsOf(f.kind)
 	}
-	seen := map[string]bool{}
+	seen, unknown := map[string]bool{}, false
+	var errs []error
 	for _, v := range values {
 		key := v.Key.GetToken().Value
 		_, text := v.Key.(*ast.StringNode)
@@ -183,23 +184,23 @@ func (d *document) walkMap(node ast.Node, path string, f field) error {
 		if i := slices.IndexFunc(known, func(k field) bool { return k.key == key }); text && i >= 0 {
 			below = known[i]
 		} else if i := slices.IndexFunc(known, func(k field) bool { return k.was == key }); text && i >= 0 {
-			return d.refuse(v.Key, path, "the key %s is called %s now", key, known[i].key)
+			errs, seen[known[i].key] = append(errs, d.refuse(v.Key, path, "the key %s is called %s now", key, known[i].key)), true
+			continue
 		} else if known != nil || !text {
-			return d.refuse(v.Key, path, "unknown key %q; known here are %s", key, keys(known))
+			errs, unknown = append(errs, d.refuse(v.Key, path, "unknown key %q; known here are %s", key, keys(known))), true
+			continue
 		} else {
 			below.kind = f.kind.Elem()
 		}
 		seen[key] = true
-		if err := d.walk(v.Value, path+"."+key, below); err != nil {
-			return err
-		}
+		errs = append(errs, d.walk(v.Value, path+"."+key, below))
 	}
 	for _, k := range known {
-		if k.required && !seen[k.key] {
-			return d.refuse(node, path, "the key %s is missing; known here are %s", k.key, keys(known))
+		if k.required && !seen[k.key] && !unknown { // else that may be it
+			errs = append(errs, d.refuse(node, path, "the key %s is missing; known here are %s", k.key, keys(known)))
 		}
 	}
-	return nil
+	return Join(errs...)
 }
 
 func keys(known []field) string {
@@ -225,12 +226,11 @@ func (d *document) walkList(node ast.Node, path string, f field) error {
 		return d.refuse(node, path, "a list of %d: must have %d", len(n.Values), f.kind.Len())
 	}
 	below := field{key: f.key, kind: f.kind.Elem(), rules: map[string][]string{"minimum": f.rules["minimum"], "maximum": f.rules["maximum"]}}
+	var errs []error
 	for i, v := range n.Values {
-		if err := d.walk(v, fmt.Sprintf("%s[%d]", path, i), below); err != nil {
-			return err
-		}
+		errs = append(errs, d.walk(v, fmt.Sprintf("%s[%d]", path, i), below))
 	}
-	return nil
+	return Join(errs...)
 }
 
 func (d *document) walkText(node ast.Node, path string, f field) error {

@@ -5,6 +5,7 @@ package yamlfile
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -13,12 +14,46 @@ import (
 )
 
 // An Error is a mistake of the configuration, or a configuration that this machine cannot have. Its text begins with file,
-// line and column where it is about a part of the file.
-type Error struct{ Err error }
+// line and column where it is about a part of the file. Further mistakes of the same file are behind it (All).
+type Error struct {
+	Err  error
+	At   Place // line 0: the file as a whole
+	more []*Error
+}
 
 func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// All are the mistakes that were found at once, in the order of the file.
+func (e *Error) All() []*Error {
+	all := append([]*Error{e}, e.more...)
+	slices.SortStableFunc(all, func(a, b *Error) int {
+		return (a.At.line-b.At.line)*(1<<16) + a.At.column - b.At.column
+	})
+	return all
+}
+
+// Join is the first of these errors, with the others behind it; nil if there is none.
+func Join(errs ...error) error {
+	var first *Error
+	for _, err := range errs {
+		var e *Error
+		switch {
+		case err == nil:
+		case !errors.As(err, &e):
+			return err
+		case first == nil:
+			first = e
+		default:
+			first.more = append(append(first.more, e), e.more...)
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return first
+}
 
 // A Place is where a part of a configuration stands.
 type Place struct {
@@ -30,8 +65,11 @@ type Place struct {
 // Errorf returns an *Error whose text is "FILE:LINE:COLUMN: PATH: " and the message. Like fmt.Errorf it wraps the operand
 // of %w.
 func (p Place) Errorf(format string, a ...any) error {
-	return &Error{p.Located(fmt.Errorf(format, a...))}
+	return &Error{Err: p.Located(fmt.Errorf(format, a...)), At: p}
 }
+
+// Position is the line and the column, from 1, and the path of the key, such as outputs[0].rtp.mtu; empty: the file as a whole.
+func (p Place) Position() (line, column int, path string) { return p.line, p.column, p.path }
 
 // Located puts the place in front of an error that is none of the configuration, such as that of a line that is in use.
 func (p Place) Located(err error) error {
@@ -66,22 +104,6 @@ func position(node ast.Node) *token.Position {
 		return position(v.Key)
 	}
 	return node.GetToken().Position
-}
-
-// located gives what the YAML library says a place.
-func (d *document) located(err error) error {
-	var y yaml.Error
-	if !errors.As(err, &y) || y.GetToken() == nil {
-		return Whole(d.path).Errorf("%w", err)
-	}
-	what := quote(y.GetToken().Value)
-	if message := y.GetMessage(); !strings.Contains(message, what) {
-		what += ": " + message
-	} else {
-		what = message
-	}
-	p := y.GetToken().Position
-	return Place{file: d.path, line: p.Line, column: p.Column}.Errorf("%s", what)
 }
 
 // A Section is a part of the file while it is checked: a key, or an element of a list.

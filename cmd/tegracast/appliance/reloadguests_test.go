@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/web"
+)
+
+// TestAReloadTakesGuestsOver: a destination that a client has asked for, and that a new configuration has, is the configuration's from
+// then on, of the same stream or of another one.
+func TestAReloadTakesGuestsOver(t *testing.T) {
+	p := rtptest.EvenPorts(t, 4)
+	port := func(i int) string { return fmt.Sprint("127.0.0.1:", p[i]) }
+	text := func(to string) string {
+		return reloadConfig(t, []string{port(0), port(1), port(2)}, 31, 1.5, 1400) +
+			"  - {name: many, from: isp2, rtp: {payload: raw, destinations: [" + to + "]}}\n"
+	}
+	first, own, others, left := port(3), "127.0.0.1:8", "127.0.0.2:8", "127.0.0.3:8"
+	s := startReloads(t, text(fmt.Sprintf("%q", first)))
+	for _, x := range []struct{ stream, to string }{{"many", own}, {"raw1", others}, {"many", left}} {
+		if _, err := s.a.egress.Send(x.stream, x.to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.log.take()
+	s.put(t, text(fmt.Sprintf("%q, %q, %q", first, own, others)))
+	if log := s.log.take(); !strings.Contains(log, "configuration reloaded") {
+		t.Errorf("the log:\n%s", log)
+	}
+	sent := func(name string) (list []string) {
+		for _, d := range s.stream(t, name).sink.Stats().Destinations {
+			list = append(list, d.Address)
+		}
+		slices.Sort(list)
+		return list
+	}
+	want := []string{first, own, others, left}
+	slices.Sort(want)
+	if got := sent("many"); !slices.Equal(got, want) {
+		t.Errorf("sent to %v, want %v", got, want)
+	}
+	if got := sent("raw1"); slices.Contains(got, others) {
+		t.Errorf("the other stream is still sent to %v", got)
+	}
+	if got := s.a.egress.Guests("many"); !slices.Equal(got, []string{left}) {
+		t.Errorf("guests are %v", got)
+	}
+	if err := s.a.egress.Unsend("many", own); !errors.Is(err, web.ErrDestination) {
+		t.Errorf("a client ends what the configuration has: %v", err)
+	}
+	s.end(t)
+}
