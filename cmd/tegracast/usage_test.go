@@ -50,7 +50,7 @@ var wrongUsages = []wrong{
 
 	{"loopback model", 2, `unexpected argument "model"`, tryHelp + "loopback --help"},
 	{"loopback --size", 2, "--size: the value is missing", "write --size BYTES"},
-	{"loopback --size 16M", 2, "--size 16M", "such as 4MB or 16MiB"},
+	{"loopback --size 16X", 2, "--size 16X", "such as 4MB or 16MiB"},
 	{"loopback --size big", 2, "--size big", "a number of bytes"},
 	{"loopback --size 0", 2, "--size 0", "must be from 1 to 1073741824"},
 	{"loopback --size -1", 2, "--size -1", "must be from 1 to 1073741824"},

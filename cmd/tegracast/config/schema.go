@@ -31,7 +31,7 @@ func WriteSchema(w io.Writer) error {
 			{Type: "string", Enum: []any{"auto"}},
 			{Type: "integer", Minimum: json.Number(strconv.Itoa(rtp.MinMTU)), Maximum: json.Number(strconv.Itoa(rtp.MaxMTU))},
 		}},
-		reflect.TypeFor[Size](): {Type: "string", Pattern: `^[0-9]+(\.[0-9]+)?\s*([KMGTkmgt][Ii]?)?[Bb]$`},
+		reflect.TypeFor[Size](): {Type: "string", Pattern: `^[0-9]+(\.[0-9]+)?\s*([KMGTkmgt]([Ii]?[Bb])?|[Bb])$`},
 		reflect.TypeFor[yamlfile.Word[record.Position]](): {OneOf: []*jsonschema.Schema{
 			{Type: "string", Pattern: `^[0-9]+$|^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`}, {Type: "integer", Minimum: "0"},
 		}},
@@ -51,7 +51,8 @@ func WriteSchema(w io.Writer) error {
 		},
 	}
 	s := r.Reflect(&File{})
-	s.Title, s.ID = "tegracast configuration", ""
+	s.Title, s.ID = "tegracast configuration", "urn:tegracast:configuration"
+	yamlfile.SetDefaults(s)
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
 	return out.Encode(s)

@@ -3,8 +3,12 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,5 +80,61 @@ func TestTheSchemaDescribesEveryKey(t *testing.T) {
 	}
 	if keys != len(want) || keys < 100 {
 		t.Errorf("the schema has %d keys, the structs %d", keys, len(want))
+	}
+}
+
+// TestSchemaDefaults: the defaults that descriptions state are the schema's, too, and are values that it allows.
+func TestSchemaDefaults(t *testing.T) {
+	var buf bytes.Buffer
+	if err := WriteSchema(&buf); err != nil {
+		t.Fatal(err)
+	}
+	var s struct {
+		Defs map[string]struct {
+			Properties map[string]struct {
+				Type, Pattern, Description string
+				Enum                       []any
+				Default                    any
+				Minimum, Maximum           *float64
+			}
+		} `json:"$defs"`
+	}
+	if err := json.Unmarshal(buf.Bytes(), &s); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for name, d := range s.Defs {
+		for key, p := range d.Properties {
+			if p.Default == nil {
+				continue
+			}
+			found++
+			if !strings.Contains(p.Description, fmt.Sprint(p.Default)) {
+				t.Errorf("%s.%s: default %v, described as %q", name, key, p.Default, p.Description)
+			}
+			if p.Enum != nil && !slices.Contains(p.Enum, p.Default) {
+				t.Errorf("%s.%s: default %v, which is none of %v", name, key, p.Default, p.Enum)
+			}
+			if text, is := p.Default.(string); p.Pattern != "" && (!is || !regexp.MustCompile(p.Pattern).MatchString(text)) {
+				t.Errorf("%s.%s: default %v, which does not match %s", name, key, p.Default, p.Pattern)
+			}
+			n, is := p.Default.(float64)
+			if (p.Type == "integer" || p.Type == "number") != is && p.Type != "" || is && (p.Minimum != nil && n < *p.Minimum || p.Maximum != nil && n > *p.Maximum) {
+				t.Errorf("%s.%s: default %v of a %s from %v to %v", name, key, p.Default, p.Type, p.Minimum, p.Maximum)
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("%d defaults", found)
+	}
+}
+
+// TestSizes: 16M is 16MiB.
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]yamlfile.Size{"16M": 16 << 20, "16MiB": 16 << 20, "16MB": 16e6, "2k": 2048, "1.5 GiB": 3 << 29} {
+		var got yamlfile.Size
+		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
 	}
 }
