@@ -50,8 +50,8 @@ func (g *Device) RegisterReadOnly(memory []byte) (pointer uintptr, unregister fu
 // readsReadOnly fails where the GPU cannot reach memory that is mapped to read.
 func (g *Device) readsReadOnly(d *driver) error {
 	var can int32
-	if err := d.call(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&can)), attrReadOnlyRegister, uintptr(g.number)); err != nil {
-		return err
+	if err := d.call(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&can)), attrReadOnlyRegister, uintptr(g.number)); err != nil { // the driver does not know it
+		return fmt.Errorf("%w: the driver of %s does not say that it can: copy the bytes to the device: %w", ErrReadOnly, g.Name, err)
 	}
 	if can == 0 {
 		return fmt.Errorf("%w: %s says so (CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED is 0): copy the bytes to the device", ErrReadOnly, g.Name)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/verdict"
+	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/record/export"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/receive"
@@ -127,17 +128,27 @@ func saveY4M(path string, m rtp.Media, cfg *receive.Config) (finish func() error
 	if err != nil {
 		return nil, err
 	}
+	if format.Pixel != pipeline.UYVY {
+		return nil, fmt.Errorf("--save %s: Y4M has pictures of 4:2:2 with 8 bits, the stream is %s: give the file another ending", path, format.Pixel)
+	}
 	w, err := export.NewY4M(format, path)
 	if err != nil {
 		return nil, fmt.Errorf("--save: %w", err)
 	}
 	var failed error
+	pictures := 0
 	cfg.OnFrame = func(picture []byte, _ receive.FrameInfo) {
-		if failed == nil {
+		if pictures++; failed == nil {
 			failed = w.Add(picture)
 		}
 	}
-	return func() error { return errors.Join(failed, w.End()) }, nil
+	return func() error {
+		err := errors.Join(failed, w.End())
+		if pictures == 0 { // else the next try would find the file
+			err = errors.Join(err, os.Remove(path))
+		}
+		return err
+	}, nil
 }
 
 // receiveAll receives all streams for the given time, with a sign of life on a terminal. Each runs as soon as it is open: its

@@ -43,6 +43,9 @@ func (s *Server) session(c *net.UnixConn) error {
 	if err := t.greet(r); err != nil {
 		return hidden(err)
 	}
+	for len(s.refusals) > 0 {
+		<-s.refusals // of the time before this client
+	}
 	asking.Go(func() { t.ask(ended) })
 	for {
 		if err := t.one(r); err != nil {
@@ -199,9 +202,6 @@ func (s *Server) noteRefusal(r Refusal) {
 // as it did, and the machine reports it as it reports any device's. It is always a read, which does no harm if the
 // address is mapped by now.
 func (t *session) ask(ended <-chan struct{}) {
-	for len(t.s.refusals) > 0 {
-		<-t.s.refusals // of the time before this client
-	}
 	var b [headerSize + 16]byte
 	for id := uint16(0); ; id++ {
 		var r Refusal

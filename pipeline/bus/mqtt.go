@@ -141,7 +141,7 @@ func (l *mqttLink) listen() error {
 // send implements link. The broker keeps the latest health, for those who ask later.
 func (l *mqttLink) send(m *store.Message, token uint64) error {
 	first := byte(packets.Publish<<4 | 1<<1) // QoS 1
-	if strings.HasSuffix(m.Subject, health) {
+	if strings.HasSuffix(m.Subject, health) && !strings.Contains(m.Subject, results) {
 		first |= 1
 	}
 	l.out = binary.AppendUvarint(append(l.out, first), uint64(2+len(m.Subject)+2+len(m.Data)))
@@ -180,7 +180,7 @@ func (l *mqttLink) flush(now time.Time) error {
 	l.mu.Lock()
 	silent := now.Sub(l.heart)
 	l.mu.Unlock()
-	if silent > 2*keepAlive {
+	if silent > 2*keepAlive && now.Sub(l.wrote) <= keepAlive { // else this process was stopped
 		return errors.New("the broker is silent")
 	}
 	return l.write(now)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline/bus/store"
@@ -43,7 +44,8 @@ type pump struct {
 	failure error    // of sending: the link is to be lost
 	taken   []queued
 	synced  time.Time
-	broken  bool // the disk has failed, and the log knows
+	rounded time.Time // when the last round was
+	broken  bool      // the disk has failed, and the log knows
 }
 
 // flying is a message that the server has not acknowledged, or that waits for one in front of it.
@@ -113,15 +115,18 @@ func (p *Publisher) flush(ctx context.Context) {
 // round takes what the server has acknowledged, and sends what it may.
 func (p *Publisher) round(now time.Time) {
 	p.settle()
-	if p.link != nil && len(p.window) > 0 && now.Sub(p.window[0].at) > ackTime {
+	held := now.Sub(p.rounded) > syncTime // by the disk, or by who has stopped the process: what has come meanwhile is read after this round
+	p.rounded = now
+	if p.link != nil && len(p.window) > 0 && !held && now.Sub(p.window[0].at) > ackTime {
 		p.lose(errors.New("the server acknowledges nothing"))
 	}
 	if p.link == nil || p.store != nil && p.store.Unread() > 0 || p.crowded() {
+		p.spill()
 		p.keep()
 	}
 	if p.link != nil {
 		p.send(now)
-		p.failure = cmp.Or(p.failure, p.link.flush(now))
+		p.failure = cmp.Or(p.failure, p.link.flush(time.Now()))
 	}
 	if p.store != nil && now.Sub(p.synced) > syncTime {
 		p.synced = now
@@ -152,12 +157,15 @@ func (p *Publisher) settle() {
 	}
 	p.mu.Lock()
 	p.stats.Published += published
-	for _, l := range p.losses {
+	p.losses = slices.DeleteFunc(p.losses, func(l loss) bool {
+		if l.link == p.number && p.link == nil { // it was lost before it is taken over
+			return false
+		}
 		if l.link == p.number {
 			lost = l.err
 		}
-	}
-	p.losses = p.losses[:0]
+		return true
+	})
 	p.mu.Unlock()
 	if published > 0 && !p.good { // not before: a server may let in whom it does not hear
 		p.good, p.told, p.wait = true, false, 0
@@ -240,6 +248,26 @@ func (p *Publisher) crowded() bool {
 func (p *Publisher) keep() {
 	if p.store != nil {
 		p.retain(p.take(mostQueued))
+	}
+}
+
+// spill puts what is on its way into the store, before later messages come there: when the link is lost all are read again in their order.
+func (p *Publisher) spill() {
+	i := slices.IndexFunc(p.window, func(f flying) bool { return !f.stored })
+	if p.store == nil || i < 0 {
+		return
+	}
+	var list []store.Message
+	for _, f := range p.window[i:] {
+		list = append(list, f.Message)
+	}
+	kept, err := p.store.Append(list)
+	p.failed(err)
+	next := p.store.Next(kept) // all that was there before is on its way, too
+	for k, m := range next {
+		f := &p.window[i+kept-len(next)+k]
+		f.block.done()
+		f.queued, f.stored = queued{Message: m}, true
 	}
 }
 

@@ -151,7 +151,7 @@ func (k *Sink) offer(f *pipeline.Frame) error {
 	m := message{frame: f, file: file, offset: uint64(offset)}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.hearAll(everybody)
+	k.hearAll()
 	for _, c := range k.consumers {
 		c.offer(m)
 	}
@@ -234,7 +234,7 @@ func (c ConsumerStats) String() string {
 func (k *Sink) Stats() Stats {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.hearAll(everybody)
+	k.hearAll()
 	st := Stats{Gone: k.gone.consumers, Frames: k.gone.frames, Lost: k.gone.lost}
 	for _, c := range k.consumers {
 		st.Frames, st.Lost = st.Frames+c.sent, st.Lost+c.lost

@@ -61,48 +61,38 @@ func (w *watch) add(conn *net.UnixConn) (fd int, err error) {
 	return fd, nil
 }
 
-// everybody is in the place of a descriptor.
-const everybody = -1
-
-// wait waits until something happens to a descriptor, at most so long; then it is everybody's turn. An error says that the watch is closed.
-func (w *watch) wait(most time.Duration) (fd int, err error) {
+// wait waits until something happens to a descriptor, at most so long. An error says that the watch is closed.
+func (w *watch) wait(most time.Duration) error {
 	if err := w.file.SetReadDeadline(time.Now().Add(most)); err != nil {
-		return everybody, err
+		return err
 	}
 	var event [1]unix.EpollEvent
-	n := 0
-	err = w.raw.Read(func(epoll uintptr) bool {
-		n, _ = unix.EpollWait(int(epoll), event[:], 0)
+	err := w.raw.Read(func(epoll uintptr) bool {
+		n, _ := unix.EpollWait(int(epoll), event[:], 0)
 		return n > 0
 	})
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return everybody, nil
-	case err != nil:
-		return everybody, err
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
 	}
-	return int(event[0].Fd), nil
+	return err
 }
 
-// listen hears consumers until the sink is closed.
+// listen hears consumers until the sink is closed: all of them, whatever wakes it.
 func (k *Sink) listen() {
 	for {
-		fd, err := k.watch.wait(k.cfg.sweep)
-		if err != nil {
+		if err := k.watch.wait(k.cfg.sweep); err != nil {
 			return
 		}
 		k.mu.Lock()
-		k.hearAll(fd)
+		k.hearAll()
 		k.mu.Unlock()
 	}
 }
 
-// hearAll hears the consumer with that descriptor, or, of everybody, all. The lock is held.
-func (k *Sink) hearAll(fd int) {
+// hearAll hears all consumers. The lock is held.
+func (k *Sink) hearAll() {
 	for i := len(k.consumers) - 1; i >= 0; i-- { // hear takes one off that has gone
-		if c := k.consumers[i]; fd == everybody || c.fd == fd {
-			k.hear(c)
-		}
+		k.hear(k.consumers[i])
 	}
 }
 

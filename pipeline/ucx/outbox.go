@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// An outbox has the messages that were sent while another goroutine had the worker: the next one that has it sends them first. Who
+// An outbox has the messages that were sent while another goroutine had the worker: the worker's goroutine sends them, or who sends next. Who
 // sends a frame so never waits until the worker has made progress, and the worker's goroutine not for who sends.
 type outbox struct {
 	mu    sync.Mutex

@@ -106,10 +106,19 @@ func (r *runner) reload(ctx context.Context) error {
 		} else if err != nil { // no config.Error: the file is not what is wrong, so the service manager shall start it again
 			return errors.New("the previous configuration cannot be opened again: " + err.Error())
 		}
+		r.settle()
 		return nil
 	}
+	r.settle()
 	r.a.env.Log.Info("SIGHUP: configuration reloaded", "changed", list)
 	return nil
+}
+
+// settle ends what a reload has left to be undone.
+func (r *runner) settle() {
+	if err := r.a.egress.Settle(); err != nil {
+		r.a.env.Log.Warn("a destination that a client has asked for cannot be ended", "error", err)
+	}
 }
 
 // apply closes what p names and opens it as c describes it.

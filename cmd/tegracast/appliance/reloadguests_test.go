@@ -5,11 +5,13 @@ package appliance
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
 	"github.com/tegracast/tegracast/pipeline/web"
 )
 
@@ -54,6 +56,49 @@ func TestAReloadTakesGuestsOver(t *testing.T) {
 	}
 	if err := s.a.egress.Unsend("many", own); !errors.Is(err, web.ErrDestination) {
 		t.Errorf("a client ends what the configuration has: %v", err)
+	}
+	s.end(t)
+}
+
+// TestAReloadThatFailsKeepsGuests: where a new configuration cannot be opened, what clients have asked for goes on, and is theirs; an
+// output that a reload opens is sent where a client had another one sent.
+func TestAReloadThatFailsKeepsGuests(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	p := rtptest.EvenPorts(t, 5)
+	port := func(i int) string { return fmt.Sprint("127.0.0.1:", p[i]) }
+	text := func(outputs, more string) string {
+		return reloadConfig(t, []string{port(0), port(1), port(2)}, 31, 1.5, 1400) + outputs + more
+	}
+	many := func(to string) string {
+		return "  - {name: many, from: isp2, rtp: {payload: raw, destinations: [" + to + "]}}\n"
+	}
+	first, own, others := port(3), "127.0.0.1:8", port(4)
+	s := startReloads(t, text(many(fmt.Sprintf("%q", first)), ""))
+	for _, x := range []struct{ stream, to string }{{"many", own}, {"raw1", others}} {
+		if _, err := s.a.egress.Send(x.stream, x.to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.put(t, text(many(fmt.Sprintf("%q, %q", first, own)), fmt.Sprintf("rtsp: {listen: %q}\n", taken.Addr())))
+	s.put(t, text(many(fmt.Sprintf("%q", first)), "")) // it has gone back
+	if log := s.log.take(); !strings.Contains(log, "going back") || !strings.Contains(log, "has not changed") {
+		t.Fatalf("the log:\n%s", log)
+	}
+	for stream, to := range map[string]string{"many": own, "raw1": others} {
+		if got := s.a.egress.Guests(stream); !slices.Equal(got, []string{to}) {
+			t.Errorf("guests of %s are %v, want %s", stream, got, to)
+		}
+		if !slices.ContainsFunc(s.stream(t, stream).sink.Stats().Destinations, func(d send.DestinationStats) bool { return d.Address == to }) {
+			t.Errorf("%s is not sent to %s any more", stream, to)
+		}
+	}
+	s.put(t, text(many(fmt.Sprintf("%q", first))+strings.Replace(many(fmt.Sprintf("%q", others)), "many", "fresh", 1), ""))
+	if got := s.a.egress.Guests("raw1"); len(got) > 0 {
+		t.Errorf("a receiver gets two streams: guests are %v", got)
 	}
 	s.end(t)
 }

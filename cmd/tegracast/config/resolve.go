@@ -34,7 +34,7 @@ func (r *resolver) sources(root yamlfile.Section) error {
 	for i := range r.file.Sources {
 		c, at := &r.file.Sources[i], root.Key("sources").Element(i)
 		if err := r.names.claim(at, c.Name); err != nil {
-			return err
+			return yamlfile.Join(append(errs, err)...)
 		}
 		s, err := r.source(at, c)
 		if errs = append(errs, err); err == nil {
@@ -77,7 +77,11 @@ func (r *resolver) stages(root yamlfile.Section) error {
 	for _, l := range lists {
 		for i, kind := range l.kinds {
 			name, from := kind.head()
-			if wrong[*from] {
+			read := *from
+			if read == "" && l.key == "kernels" && len(r.file.ISP) > 0 { // what it takes if it does not say
+				read = r.file.ISP[0].Name
+			}
+			if wrong[read] {
 				wrong[*name] = true
 				continue
 			}
@@ -106,7 +110,7 @@ func (r *resolver) outputs(root yamlfile.Section) error {
 	for i := range r.file.Outputs {
 		c, at := &r.file.Outputs[i], root.Key("outputs").Element(i)
 		if err := r.names.claim(at, c.Name); err != nil {
-			return err
+			return yamlfile.Join(append(errs, err)...)
 		}
 		o, err := r.output(at, c)
 		if errs = append(errs, err); err == nil {

@@ -43,6 +43,7 @@ type stream struct {
 	sink      *send.Sink
 	publisher *rtsp.Publisher // nil: it is not published
 	guests    []string        // destinations that clients have asked for
+	lent      []string        // of them, those that a reload which is not over has taken
 }
 
 // Add adds a stream, and publishes it where p says, if it is there. Readers find it by its name.

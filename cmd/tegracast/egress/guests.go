@@ -5,6 +5,7 @@ package egress
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
@@ -18,44 +19,37 @@ var errTooMany = errors.New("the stream is sent to as many destinations as clien
 
 // Send sends a stream to one more destination until Unsend, or until the stream ends, and describes it.
 func (s *Streams) Send(name, dest string) (sdp []byte, err error) {
-	sink, known, err := s.mayAdd(name, dest)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x, known, err := s.mayAdd(name, dest)
 	if err != nil {
 		return nil, err
 	}
 	if !known {
-		if err := sink.Add(dest); err != nil {
+		if err := x.sink.Add(dest); err != nil {
 			return nil, err
 		}
-		s.mu.Lock()
-		if x := s.stream(name); x != nil && x.sink == sink {
-			x.guests = append(slices.Clone(x.guests), dest)
-		}
-		s.mu.Unlock()
+		x.guests = append(slices.Clone(x.guests), dest)
 	}
-	return sink.SDPTo(dest)
+	return x.sink.SDPTo(dest)
 }
 
-// mayAdd finds a stream that may be sent to one more destination, and whether it is sent there at a client's request already.
-func (s *Streams) mayAdd(name, dest string) (sink *send.Sink, known bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	x := s.stream(name)
+// mayAdd finds a stream that may be sent to one more destination, and whether it is sent there at a client's request already. The lock is
+// held.
+func (s *Streams) mayAdd(name, dest string) (x *stream, known bool, err error) {
+	x = s.stream(name)
 	switch {
 	case x == nil:
 		return nil, false, web.ErrNoOutput
 	case slices.Contains(x.guests, dest):
-		return x.sink, true, nil
+		return x, true, nil
 	case len(x.guests) >= maxGuests:
 		return nil, false, fmt.Errorf("%w: %d", errTooMany, maxGuests)
 	}
-	is := func(d send.DestinationStats) bool { return d.Reader == "" && d.Address == dest }
-	for _, o := range s.list {
-		if o.name != name && slices.ContainsFunc(o.sink.Stats().Destinations, is) {
-			return nil, false, fmt.Errorf("%s is a destination of %s already, and a receiver would get both streams as one: give another port",
-				dest, o.name)
-		}
+	if o := s.elsewhere(name, dest, false); o != "" {
+		return nil, false, fmt.Errorf("%s is a destination of %s already, and a receiver would get both streams as one: give another port", dest, o)
 	}
-	return x.sink, false, nil
+	return x, false, nil
 }
 
 // Unsend ends what Send has begun.
@@ -74,52 +68,92 @@ func (s *Streams) Unsend(name, dest string) error {
 }
 
 // Redirect has a stream sent where a configuration says, which said was before, and says next now. A destination that a client has asked
-// for is the configuration's from then on; another stream is not sent there any more. On an error nothing has changed.
-func (s *Streams) Redirect(name string, was, next []string) (err error) {
+// for is the configuration's from then on; if that goes back before Settle, it is the client's again. On an error nothing has changed.
+func (s *Streams) Redirect(name string, was, next []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := s.stream(name)
 	gone, fresh := without(was, next), without(next, was)
-	taken := slices.DeleteFunc(slices.Clone(x.guests), func(g string) bool { return !slices.Contains(fresh, g) })
-	fresh = without(fresh, taken)
-	for _, d := range gone {
-		if err := x.sink.Remove(d); err != nil {
-			return err
+	taken, back := both(x.guests, fresh), both(x.lent, gone)
+	gone, fresh = without(gone, back), without(fresh, taken)
+	renamed := slices.DeleteFunc(without(x.guests, taken), func(g string) bool {
+		return !slices.ContainsFunc(fresh, func(d string) bool { return same(g, d) })
+	})
+	if err := exchange(x.sink, append(gone, renamed...), fresh); err != nil {
+		return err
+	}
+	x.guests = append(without(without(x.guests, taken), renamed), back...)
+	x.lent = append(without(x.lent, back), taken...)
+	return nil
+}
+
+// exchange has a sink sent to what fresh names, and not to what gone names. On an error nothing has changed.
+func exchange(sink *send.Sink, gone, fresh []string) error {
+	for i, d := range gone {
+		if err := sink.Remove(d); err != nil {
+			return errors.Join(err, exchange(sink, nil, gone[:i]))
 		}
 	}
 	for i, d := range fresh {
-		if err := x.sink.Add(d); err != nil {
-			for _, added := range fresh[:i] {
-				err = errors.Join(err, x.sink.Remove(added))
-			}
-			for _, removed := range gone {
-				err = errors.Join(err, x.sink.Add(removed))
-			}
-			return err
+		if err := sink.Add(d); err != nil {
+			return errors.Join(err, exchange(sink, fresh[:i], gone))
 		}
 	}
-	x.guests = without(x.guests, taken)
-	return s.dismiss(name, fresh)
+	return nil
 }
 
-// dismiss ends what clients have asked for where the stream name is sent now. The lock is held.
-func (s *Streams) dismiss(name string, dests []string) (err error) {
+// Settle says that a reload is over: clients' destinations that the configuration has taken stay its own, and where it sends a stream no
+// client has another one sent.
+func (s *Streams) Settle() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
 	for i := range s.list {
 		x := &s.list[i]
-		for _, d := range dests {
-			if x.name != name && slices.Contains(x.guests, d) {
-				x.guests = without(x.guests, []string{d})
-				err = errors.Join(err, x.sink.Remove(d))
+		x.lent = nil
+		for _, g := range x.guests {
+			if s.elsewhere(x.name, g, true) != "" {
+				x.guests = without(x.guests, []string{g})
+				err = errors.Join(err, x.sink.Remove(g))
 			}
 		}
 	}
 	return err
 }
 
+// elsewhere is another stream than name that is sent to dest, or "". One that only clients have sent there does not count if configured.
+// The lock is held.
+func (s *Streams) elsewhere(name, dest string, configured bool) string {
+	for _, o := range s.list {
+		if o.name == name || configured && slices.Contains(o.guests, dest) {
+			continue
+		}
+		for _, d := range o.sink.Stats().Destinations {
+			if d.Reader == "" && same(d.Address, dest) {
+				return o.name
+			}
+		}
+	}
+	return ""
+}
+
+// same says whether two destinations are one.
+func same(a, b string) bool {
+	if a == b {
+		return true
+	}
+	x, errX := net.ResolveUDPAddr("udp", a)
+	y, errY := net.ResolveUDPAddr("udp", b)
+	return errX == nil && errY == nil && x.String() == y.String()
+}
+
 // without is list without those that are in other.
 func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
+
+// both is what is in both lists.
+func both(list, other []string) []string { return without(list, without(list, other)) }
 
 // stream is that of a name, or nil. The lock is held.
 func (s *Streams) stream(name string) *stream {

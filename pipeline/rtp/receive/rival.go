@@ -17,6 +17,13 @@ type rival struct {
 	again bool // and then the rival's
 }
 
+// settle forgets what came before the stream changed hands, from old to next. Where next was the rival, old was.
+func (r *rival) settle(old, next uint32) {
+	if r.came, r.then = false, false; r.ssrc == next {
+		r.ssrc, r.from = old, netip.AddrPort{}
+	}
+}
+
 // packet takes one of another SSRC than the stream's.
 func (r *rival) packet(ssrc uint32) {
 	if !r.came || r.ssrc != ssrc {

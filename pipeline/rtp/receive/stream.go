@@ -167,6 +167,7 @@ func (s *stream) accept(ssrc uint32, now time.Time) bool {
 		bits = 32
 	}
 	before, first := s.seq.missing(), !s.locked
+	s.rival.settle(s.ssrc, ssrc)
 	s.locked, s.ssrc, s.seq = true, ssrc, newSequence(bits)
 	s.seq.before, s.seq.midway = before, first
 	s.joined, s.closed, s.timed, s.sr = false, false, false, senderReport{}

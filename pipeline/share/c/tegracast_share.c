@@ -234,11 +234,9 @@ int tgsh_next(struct tgsh *s, struct tgsh_frame *f, int milliseconds)
 			return n;
 		s->asked = 1;
 	}
-	if (milliseconds >= 0) { /* else receive waits */
-		n = poll(&p, 1, milliseconds);
-		if (n <= 0)
-			return n == 0 || errno == EINTR ? 0 : -errno;
-	}
+	n = poll(&p, 1, milliseconds); /* which a signal ends, also where recvmsg would go on */
+	if (n <= 0)
+		return n == 0 || errno == EINTR ? 0 : -errno;
 	n = receive(s, &fd);
 	if (n < 0)
 		return n == -EINTR ? 0 : n;

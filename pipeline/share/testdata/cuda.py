@@ -18,10 +18,14 @@ with tegracast_share.Client(sys.argv[1], tegracast_share.BLOCK) as client:
                 pointer, at = ctypes.c_uint64(), ctypes.c_void_p(memory.ctypes.data)
                 assert cuda.cuMemHostRegister_v2(at, ctypes.c_size_t(memory.size), 0x08 | 0x02) == 0
                 assert cuda.cuMemHostGetDevicePointer_v2(ctypes.byref(pointer), at, 0) == 0
-                slots[frame.slot] = pointer.value
+                slots[frame.slot] = pointer.value, memory
                 print("slot")
-            address = slots[frame.slot] + frame.offset
+            address = slots[frame.slot][0] + frame.offset
             array = frame.array()
             assert array.shape == (48, 64) and array.ctypes.data == address and not array.flags.writeable and not array.flags.owndata
             assert array.min() == array.max() == array.mean()
             print("frame", frame.sequence, ctypes.c_uint8.from_address(address).value)
+            del array
+    for _, memory in slots.values():
+        assert cuda.cuMemHostUnregister(ctypes.c_void_p(memory.ctypes.data)) == 0
+    slots.clear()

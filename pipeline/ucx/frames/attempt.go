@@ -222,7 +222,9 @@ func (a *attempt) hasGranted(err error) {
 	r.mu.Lock()
 	a.granting = false
 	r.mu.Unlock()
-	if err == nil {
-		a.grant(time.Now())
+	if err != nil {
+		a.fail(err) // the sender does not have them
+		return
 	}
+	a.grant(time.Now())
 }

@@ -31,7 +31,7 @@ func newFlight(s *session) *flight {
 	return f
 }
 
-// start sends a frame, and its results before it. An error of the connection ends the session.
+// start sends a frame, and its results before it. An error ends the session, now or when UCX tells it.
 func (f *flight) start(j *job, m *ucx.Memory) {
 	s, frame := f.session, j.frame
 	f.job = j
@@ -51,7 +51,6 @@ func (f *flight) start(j *job, m *ucx.Memory) {
 func (f *flight) send(m *ucx.Outgoing) {
 	if err := f.session.link.Send(m, f.done); err != nil {
 		f.landed(err)
-		f.session.failed(err)
 	}
 }
 
@@ -80,6 +79,7 @@ func (f *flight) fill(j *job) {
 func (f *flight) landed(err error) {
 	if err != nil {
 		f.failed.Store(true)
+		f.session.failed(err)
 	}
 	if f.waits.Add(-1) > 0 {
 		return

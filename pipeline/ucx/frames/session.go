@@ -190,10 +190,13 @@ func (s *session) tell() {
 	s.hub.mu.Lock()
 	k := s.books
 	s.hub.mu.Unlock()
-	told := func(error) {
+	told := func(err error) {
 		s.hub.mu.Lock()
-		defer s.hub.mu.Unlock()
 		s.telling--
+		s.hub.mu.Unlock()
+		if err != nil {
+			s.failed(err)
+		}
 	}
 	if err := s.link.Send(control(idState, k.append(nil)), told); err != nil {
 		s.failed(err)

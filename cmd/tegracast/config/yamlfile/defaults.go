@@ -10,7 +10,7 @@ import (
 )
 
 // stated is a default of one word in a description: "(default 2)", or "latest (default)".
-var stated = regexp.MustCompile(`\(default '?([^\s(),;']+)'?[),;]|([^\s(),:;]+) \(default\)`)
+var stated = regexp.MustCompile(`\(default '?([^\s(),;']+)'?[);]|([^\s(),:;]+) \(default\)`)
 
 // SetDefaults gives each property of a schema's definitions the default that its description states, for editors.
 func SetDefaults(s *jsonschema.Schema) {
