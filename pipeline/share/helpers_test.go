@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"log/slog"
 	"path/filepath"
@@ -186,13 +187,13 @@ func (s *studio) dial(c ClientConfig) *Client {
 	return k
 }
 
-// check fails on a frame that is not as the camera made it.
-func check(t testing.TB, f *SharedFrame) {
-	t.Helper()
+// check returns what is not as the camera made it.
+func check(f *SharedFrame) error {
 	want := bytes.Repeat([]byte{byte(f.Sequence)}, 64*48)
 	if !bytes.Equal(f.Bytes, want) || !f.HasCRC || crc32.Checksum(f.Bytes, castagnoli) != f.CRC || f.Times.Captured.UnixNano() != 17e17+int64(f.Sequence) {
-		t.Errorf("frame %d is wrong: %d bytes with CRC %08x, %+v", f.Sequence, len(f.Bytes), f.CRC, f.Times)
+		return fmt.Errorf("frame %d is wrong: %d bytes with CRC %08x, %+v", f.Sequence, len(f.Bytes), f.CRC, f.Times)
 	}
+	return nil
 }
 
 // next takes a frame and checks it.
@@ -204,7 +205,9 @@ func next(t testing.TB, k *Client) *SharedFrame {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check(t, f)
+	if err := check(f); err != nil {
+		t.Error(err)
+	}
 	return f
 }
 
@@ -212,6 +215,7 @@ func next(t testing.TB, k *Client) *SharedFrame {
 type survivor struct {
 	studio *studio
 	got    atomic.Uint64
+	wrong  atomic.Pointer[error] // what has ended it before its connection
 	done   chan struct{}
 }
 
@@ -221,25 +225,43 @@ func (s *studio) survive() *survivor {
 	go func() {
 		defer close(v.done)
 		for {
-			f, err := k.Next(context.Background())
-			if err != nil {
+			if err := v.take(k); err != nil {
 				if !errors.Is(err, ErrClosed) {
-					s.t.Error(err)
+					v.wrong.Store(&err)
 				}
 				return
 			}
-			check(s.t, f)
-			if f.Lost > 0 || f.Offered != v.got.Add(1) {
-				s.t.Errorf("frame %d: lost %d, %d of %d", f.Sequence, f.Lost, v.got.Load(), f.Offered)
-			}
-			if err := f.Release(); err != nil && !errors.Is(err, ErrClosed) {
-				s.t.Error(err)
-			}
 		}
 	}()
-	s.t.Cleanup(func() { s.end(); <-v.done })
+	s.t.Cleanup(func() { s.end(); <-v.done; v.well() })
 	await(s.t, "the survivor is ready", func() bool { return s.idle(1) })
 	return v
+}
+
+// take takes a frame, checks it, and gives it back.
+func (v *survivor) take(k *Client) error {
+	f, err := k.Next(context.Background())
+	if err != nil {
+		return err
+	}
+	if err := check(f); err != nil {
+		return err
+	}
+	if f.Lost > 0 || f.Offered != v.got.Load()+1 {
+		return fmt.Errorf("frame %d: lost %d, %d of %d", f.Sequence, f.Lost, v.got.Load()+1, f.Offered)
+	}
+	if err := f.Release(); err != nil {
+		return err
+	}
+	v.got.Add(1)
+	return nil
+}
+
+// well fails if the survivor did.
+func (v *survivor) well() {
+	if err := v.wrong.Load(); err != nil {
+		v.studio.t.Error(*err)
+	}
 }
 
 // subscribed is how many have subscribed. Nobody is heard for it.
@@ -267,6 +289,9 @@ func (v *survivor) emit(n int) {
 	for range n {
 		want := v.got.Load() + 1
 		v.studio.emit(1, nil)
-		await(v.studio.t, "the survivor has given the frame back", func() bool { return v.got.Load() >= want && v.studio.idle(1) })
+		await(v.studio.t, "the survivor has given the frame back", func() bool {
+			v.well()
+			return v.got.Load() >= want && v.studio.idle(1) || v.wrong.Load() != nil
+		})
 	}
 }
