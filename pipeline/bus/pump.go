@@ -253,8 +253,14 @@ func (p *Publisher) keep() {
 
 // spill puts what is on its way into the store, before later messages come there: when the link is lost all are read again in their order.
 func (p *Publisher) spill() {
-	i := slices.IndexFunc(p.window, func(f flying) bool { return !f.stored })
-	if p.store == nil || i < 0 {
+	if p.store == nil || p.store.Unread() > 0 { // then later ones are there already
+		return
+	}
+	i := len(p.window)
+	for i > 0 && !p.window[i-1].stored {
+		i--
+	}
+	if i == len(p.window) {
 		return
 	}
 	var list []store.Message
