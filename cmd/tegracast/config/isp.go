@@ -4,7 +4,6 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"image"
@@ -73,7 +72,6 @@ func (c *ISP) head() (name, from *string) { return &c.Name, &c.From }
 func (c *ISP) Config() isp.Config { return c.config }
 
 func (c *ISP) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
-	c.From = cmp.Or(c.From, r.out.Sources[0].Name)
 	source := r.out.Source(c.From)
 	switch {
 	case source == nil:

@@ -46,11 +46,6 @@ var kernelPixels = map[string]pipeline.PixelFormat{
 }
 
 func (c *Kernel) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
-	if c.From == "" {
-		if c.From = r.out.Sources[0].Name; len(r.file.ISP) > 0 {
-			c.From = r.file.ISP[0].Name
-		}
-	}
 	if c.Entry == "" {
 		c.Entry = kernel.EntryOf(c.File)
 	}

@@ -77,11 +77,12 @@ func (r *resolver) stages(root yamlfile.Section) error {
 	for _, l := range lists {
 		for i, kind := range l.kinds {
 			name, from := kind.head()
-			read := *from
-			if read == "" && l.key == "kernels" && len(r.file.ISP) > 0 { // what it takes if it does not say
-				read = r.file.ISP[0].Name
+			if *from == "" { // the first isp for a kernel, or, without one, the first source
+				if *from = r.out.Sources[0].Name; l.key == "kernels" && len(r.file.ISP) > 0 {
+					*from = r.file.ISP[0].Name
+				}
 			}
-			if wrong[read] {
+			if wrong[*from] {
 				wrong[*name] = true
 				continue
 			}
