@@ -77,13 +77,14 @@ extern "C" __global__ void twice(const unsigned *in, unsigned *out, int n) {
 	if (i < n) out[i] = 2 * in[i] + 1;
 }`
 
-func TestGPUKernel(t *testing.T) {
-	c := gpu(t)
+// compiled compiles a source, and returns the module and a kernel of it.
+func compiled(t *testing.T, c *CUDA, source, kernel string) (*Module, *Kernel) {
+	t.Helper()
 	compiler, err := c.Device.NewCompiler("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, _, err := compiler.Compile("twice.cu", doubling)
+	code, _, err := compiler.Compile(kernel+".cu", source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,12 +92,18 @@ func TestGPUKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Kernel("thrice"); err == nil || !strings.Contains(err.Error(), "thrice") {
-		t.Errorf("a kernel that is not there: %v", err)
-	}
-	k, err := m.Kernel("twice")
+	k, err := m.Kernel(kernel)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return m, k
+}
+
+func TestGPUKernel(t *testing.T) {
+	c := gpu(t)
+	m, k := compiled(t, c, doubling, "twice")
+	if _, err := m.Kernel("thrice"); err == nil || !strings.Contains(err.Error(), "thrice") {
+		t.Errorf("a kernel that is not there: %v", err)
 	}
 	s, err := c.Device.NewStream()
 	if err != nil {
@@ -247,22 +254,7 @@ func TestGPUSticky(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := a.(*CUDA)
-	compiler, err := c.Device.NewCompiler("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, _, err := compiler.Compile("wild.cu", `extern "C" __global__ void wild(int *p) { *p = 1; }`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := c.Device.Load(code)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := m.Kernel("wild")
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, k := compiled(t, c, `extern "C" __global__ void wild(int *p) { *p = 1; }`, "wild")
 	s, err := c.Device.NewStream()
 	if err != nil {
 		t.Fatal(err)

@@ -104,22 +104,7 @@ func sumForAnother(t *testing.T, offset uintptr) {
 // summer compiles the kernel; total is where it writes.
 func summer(t *testing.T, c *CUDA) (*Kernel, *Stream, *Buffer) {
 	t.Helper()
-	compiler, err := c.Device.NewCompiler("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, _, err := compiler.Compile("sum.cu", summing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := c.Device.Load(code)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := m.Kernel("sum")
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, k := compiled(t, c, summing, "sum")
 	s, err := c.Device.NewStream()
 	if err != nil {
 		t.Fatal(err)
