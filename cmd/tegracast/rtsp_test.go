@@ -70,6 +70,10 @@ func TestRTSPConfiguration(t *testing.T) {
 		"{user: me}":             "a user needs a password",
 		"{password_file: /x}":    "whose password?",
 		"{listen: none}":         "",
+
+		"{multicast: 239.255.42.0/24}":                                 "",
+		"{multicast: 192.0.2.0/24}":                                    "write a range of multicast groups",
+		"{multicast: yes}":                                             "write a range of multicast groups",
 		"{listen: 0.0.0.0:8554, user: me, password_file: /etc/a/file}": "",
 	} {
 		file := programtest.Write(t, "config.yaml", "rtsp: "+section+"\n"+programtest.Small)
@@ -77,6 +81,22 @@ func TestRTSPConfiguration(t *testing.T) {
 		s := check.End(t, 10*time.Second)
 		if (s == 0) != (want == "") || !strings.Contains(check.Err.String(), want) || want != "" && !strings.Contains(check.Err.String(), ":1:") {
 			t.Errorf("%s: status %d\n%s", section, s, check.Err.String())
+		}
+	}
+}
+
+// TestReadersGroups: no destination is one of the groups that readers get; an output without a destination may name their interface.
+func TestReadersGroups(t *testing.T) {
+	for change, want := range map[string]string{
+		`["239.255.42.9:5004"]`:                "is one of the groups of rtsp.multicast",
+		`["239.255.43.9:5004"]`:                "",
+		`["127.0.0.1:5004"], interface: lo`:    "",
+		`["239.255.43.9:5004"], interface: lo`: "",
+	} {
+		text := "rtsp: {multicast: 239.255.42.0/24}\n" + strings.Replace(programtest.Small, `["127.0.0.1:5004"]`, change, 1)
+		status, out, errw := runs(t, "config", "check", programtest.Write(t, "config.yaml", text))
+		if (status == 0) != (want == "") || !strings.Contains(errw, want) {
+			t.Errorf("%s: status %d\n%s%s", change, status, out, errw)
 		}
 	}
 }

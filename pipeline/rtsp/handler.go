@@ -25,6 +25,15 @@ type reader struct {
 	stream  string
 	packets *send.Reader
 	conn    *conn
+	group   *group // that it shares; nil: it has packets of its own
+}
+
+// name is the reader's, for the log.
+func (r *reader) name() string {
+	if r.group != nil {
+		return r.conn.RemoteAddr().String() + " by " + r.group.address.String()
+	}
+	return r.packets.Stats().Address
 }
 
 // control is the URL of a stream's only track, as gortsplib has it.
@@ -50,8 +59,8 @@ func (h *handler) OnDescribe(ctx *gortsplib.ServerHandlerOnDescribeCtx) (*base.R
 		return status(base.StatusNotFound), nil, nil
 	}
 	from := netip.IPv4Unspecified()
-	if local, ok := ctx.Conn.NetConn().LocalAddr().(*net.TCPAddr); ok { // not of a tunnel through HTTP
-		from = local.AddrPort().Addr().Unmap()
+	if c, direct := ctx.Conn.NetConn().(*conn); direct { // not a tunnel through HTTP
+		from = localAddress(c)
 	}
 	text, err := st.sink.Session(from, control)
 	if err != nil {
@@ -82,20 +91,33 @@ func (h *handler) OnSetup(ctx *gortsplib.ServerHandlerOnSetupCtx) (*base.Respons
 	case !direct: // a tunnel through HTTP
 		return status(base.StatusUnsupportedTransport), nil, nil
 	}
-	packets, err := open(st.sink, c, ctx.Transport.Protocol, ctx.Request.Header["Transport"])
+	r, err := h.open(st, c, ctx.Transport.Protocol, ctx.Request.Header["Transport"])
 	if err != nil {
 		h.config.Logger.Warn("rtsp: a reader is refused", "output", st.name, "reader", c.RemoteAddr(), "error", err)
 		return status(base.StatusUnsupportedTransport), nil, nil
 	}
 	h.mu.Lock()
-	h.readers[ctx.Session] = &reader{st.name, packets, c}
+	h.readers[ctx.Session] = r
 	h.mu.Unlock()
 	return status(base.StatusOK), st.sessions, nil
 }
 
 var errTransport = errors.New("it asks for ports, or channels, that cannot be used: RTP's must be even, RTCP takes the next one")
 
-// open opens the sockets of a reader as its SETUP asks for them.
+// open makes a reader as its SETUP asks for it.
+func (h *handler) open(st *stream, c *conn, p gortsplib.Protocol, header base.HeaderValue) (r *reader, err error) {
+	r = &reader{stream: st.name, conn: c}
+	if c.multicast {
+		if r.group, err = h.groups.join(st, localAddress(c)); err == nil {
+			r.packets = r.group.packets
+		}
+		return r, err
+	}
+	r.packets, err = open(st.sink, c, p, header)
+	return r, err
+}
+
+// open opens the sockets of a reader of its own.
 func open(sink *send.Sink, c *conn, p gortsplib.Protocol, header base.HeaderValue) (*send.Reader, error) {
 	var all headers.Transports
 	if err := all.Unmarshal(header); err != nil {
@@ -144,14 +166,28 @@ func (h *handler) OnPlay(ctx *gortsplib.ServerHandlerOnPlayCtx) (*base.Response,
 	}
 	session := ctx.Session
 	c.then = func() {
-		if err := r.packets.Begin(); err != nil {
+		if err := h.begin(r); err != nil {
 			h.config.Logger.Warn("rtsp: a reader is refused", "output", r.stream, "reader", c.RemoteAddr(), "error", err)
 			session.Close()
 			return
 		}
-		h.config.Logger.Info("rtsp: a reader begins", "output", r.stream, "reader", r.packets.Stats().Address)
+		h.config.Logger.Info("rtsp: a reader begins", "output", r.stream, "reader", r.name())
 	}
 	return status(base.StatusOK), nil
+}
+
+func (h *handler) begin(r *reader) error {
+	if r.group != nil {
+		return h.groups.begin(r.group)
+	}
+	return r.packets.Begin()
+}
+
+func (h *handler) end(r *reader) error {
+	if r.group != nil {
+		return h.groups.leave(r.group)
+	}
+	return r.packets.Close()
 }
 
 // OnResponse implements gortsplib.ServerHandlerOnResponse: the ports and the SSRC are ours.
@@ -167,6 +203,9 @@ func (h *handler) OnResponse(c *gortsplib.ServerConn, res *base.Response) {
 		return
 	}
 	ssrc := r.packets.SSRC()
+	if r.group != nil {
+		t = r.group.transport()
+	}
 	t.SSRC = &ssrc
 	if t.ServerPorts != nil {
 		rtp, rtcp := r.packets.Ports()
@@ -189,11 +228,11 @@ func (h *handler) OnSessionClose(ctx *gortsplib.ServerHandlerOnSessionCloseCtx) 
 	if r.conn.Stalled() {
 		why = errors.New("it took nothing for too long")
 	}
-	if err := r.packets.Close(); err != nil {
-		h.config.Logger.Warn("rtsp: the sockets of a reader were closed with errors", "reader", st.Address, "error", err)
+	if err := h.end(r); err != nil {
+		h.config.Logger.Warn("rtsp: the sockets of a reader were closed with errors", "reader", r.name(), "error", err)
 	}
 	h.config.Logger.Info("rtsp: a reader has left",
-		"output", r.stream, "reader", st.Address, "frames", st.Frames, "lost", st.Cut, "reason", why)
+		"output", r.stream, "reader", r.name(), "frames", st.Frames, "lost", st.Cut, "reason", why)
 }
 
 // OnConnClose implements gortsplib.ServerHandlerOnConnClose. A reader by UDP whose connection ends is not waited for.

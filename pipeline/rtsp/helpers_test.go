@@ -3,6 +3,7 @@
 package rtsp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -25,7 +26,7 @@ func long(t *testing.T) {
 // serve streams src as name until the test ends, and returns the sink and the server.
 func serve(t testing.TB, c Config, name string, s send.Config, src *rtptest.Source) (*send.Sink, *Server) {
 	t.Helper()
-	c.Listen, c.Logger = "127.0.0.1:0", slog.New(slog.DiscardHandler)
+	c.Listen, c.Logger = cmp.Or(c.Listen, "127.0.0.1:0"), slog.New(slog.DiscardHandler)
 	s.Logger = c.Logger
 	server, err := Listen(c)
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 // conn is a client's connection, on which trains may stand between the answers.
 type conn struct {
 	*send.Conn
-	then  func() // behind the next answer; nil: nothing
-	close func() // once
+	then      func() // behind the next answer; nil: nothing
+	close     func() // once
+	multicast bool   // the last SETUP has asked for it
 }
 
 // Write writes an answer.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/codec"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
@@ -93,6 +94,23 @@ func payloads(t *testing.T) []payload {
 		peers:  map[string]peer{"ffmpeg": ffmpeg("yuvj420p"), "gstreamer": gstreamer("rtpjpegdepay ! jpegdec")},
 		same:   func(sent *pipeline.Frame, got []byte) bool { return rtptest.PSNR(sent.Bytes[:w*h], got[:w*h]) > 35 },
 	}}
+}
+
+// h264 is a payload that peers decode to what looks the same.
+func h264(t *testing.T) payload {
+	const w, h = 320, 176
+	f := rtptest.Format(t, pipeline.I420, w, h, 30)
+	f.Color = pipeline.BT709Limited
+	encoder, err := codec.NewH264(f, 2e6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = encoder.Close() })
+	return payload{
+		name: "h264", format: f, config: send.Config{Stream: rtp.Stream{Payload: rtp.H264, H264: encoder}}, size: w * h * 3 / 2,
+		peers: map[string]peer{"ffmpeg": ffmpeg("yuv420p"), "gstreamer": gstreamer("rtph264depay ! h264parse ! openh264dec")},
+		same:  func(sent *pipeline.Frame, got []byte) bool { return rtptest.PSNR(sent.Bytes[:w*h], got[:w*h]) > 25 },
+	}
 }
 
 // readByPeers has each peer read frames of each payload by each transport.

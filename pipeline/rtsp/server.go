@@ -28,6 +28,7 @@ type Config struct {
 	Listen   string // address:port
 	User     string // who may read; empty: everyone
 	Password string
+	Groups   netip.Prefix // that readers may ask for, by multicast; the zero value: none
 	Logger   *slog.Logger
 }
 
@@ -43,6 +44,7 @@ type Server struct {
 	config Config
 	server *gortsplib.Server
 	addr   net.Addr
+	groups groups
 
 	mu      sync.Mutex
 	streams map[string]*stream
@@ -65,7 +67,12 @@ func Listen(c Config) (*Server, error) {
 	case !address.Addr().IsLoopback() && (c.User == "" || c.Password == ""):
 		return nil, fmt.Errorf("%w: %s", ErrPassword, c.Listen)
 	}
-	s := &Server{config: c, streams: map[string]*stream{}, readers: map[*gortsplib.ServerSession]*reader{}}
+	if c.Groups.IsValid() {
+		if err := CheckGroups(c.Groups); err != nil {
+			return nil, err
+		}
+	}
+	s := &Server{config: c, groups: groups{within: c.Groups}, streams: map[string]*stream{}, readers: map[*gortsplib.ServerSession]*reader{}}
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("rtsp: %w", err)

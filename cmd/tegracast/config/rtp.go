@@ -82,7 +82,7 @@ func (c *RTP) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 		return at.Key("quality").Errorf("only payload jpeg has a quality: leave quality out")
 	case c.Payload.V != rtp.H264 && c.Bitrate != 0:
 		return at.Key("bitrate").Errorf("only payload h264 has a bit rate: leave bitrate out")
-	case c.Interface != "" && c.unicast():
+	case c.Interface != "" && c.unicast() && r.file.RTSP.Multicast == "":
 		return at.Key("interface").Errorf("no destination is a multicast group: leave interface out, routes decide where other packets leave")
 	}
 	cfg := c.Config(o.Name)
@@ -130,6 +130,9 @@ func (c *RTP) checkDestinations(r *resolver, at yamlfile.Section) error {
 		at := at.Key("destinations").Element(i)
 		if err := send.CheckDestination(dest); err != nil {
 			return at.Errorf("%w", err)
+		}
+		if r.file.RTSP.Gives(dest) {
+			return at.Errorf("%s is one of the groups of rtsp.multicast, which readers get: take another one", dest)
 		}
 		key := strings.ToLower(dest)
 		if a, err := netip.ParseAddrPort(dest); err == nil {

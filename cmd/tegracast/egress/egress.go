@@ -93,7 +93,7 @@ func (s *Streams) Listen(c readers.RTSP, out io.Writer, log *slog.Logger) error 
 	if c.Address() == "" {
 		return nil
 	}
-	cfg := rtsp.Config{Listen: c.Address(), User: c.User, Logger: log}
+	cfg := rtsp.Config{Listen: c.Address(), User: c.User, Groups: c.Groups(), Logger: log}
 	if c.PasswordFile != "" {
 		var err error
 		if cfg.Password, err = readers.Password(c.PasswordFile); err != nil {

@@ -3,6 +3,7 @@
 package send
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -29,11 +30,23 @@ const readerBuffer = 8 << 20
 
 // ReaderTo opens the sockets for a reader that takes packets at to. Nothing is sent before Begin.
 func (s *Sink) ReaderTo(to netip.AddrPort) (*Reader, error) {
-	d, err := s.sender.open(to.String())
+	return s.readerAt(to, s.config, "RTSP over UDP")
+}
+
+// ReaderGroup is the same for readers that share a multicast group. Its packets leave by the network interface that the sink's
+// configuration names, or else by iface.
+func (s *Sink) ReaderGroup(to netip.AddrPort, iface string) (*Reader, error) {
+	c := s.config
+	c.Interface = cmp.Or(c.Interface, iface)
+	return s.readerAt(to, c, "RTSP by multicast")
+}
+
+func (s *Sink) readerAt(to netip.AddrPort, c Config, by string) (*Reader, error) {
+	d, err := s.sender.open(to.String(), c)
 	if err != nil {
 		return nil, err
 	}
-	d.reader = "RTSP over UDP"
+	d.reader = by
 	return &Reader{sender: s.sender, d: d}, nil
 }
 
@@ -52,6 +65,9 @@ func (s *Sink) ReaderOn(c *Conn, channel byte) *Reader {
 	})
 	return &Reader{sender: s.sender, d: d}
 }
+
+// TTL is how many routers multicast packets may pass, and one more.
+func (r *Reader) TTL() int { return cmp.Or(r.sender.config.TTL, 1) }
 
 // Ports are the local ports that RTP and RTCP leave from; 0 for a connection.
 func (r *Reader) Ports() (rtp, rtcp int) {
@@ -101,9 +117,9 @@ func (s *Sink) Session(from netip.Addr, control string) ([]byte, error) {
 	return rtp.Describe(s.config.Stream, s.format, rtp.Path{From: from, To: to, Control: control})
 }
 
-// open opens the sockets of a destination.
-func (x *transmitter) open(dest string) (*destination, error) {
-	d, err := newDestination(dest, x.config, x.buffer, x.ready)
+// open opens the sockets of a destination, which c says how to send to.
+func (x *transmitter) open(dest string, c Config) (*destination, error) {
+	d, err := newDestination(dest, c, x.buffer, x.ready)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +128,7 @@ func (x *transmitter) open(dest string) (*destination, error) {
 		x.mu.Lock() // a train that is sent has reports, too
 		b := slices.Clone(x.control.SenderReport(time.Now(), 0, 0))
 		x.mu.Unlock()
-		d.way.leaveOnTime(&d.socket, x.config, b)
+		d.way.leaveOnTime(&d.socket, c, b)
 	}
 	return d, nil
 }

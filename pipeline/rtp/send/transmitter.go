@@ -95,7 +95,7 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 
 // Add adds a destination "host:port". It may be called while trains are sent.
 func (x *transmitter) Add(dest string) error {
-	d, err := x.open(dest)
+	d, err := x.open(dest, x.config)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,19 @@ type RTSP struct {
 	Listen       string `yaml:"listen,omitempty" jsonschema_description:"address:port of the RTSP server, at which each output with rtp is read as rtsp://HOST:PORT/NAME (default 127.0.0.1:8554), or none. Beyond loopback it needs user and password_file."`
 	User         string `yaml:"user,omitempty" jsonschema_description:"Who may read (default: everyone on this machine)."`
 	PasswordFile string `yaml:"password_file,omitempty" jsonschema_description:"File with the user's password in its first line."`
+	Multicast    string `yaml:"multicast,omitempty" jsonschema_description:"Range of IPv4 multicast groups, such as 239.255.42.0/24, for readers that ask for multicast (default: none, they are refused)."`
+}
+
+// Groups are those that readers may ask for; the zero value: none.
+func (r RTSP) Groups() netip.Prefix {
+	p, _ := netip.ParsePrefix(r.Multicast) // Check has seen it
+	return p
+}
+
+// Gives says whether a destination is one of these groups.
+func (r RTSP) Gives(destination string) bool {
+	a, err := netip.ParseAddrPort(destination)
+	return err == nil && r.Groups().Contains(a.Addr().Unmap())
 }
 
 // Publish is a server that takes an output's stream, for readers of its own.
@@ -96,6 +109,8 @@ func (r RTSP) Check(at yamlfile.Section) error {
 	switch {
 	case err != nil:
 		return err
+	case r.Multicast != "" && rtsp.CheckGroups(r.Groups()) != nil:
+		return at.Key("multicast").Errorf("%q: %w", r.Multicast, rtsp.ErrGroups)
 	case r.User == "" && !a.Addr().IsLoopback():
 		return at.Key("listen").Errorf("others can reach %s: write user and password_file, or listen at a loopback address such as %s",
 			r.Listen, defaultRTSP)
