@@ -104,15 +104,37 @@ func TestReadersGroups(t *testing.T) {
 // TestPublishConfiguration: what no server can take is refused with its line.
 func TestPublishConfiguration(t *testing.T) {
 	for publish, want := range map[string]string{
-		"{url: http://h/x}":                    "write rtsp://HOST:PORT/NAME",
+		"{url: rtmp://h/x}":                    "write rtsp://HOST:PORT/NAME",
+		"{url: http://h/x}":                    "servers take payload h264 alone",
 		"{url: rtsp://me:secret@h/x}":          "without user and password",
 		"{user: me, url: rtsp://h/x}":          "a user needs a password",
 		"{password_file: /x, url: rtsp://h/x}": "whose password?",
+		"{token_file: /x, url: rtsp://h/x}":    "servers ask for a password",
 		"{}":                                   "url",
 
 		"{url: rtsp://h/x, user: me, password_file: /x}": "",
 	} {
 		text := strings.Replace(programtest.Small, `destinations: ["127.0.0.1:5004"]`, "publish: "+publish, 1)
+		status, out, errw := runs(t, "config", "check", programtest.Write(t, "config.yaml", text))
+		if (status == 0) != (want == "") || !strings.Contains(errw, want) || want != "" && !strings.Contains(errw, ":3:") {
+			t.Errorf("%s: status %d\n%s%s", publish, status, out, errw)
+		}
+	}
+}
+
+// TestWHIPConfiguration is the same for servers that take H.264 by WebRTC.
+func TestWHIPConfiguration(t *testing.T) {
+	for publish, want := range map[string]string{
+		"{url: https://h/whip}":                                "",
+		"{url: http://h/whip}":                                 "",
+		"{url: https://h/whip, token_file: /x}":                "",
+		"{url: http://127.0.0.1:7880/whip/v1, token_file: /x}": "",
+		"{url: http://h/whip, token_file: /x}":                 "write https",
+		"{url: https://u:p@h/whip}":                            "without user and password",
+		"{url: https://h/whip, user: me, password_file: /x}":   "write token_file",
+		"{url: https:///whip}":                                 "write https://HOST/PATH",
+	} {
+		text := strings.Replace(programtest.Small, `payload: raw, destinations: ["127.0.0.1:5004"]`, "payload: h264, publish: "+publish, 1)
 		status, out, errw := runs(t, "config", "check", programtest.Write(t, "config.yaml", text))
 		if (status == 0) != (want == "") || !strings.Contains(errw, want) || want != "" && !strings.Contains(errw, ":3:") {
 			t.Errorf("%s: status %d\n%s%s", publish, status, out, errw)

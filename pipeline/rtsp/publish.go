@@ -24,11 +24,7 @@ import (
 // ErrURL means that an address is not one at which a server takes streams.
 var ErrURL = errors.New("write rtsp://HOST:PORT/NAME, without user and password")
 
-const (
-	againSoon = time.Second      // after which a server that was lost is asked again, and twice as long each time it refuses,
-	againLate = 30 * time.Second // up to this
-	askLimit  = 10 * time.Second // for the server to answer
-)
+const askLimit = 10 * time.Second // for the server to answer
 
 // Remote is a server to which a stream is published.
 type Remote struct {
@@ -75,26 +71,7 @@ func (p *Publisher) Close() {
 
 func (p *Publisher) run(ctx context.Context) {
 	defer close(p.done)
-	wait, said := againSoon, ""
-	for ctx.Err() == nil {
-		begin := time.Now()
-		err := p.once(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if time.Since(begin) > againLate {
-			wait, said = againSoon, ""
-		}
-		if err.Error() != said {
-			said = err.Error()
-			p.remote.Logger.Warn("rtsp: the server does not take the stream, or no longer: it is asked again", "server", p.remote.URL, "error", err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
-		wait = min(2*wait, againLate)
-	}
+	send.Persist(ctx, p.remote.Logger, p.remote.URL, p.once)
 }
 
 // once publishes until the session ends.

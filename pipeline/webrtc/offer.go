@@ -58,7 +58,7 @@ func choose(offer string) (chosen pion.RTPCodecParameters, err error) {
 			found = true
 			chosen = pion.RTPCodecParameters{PayloadType: pion.PayloadType(n), RTPCodecCapability: pion.RTPCodecCapability{
 				MimeType: pion.MimeTypeH264, ClockRate: rtp.ClockRate, SDPFmtpLine: c.Fmtp,
-				RTCPFeedback: []pion.RTCPFeedback{{Type: "nack"}, {Type: "nack", Parameter: "pli"}, {Type: "ccm", Parameter: "fir"}},
+				RTCPFeedback: feedback(),
 			}}
 		}
 	}
@@ -68,8 +68,42 @@ func choose(offer string) (chosen pion.RTPCodecParameters, err error) {
 	return chosen, nil
 }
 
-// engine is how pion works for one session: it sends the codec, from one address.
-func engine(codec pion.RTPCodecParameters, at netip.Addr, l limits) (*pion.API, error) {
+// feedback is what receivers may tell by RTCP.
+func feedback() []pion.RTCPFeedback {
+	return []pion.RTCPFeedback{{Type: "nack"}, {Type: "nack", Parameter: "pli"}, {Type: "ccm", Parameter: "fir"}}
+}
+
+// way is how packets of a session go.
+type way struct {
+	lite bool         // the other side offers, and has reached an address here: no path is checked
+	from []netip.Addr // of this machine
+}
+
+// has says whether packets leave from an address.
+func (w way) has(ip net.IP) bool {
+	a, _ := netip.AddrFromSlice(ip)
+	return slices.ContainsFunc(w.from, func(from netip.Addr) bool {
+		if from.IsLoopback() {
+			from = netip.AddrFrom4([4]byte{127, 0, 0, 1}) // pion has no candidate for ::1
+		}
+		return a.Unmap() == from
+	})
+}
+
+// add has a peer send a track.
+func (w way) add(peer *pion.PeerConnection, track pion.TrackLocal) (*pion.RTPSender, error) {
+	if w.lite {
+		return peer.AddTrack(track)
+	}
+	t, err := peer.AddTransceiverFromTrack(track, pion.RTPTransceiverInit{Direction: pion.RTPTransceiverDirectionSendonly})
+	if err != nil {
+		return nil, err
+	}
+	return t.Sender(), nil
+}
+
+// engine is how pion works for one session: it sends the codec.
+func engine(codec pion.RTPCodecParameters, w way, l limits) (*pion.API, error) {
 	media, between := &pion.MediaEngine{}, &interceptor.Registry{}
 	if err := media.RegisterCodec(codec, pion.RTPCodecTypeVideo); err != nil {
 		return nil, err
@@ -87,12 +121,9 @@ func engine(codec pion.RTPCodecParameters, at netip.Addr, l limits) (*pion.API, 
 		return nil, err
 	}
 	var s pion.SettingEngine
-	s.SetLite(true) // who has an address that viewers reach checks no path
+	s.SetLite(w.lite)
 	s.SetIncludeLoopbackCandidate(true)
-	if at.IsLoopback() {
-		at = netip.AddrFrom4([4]byte{127, 0, 0, 1}) // pion has no candidate for ::1
-	}
-	s.SetIPFilter(func(ip net.IP) bool { a, _ := netip.AddrFromSlice(ip); return a.Unmap() == at })
+	s.SetIPFilter(w.has)
 	s.SetNetworkTypes([]pion.NetworkType{pion.NetworkTypeUDP4, pion.NetworkTypeUDP6})
 	s.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)
 	s.SetICETimeouts(l.disconnected, l.failed, l.disconnected/2)

@@ -35,6 +35,7 @@ type session struct {
 	stream *stream
 	peer   *pion.PeerConnection
 	track  *pion.TrackLocalStaticRTP
+	by     string // how it has begun
 	heads  heads
 
 	pictures  chan *picture
@@ -62,39 +63,49 @@ func open(st *stream, offer string, at netip.Addr, l limits) (v *session, answer
 	if err != nil {
 		return nil, "", err
 	}
-	api, err := engine(codec, at, l)
+	v, sender, err := newSession(st, codec, way{lite: true, from: []netip.Addr{at}}, l)
 	if err != nil {
 		return nil, "", err
 	}
-	peer, err := api.NewPeerConnection(pion.Configuration{})
-	if err != nil {
-		return nil, "", err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, peer.GracefulClose())
-		}
-	}()
-	v = &session{
-		id: rand.Text(), stream: st, peer: peer, pictures: make(chan *picture, waiting), lost: true,
-		up: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{}),
-	}
-	if v.track, err = pion.NewTrackLocalStaticRTP(codec.RTPCodecCapability, "video", streamTag); err != nil {
-		return nil, "", err
-	}
-	sender, err := peer.AddTrack(v.track)
-	if err != nil {
-		return nil, "", err
-	}
-	peer.OnConnectionStateChange(v.changes)
-	peer.OnDataChannel(func(c *pion.DataChannel) {
+	v.peer.OnDataChannel(func(c *pion.DataChannel) {
 		if c.Label() == results {
 			c.OnOpen(func() { v.channel.Store(c) })
 		}
 	})
-	if answer, err = negotiate(peer, offer); err != nil {
-		return nil, "", err
+	if answer, err = negotiate(v.peer, offer); err != nil {
+		return nil, "", errors.Join(err, v.peer.GracefulClose())
 	}
+	v.agreed(sender)
+	return v, answer, nil
+}
+
+// newSession makes a session that has not been negotiated, and what sends its packets.
+func newSession(st *stream, codec pion.RTPCodecParameters, w way, l limits) (v *session, sender *pion.RTPSender, err error) {
+	api, err := engine(codec, w, l)
+	if err != nil {
+		return nil, nil, err
+	}
+	peer, err := api.NewPeerConnection(pion.Configuration{})
+	if err != nil {
+		return nil, nil, err
+	}
+	v = &session{
+		id: rand.Text(), stream: st, peer: peer, by: "WebRTC", pictures: make(chan *picture, waiting), lost: true,
+		up: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{}),
+	}
+	v.track, err = pion.NewTrackLocalStaticRTP(codec.RTPCodecCapability, "video", streamTag)
+	if err == nil {
+		sender, err = w.add(peer, v.track)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, peer.GracefulClose())
+	}
+	peer.OnConnectionStateChange(v.changes)
+	return v, sender, nil
+}
+
+// agreed takes what has been negotiated.
+func (v *session) agreed(sender *pion.RTPSender) {
 	for _, x := range sender.GetParameters().HeaderExtensions {
 		switch x.URI {
 		case captureTime:
@@ -104,7 +115,6 @@ func open(st *stream, offer string, at netip.Addr, l limits) (v *session, answer
 		}
 	}
 	go v.hear(sender) // until the peer is closed
-	return v, answer, nil
 }
 
 // changes is told how it goes with the connection.
@@ -242,7 +252,7 @@ func (x heads) write(h *packets.Header, p *picture) {
 // stats are the session's counters, as those of a destination.
 func (v *session) stats() send.DestinationStats {
 	return send.DestinationStats{
-		Address: v.address(), Reader: "WebRTC", Packets: v.sent.Load(), Bytes: v.bytes.Load(), Frames: v.frames.Load(), Cut: v.cut.Load(),
+		Address: v.address(), Reader: v.by, Packets: v.sent.Load(), Bytes: v.bytes.Load(), Frames: v.frames.Load(), Cut: v.cut.Load(),
 		Dropped: v.dropped.Load(),
 	}
 }

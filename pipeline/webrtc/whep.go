@@ -26,9 +26,9 @@ var (
 	errNoH264      = errors.New("the offer has no video to be received as H.264 with packetization-mode=1: nothing else is sent")
 	errOutputEnded = errors.New("the output has ended")
 	errServerEnded = errors.New("the appliance ends")
-	errDeleted     = errors.New("the viewer has said so")
-	errSilent      = errors.New("nothing comes from the viewer any more")
-	errConnect     = errors.New("the viewer did not connect in time")
+	errDeleted     = errors.New("the other side has said so")
+	errSilent      = errors.New("nothing comes from the other side any more")
+	errConnect     = errors.New("the other side did not connect in time")
 )
 
 // ServeHTTP implements http.Handler by the values name and session of the request's path: POST of an offer to an output begins a session,

@@ -22,7 +22,7 @@ type RTP struct {
 	Payload      yamlfile.Word[rtp.Payload] `yaml:"payload" jsonschema_description:"raw: RFC 4175. jpeg: RFC 2435. h264: H.264 by openh264 (RFC 6184). results: what the stages found in the frames, as JSON (docs/results-output.md)."`
 	Pixels       string                     `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24" jsonschema_description:"For payload raw: uyvy (default) is 4:2:2 of 8 bits, uyvp is 4:2:2 of 10 bits, rgb24 is RGB."`
 	Destinations []string                   `yaml:"destinations,omitempty" jsonschema_description:"Each is host:port with an even port. RTCP goes to the next port. Without any the stream is read by RTSP, and h264 on the page, alone."`
-	Publish      *readers.Publish           `yaml:"publish,omitempty" jsonschema_description:"An RTSP server that takes the stream."`
+	Publish      *readers.Publish           `yaml:"publish,omitempty" jsonschema_description:"A server that takes the stream, by RTSP or WebRTC."`
 	Interface    string                     `yaml:"interface,omitempty" jsonschema_description:"Network interface through which multicast leaves."`
 	TTL          int                        `yaml:"ttl,omitempty" jsonschema:"minimum=0,maximum=255" jsonschema_description:"Time to live of the packets: the number of routers that they may pass."`
 	DSCP         int                        `yaml:"dscp,omitempty" jsonschema:"minimum=0,maximum=63" jsonschema_description:"Differentiated services code point of the packets (RFC 2474)."`
@@ -69,13 +69,11 @@ func (c *RTP) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 		return err
 	}
 	if c.Publish != nil {
-		if err := c.Publish.Check(at.Key("publish")); err != nil {
+		if err := c.Publish.Check(at.Key("publish"), c.Payload.V); err != nil {
 			return err
 		}
 	}
 	switch {
-	case c.Publish != nil && c.Payload.V == rtp.Results:
-		return at.Key("publish").Errorf("servers take pictures: leave publish out")
 	case c.Payload.V != rtp.Raw && c.Pixels != "":
 		return at.Key("pixels").Errorf("only payload raw has pixels: leave pixels out")
 	case c.Payload.V != rtp.JPEG && c.Quality != 0:

@@ -41,29 +41,42 @@ func (s *Streams) WHEP() http.Handler { return s.viewers }
 type stream struct {
 	name      string
 	sink      *send.Sink
-	publisher *rtsp.Publisher // nil: it is not published
-	guests    []string        // destinations that clients have asked for
-	lent      []string        // of them, those that a reload which is not over has taken
+	publisher publisher // nil: it is not published
+	guests    []string  // destinations that clients have asked for
+	lent      []string  // of them, those that a reload which is not over has taken
+}
+
+// publisher has a server take a stream until Close.
+type publisher interface{ Close() }
+
+// publish begins to publish a stream, which viewers find if it is of H.264.
+func (s *Streams) publish(name string, sink *send.Sink, p *readers.Publish, log *slog.Logger) (publisher, error) {
+	if p.WHIP() {
+		return s.viewers.Publish(name, p.ByWHIP())
+	}
+	to, err := p.ByRTSP(log)
+	if err != nil {
+		return nil, err
+	}
+	return rtsp.Publish(sink, to)
 }
 
 // Add adds a stream, and publishes it where p says, if it is there. Readers find it by its name.
 func (s *Streams) Add(name string, sink *send.Sink, p *readers.Publish, log *slog.Logger) error {
 	x := stream{name: name, sink: sink}
+	if sink.Payload() == rtp.H264 {
+		s.viewers.Add(name, sink)
+	}
 	if p != nil {
-		to, err := p.Remote(log)
-		if err == nil {
-			x.publisher, err = rtsp.Publish(sink, to)
-		}
-		if err != nil {
+		var err error
+		if x.publisher, err = s.publish(name, sink, p, log); err != nil {
+			s.viewers.Remove(name)
 			return fmt.Errorf("output %s: %w", name, err)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = append(s.list, x)
-	if sink.Payload() == rtp.H264 {
-		s.viewers.Add(name, sink)
-	}
 	if s.server == nil {
 		return nil
 	}
@@ -72,12 +85,12 @@ func (s *Streams) Add(name string, sink *send.Sink, p *readers.Publish, log *slo
 
 // Remove forgets a stream and ends the sessions of its readers and viewers.
 func (s *Streams) Remove(name string) {
-	s.viewers.Remove(name)
 	for _, x := range s.open() {
 		if x.name == name && x.publisher != nil {
 			x.publisher.Close()
 		}
 	}
+	s.viewers.Remove(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = slices.DeleteFunc(s.list, func(x stream) bool { return x.name == name })
@@ -126,12 +139,12 @@ func (s *Streams) Listen(c readers.RTSP, out io.Writer, log *slog.Logger) error 
 
 // Close ends all sessions. No other one begins.
 func (s *Streams) Close() {
-	s.viewers.Close()
 	for _, x := range s.open() {
 		if x.publisher != nil {
 			x.publisher.Close()
 		}
 	}
+	s.viewers.Close()
 	s.endRTSP()
 }
 

@@ -5,8 +5,6 @@ package readers
 
 import (
 	"cmp"
-	"fmt"
-	"log/slog"
 	"net/netip"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
@@ -31,32 +29,6 @@ func (r RTSP) Groups() netip.Prefix {
 func (r RTSP) Gives(destination string) bool {
 	a, err := netip.ParseAddrPort(destination)
 	return err == nil && r.Groups().Contains(a.Addr().Unmap())
-}
-
-// Publish is a server that takes an output's stream, for readers of its own.
-type Publish struct {
-	URL          string `yaml:"url" jsonschema_description:"rtsp://HOST:PORT/NAME of a server that takes streams (RTSP RECORD), such as MediaMTX. It is asked again when it is lost."`
-	User         string `yaml:"user,omitempty" jsonschema_description:"Who publishes (default: the server asks for nobody)."`
-	PasswordFile string `yaml:"password_file,omitempty" jsonschema_description:"File with the user's password in its first line."`
-}
-
-// Check refuses what cannot be.
-func (p *Publish) Check(at yamlfile.Section) error {
-	if err := rtsp.CheckURL(p.URL); err != nil {
-		return at.Key("url").Errorf("%w", err)
-	}
-	return together(at, p.User, p.PasswordFile)
-}
-
-// Remote is the server.
-func (p *Publish) Remote(log *slog.Logger) (r rtsp.Remote, err error) {
-	r = rtsp.Remote{URL: p.URL, User: p.User, Logger: log}
-	if p.PasswordFile != "" {
-		if r.Password, err = Password(p.PasswordFile); err != nil {
-			return r, fmt.Errorf("publish.password_file: %w", err)
-		}
-	}
-	return r, nil
 }
 
 // together refuses a user without a password, and a password without a user.

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webrtc
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pion "github.com/pion/webrtc/v4"
+
+	"github.com/tegracast/tegracast/pipeline/rtp"
+)
+
+// taker is a WHIP server by pion that takes streams of those who know its token.
+type taker struct {
+	t       *testing.T
+	address string
+	began   chan *viewer
+
+	mu      sync.Mutex
+	refuses int // requests, before one is taken
+	asked   int
+	over    []string // sessions that a DELETE has ended
+}
+
+// take begins a server, at which a stream is offered to PATH and the session is elsewhere.
+func take(t *testing.T, refuses int) *taker {
+	t.Helper()
+	x := &taker{t: t, began: make(chan *viewer, 4), refuses: refuses}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /whip", x.post)
+	mux.HandleFunc("POST /moved", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/whip", http.StatusTemporaryRedirect)
+	})
+	mux.HandleFunc("DELETE /sessions/{id}", func(w http.ResponseWriter, r *http.Request) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if r.Header.Get("Authorization") == "Bearer a word" {
+			x.over = append(x.over, r.PathValue("id"))
+		}
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	x.address = s.URL
+	return x
+}
+
+func (x *taker) post(w http.ResponseWriter, r *http.Request) {
+	x.mu.Lock()
+	x.asked++
+	refused := x.asked <= x.refuses
+	x.mu.Unlock()
+	offer, err := io.ReadAll(r.Body)
+	switch {
+	case r.Header.Get("Authorization") != "Bearer a word":
+		http.Error(w, "who are you?", http.StatusUnauthorized)
+		return
+	case refused:
+		http.Error(w, "later", http.StatusServiceUnavailable)
+		return
+	case err != nil || r.Header.Get("Content-Type") != mediaType || !strings.Contains(string(offer), "a=sendonly") || strings.Contains(string(offer), "ice-lite"):
+		x.t.Errorf("%v %v %s", err, r.Header, offer)
+		http.Error(w, "no offer", http.StatusBadRequest)
+		return
+	}
+	v := client(x.t, pion.SettingEngine{})
+	answer, err := negotiate(v.peer, string(offer))
+	if err != nil {
+		x.t.Error(err)
+	}
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Set("Location", "/sessions/1")
+	w.WriteHeader(http.StatusCreated)
+	_, _ = io.WriteString(w, answer)
+	x.began <- v
+}
+
+// key waits for a session, and for a key frame in it.
+func (x *taker) key() *viewer {
+	x.t.Helper()
+	select {
+	case v := <-x.began:
+		for limit := time.After(patience); ; {
+			select {
+			case p := <-v.packets:
+				if h, ok := rtp.ParseH264(p.Payload); ok && h.Type == rtp.UnitSPS {
+					return v
+				}
+			case <-limit:
+				x.t.Fatal("no key frame comes")
+			}
+		}
+	case <-time.After(patience):
+		x.t.Fatal("no session begins")
+	}
+	return nil
+}
+
+func word() (string, error) { return "a word", nil }
+
+// TestPublish: a server that refuses at first takes the stream, and again after it has ended the session or has gone without a word. The
+// end is told to it. It is a receiver in the books.
+func TestPublish(t *testing.T) {
+	l := usual
+	l.disconnected, l.failed = time.Second/2, time.Second/2
+	server, _, _ := serve(t, l)
+	x := take(t, 1)
+	p, err := server.Publish("camera", Remote{URL: x.address + "/moved", Token: word})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := x.key()
+	if list := server.Viewers("camera"); len(list) != 1 || list[0].Reader != "WHIP" || !strings.HasPrefix(list[0].Address, "127.0.0.1:") {
+		t.Errorf("%+v", list)
+	}
+	if v.capture == 0 {
+		t.Error("no abs-capture-time")
+	}
+	if err := v.peer.GracefulClose(); err != nil {
+		t.Error(err)
+	}
+	v = x.key()
+	p.Close()
+	v.until(t, pion.PeerConnectionStateClosed)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.asked != 3 || len(x.over) != 2 || x.over[1] != "1" {
+		t.Errorf("asked %d times, sessions ended: %q", x.asked, x.over)
+	}
+	if list := server.Viewers("camera"); len(list) != 0 {
+		t.Errorf("%+v", list)
+	}
+}
+
+// TestPublishInVain: a server that refuses, or answers what is no answer, is told of in the log, once, without the token.
+func TestPublishInVain(t *testing.T) {
+	server, _, _ := serve(t, usual)
+	x := take(t, 0)
+	odd := http.NewServeMux()
+	odd.HandleFunc("/nowhere", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
+	odd.HandleFunc("/nothing", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "/x")
+		w.WriteHeader(http.StatusCreated)
+	})
+	other := httptest.NewServer(odd)
+	t.Cleanup(other.Close)
+	unreadable := errors.New("the file cannot be read")
+	for what, tt := range map[string]struct {
+		url   string
+		token func() (string, error)
+		want  string
+	}{
+		"another token": {x.address + "/whip", func() (string, error) { return "secret", nil }, "401 Unauthorized"},
+		"no token":      {x.address + "/whip", nil, "who are you?"},
+		"no file":       {x.address + "/whip", func() (string, error) { return "", unreadable }, unreadable.Error()},
+		"no place":      {other.URL + "/nowhere", word, "where the session is"},
+		"no answer":     {other.URL + "/nothing", word, "no answer of WebRTC"},
+		"no server":     {"http://127.0.0.1:9/whip", word, "refused"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			said := make(chan string, 4)
+			s := New(slog.New(slog.NewTextHandler(lines(said), nil)))
+			s.streams = server.streams
+			p, err := s.Publish("camera", Remote{URL: tt.url, Token: tt.token})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			select {
+			case line := <-said:
+				if !strings.Contains(line, tt.want) || strings.Contains(line, "secret") {
+					t.Errorf("%s, want %q", line, tt.want)
+				}
+			case <-time.After(patience):
+				t.Error("the log does not hear of it")
+			}
+		})
+	}
+	if _, err := server.Publish("other", Remote{URL: "https://h/x"}); !errors.Is(err, errNoStream) {
+		t.Errorf("%v", err)
+	}
+}
+
+// lines is a writer of lines.
+type lines chan string
+
+// Write implements io.Writer.
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
+}
+
+func TestCheckURL(t *testing.T) {
+	for address, want := range map[string]error{
+		"https://h/whip": nil, "https://h:8443/a/b?room=x": nil, "http://127.0.0.1:7880/whip/v1": nil, "http://localhost/x": nil, "http://[::1]/x": nil,
+		"": ErrURL, "camera": ErrURL, "rtsp://h/x": ErrURL, "https:///x": ErrURL, "https://u:p@h/x": ErrURL, "https://h/x#y": ErrURL, "https://[::1/x": ErrURL,
+		"http://192.0.2.1/x": ErrToken, "http://h/x": ErrToken,
+	} {
+		if err := CheckURL(address, true); !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", address, err, want)
+		}
+	}
+	if err := CheckURL("http://192.0.2.1/x", false); err != nil {
+		t.Error(err)
+	}
+	to, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://192.0.2.1/x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.Header.Set("Authorization", "Bearer a word")
+	if err := redirected(to, nil); !errors.Is(err, ErrToken) {
+		t.Errorf("a token is sent on to a server without TLS: %v", err)
+	}
+}
