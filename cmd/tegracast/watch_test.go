@@ -66,7 +66,7 @@ web: {listen: "127.0.0.1:%d"}
 rtsp: {listen: none}
 sources: [{name: camera, model: {replay: %s, width: %d, height: %d, shift: %d, exposure: 10ms, readout: 15ms}}]
 isp: [{name: isp, workers: 1, statistics: true}]
-outputs: [{name: h264, rtp: {payload: h264, bitrate: 4000}}]
+outputs: [{name: h264, rtp: {payload: h264, bitrate: 4000, bitrate_min: 4000}}]
 `, p[0], numbered(t), stampWidth, stampHeight, stampBlock)
 	appliance = programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "config.yaml", text), "--sdp-dir", t.TempDir())
 	base = fmt.Sprintf("http://127.0.0.1:%d", p[0])

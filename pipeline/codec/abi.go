@@ -10,6 +10,8 @@ const (
 	maxSpatial      = 4   // MAX_SPATIAL_LAYER_NUM
 	maxFrameLayers  = 128 // MAX_LAYER_NUM_OF_FRAME
 	optionFormat    = 0   // ENCODER_OPTION_DATAFORMAT
+	optionBitrate   = 5   // ENCODER_OPTION_BITRATE
+	allLayers       = 4   // SPATIAL_LAYER_ALL
 	optionTrace     = 25  // ENCODER_OPTION_TRACE_LEVEL
 	traceErrors     = 1   // WELS_LOG_ERROR
 	formatI420      = 23  // videoFormatI420
@@ -95,6 +97,9 @@ type parameters struct {
 	fixOvershoot       bool
 	idrRatio           int32
 }
+
+// bitrateInfo is SBitrateInfo.
+type bitrateInfo struct{ layer, bits int32 }
 
 // layerInfo is SLayerBSInfo.
 type layerInfo struct {

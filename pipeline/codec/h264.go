@@ -21,6 +21,7 @@ type H264 struct {
 	format   pipeline.Format
 	sps, pps []byte
 	picture  sourcePicture
+	bits     bitrateInfo
 	info     frameInfo
 	taken    int64 // pictures
 }
@@ -107,11 +108,16 @@ func (h *H264) start(bitrate int) error {
 	return h.keepSets()
 }
 
+// rates are the frames and the bits a second that openh264 is told: it has limits for frames, and counts bits by them.
+func rates(f pipeline.Format, bitrate int) (frames float64, bits int32) {
+	rate := float64(f.Rate.Num) / float64(f.Rate.Den)
+	frames = min(max(rate, 1), maxRate)
+	return frames, int32(min(float64(bitrate)*frames/rate, math.MaxInt32/2))
+}
+
 // set says what is wanted of openh264's defaults.
 func (p *parameters) set(f pipeline.Format, bitrate int) {
-	rate := float64(f.Rate.Num) / float64(f.Rate.Den)
-	known := min(max(rate, 1), maxRate) // what openh264 allows; it counts bits by frames
-	bits := int32(min(float64(bitrate)*known/rate, math.MaxInt32/2))
+	known, bits := rates(f, bitrate)
 	p.usage, p.width, p.height, p.bitrate = usageCamera, int32(f.Width), int32(f.Height), bits
 	p.rateControl, p.maxFrameRate, p.frameSkip = rateBits, float32(known), false
 	p.temporalLayers, p.spatialLayers, p.references = 1, 1, 1
@@ -168,6 +174,13 @@ func (h *H264) keepSets() error {
 
 // ParameterSets are the SPS and the PPS of the stream, without start codes.
 func (h *H264) ParameterSets() (sps, pps []byte) { return h.sps, h.pps }
+
+// SetBitrate changes the bits a second of the pictures that come.
+func (h *H264) SetBitrate(bitrate int) error {
+	_, bits := rates(h.format, bitrate)
+	h.bits = bitrateInfo{allLayers, bits}
+	return h.encoder.call(setOption, fmt.Sprintf("%d bit/s", bitrate), optionBitrate, uintptr(unsafe.Pointer(&h.bits)))
+}
 
 // Encode appends f's picture to dst as a byte stream of H.264 (Annex B). A key frame begins with the parameter sets. It does not
 // write beyond dst's capacity.

@@ -121,7 +121,8 @@ func TestH264Colors(t *testing.T) {
 	}
 }
 
-// TestH264Rate compares the bits of two seconds with those that are wanted, at rates that openh264 knows and at others.
+// TestH264Rate compares the bits of a few seconds with those that are wanted, at rates that openh264 knows and at others; and with others
+// that are wanted meanwhile.
 func TestH264Rate(t *testing.T) {
 	for _, rate := range []pipeline.Rate{{Num: 30, Den: 1}, {Num: 30000, Den: 1001}, {Num: 120, Den: 1}, {Num: 1, Den: 2}} {
 		const bits, seconds = 33_000, 4 // a frame
@@ -129,19 +130,27 @@ func TestH264Rate(t *testing.T) {
 		f := rtptest.Format(t, pipeline.I420, 320, 180, 30)
 		f.Rate = rate
 		h := testEncoder(t, f, bitrate)
-		dst, bytes, frames := make([]byte, 0, 2*f.Size()), 0, max(seconds*rate.Num/rate.Den, 20)
+		dst, frames := make([]byte, 0, 2*f.Size()), max(seconds*rate.Num/rate.Den, 20)
 		fill := [2]*pipeline.Frame{rtptest.Frame(f, 0), rtptest.Frame(f, 1)}
-		for n := range frames {
-			unit, err := h.Encode(dst, fill[n%2], n == 0)
-			if err != nil {
-				t.Fatal(err)
+		for round, want := range []int{bitrate, bitrate / 3, bitrate} {
+			if round > 0 {
+				if err := h.SetBitrate(want); err != nil {
+					t.Fatal(err)
+				}
 			}
-			bytes += len(unit)
-		}
-		got := float64(8*bytes) * float64(rate.Num) / float64(rate.Den) / float64(frames)
-		t.Logf("%s/s: %.0f bit/s", rate, got)
-		if got < 0.7*float64(bitrate) || got > 1.3*float64(bitrate) {
-			t.Errorf("%s/s: %.0f bit/s, %d wanted", rate, got, bitrate)
+			bytes := 0
+			for n := range frames {
+				unit, err := h.Encode(dst, fill[n%2], round == 0 && n == 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				bytes += len(unit)
+			}
+			got := float64(8*bytes) * float64(rate.Num) / float64(rate.Den) / float64(frames)
+			t.Logf("%s/s: %.0f bit/s", rate, got)
+			if got < 0.7*float64(want) || got > 1.3*float64(want) {
+				t.Errorf("%s/s, round %d: %.0f bit/s, %d wanted", rate, round, got, want)
+			}
 		}
 	}
 }

@@ -71,12 +71,15 @@ func paramLayout() []field {
 
 func streamLayout() []field {
 	var (
+		b bitrateInfo
 		l layerInfo
 		f frameInfo
 		s sourcePicture
 	)
 	const word = unsafe.Sizeof(uintptr(0))
 	return []field{
+		{"SBitrateInfo", unsafe.Sizeof(b)},
+		{"SBitrateInfo.iBitrate", unsafe.Offsetof(b.bits)},
 		{"SLayerBSInfo", unsafe.Sizeof(l)},
 		{"SLayerBSInfo.iNalCount", unsafe.Offsetof(l.units)},
 		{"SLayerBSInfo.pNalLengthInByte", unsafe.Offsetof(l.lengths)},
@@ -103,6 +106,8 @@ func streamLayout() []field {
 func numbers() []field {
 	return []field{
 		{"ENCODER_OPTION_DATAFORMAT", optionFormat},
+		{"ENCODER_OPTION_BITRATE", optionBitrate},
+		{"SPATIAL_LAYER_ALL", allLayers},
 		{"ENCODER_OPTION_TRACE_LEVEL", optionTrace},
 		{"WELS_LOG_ERROR", traceErrors},
 		{"videoFormatI420", formatI420},

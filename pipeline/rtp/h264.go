@@ -18,6 +18,8 @@ type H264Encoder interface {
 	Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error)
 	// ParameterSets are the SPS and the PPS of all units, without start codes.
 	ParameterSets() (sps, pps []byte)
+	// SetBitrate changes the bits a second of the pictures that come.
+	SetBitrate(bits int) error
 }
 
 const (

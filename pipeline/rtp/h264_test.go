@@ -38,6 +38,8 @@ func (u *units) Encode(dst []byte, _ *pipeline.Frame, key bool) ([]byte, error) 
 	return dst, u.err
 }
 
+func (u *units) SetBitrate(int) error { return nil }
+
 func (u *units) ParameterSets() (sps, pps []byte) {
 	return []byte{0x67, 66, 0xc0, 30, 1}, []byte{0x68, 2}
 }

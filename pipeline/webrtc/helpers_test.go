@@ -50,7 +50,7 @@ func serve(t *testing.T, l limits) (server *Server, sink *send.Sink, base string
 	if err != nil {
 		t.Fatal(err)
 	}
-	sink, err = send.New(send.Config{Stream: rtp.Stream{Payload: rtp.H264, H264: h}, Logger: log}, f)
+	sink, err = send.New(send.Config{Stream: rtp.Stream{Payload: rtp.H264, H264: h}, MostBits: 1e6, LeastBits: 2e5, Logger: log}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,8 @@ type viewer struct {
 	packets  chan *packets.Packet
 	messages chan Message
 	ssrc     uint32
-	capture  uint8 // number of the extension
+	capture  uint8 // numbers of the extensions
+	sent     uint8
 }
 
 // client makes a viewer that has not asked yet.
@@ -106,7 +107,7 @@ func client(t *testing.T, s pion.SettingEngine) *viewer {
 	if err := media.RegisterDefaultCodecs(); err != nil {
 		t.Fatal(err)
 	}
-	for _, uri := range []string{captureTime, playoutDelay} {
+	for _, uri := range []string{captureTime, playoutDelay, sendTime} {
 		if err := media.RegisterHeaderExtension(pion.RTPHeaderExtensionCapability{URI: uri}, pion.RTPCodecTypeVideo); err != nil {
 			t.Fatal(err)
 		}
@@ -124,8 +125,11 @@ func client(t *testing.T, s pion.SettingEngine) *viewer {
 	peer.OnConnectionStateChange(func(s pion.PeerConnectionState) { v.state <- s })
 	peer.OnTrack(func(track *pion.TrackRemote, receiver *pion.RTPReceiver) {
 		for _, x := range receiver.GetParameters().HeaderExtensions {
-			if x.URI == captureTime {
+			switch x.URI {
+			case captureTime:
 				v.capture = uint8(x.ID)
+			case sendTime:
+				v.sent = uint8(x.ID)
 			}
 		}
 		v.ssrc = uint32(track.SSRC())

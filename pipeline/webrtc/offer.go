@@ -24,6 +24,7 @@ import (
 const (
 	captureTime  = "http://www.webrtc.org/experiments/rtp-hdrext/abs-capture-time"
 	playoutDelay = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay"
+	sendTime     = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time"
 )
 
 // choose returns the payload type of an offer by which H.264 can be received, as the offer has it. A baseline profile is best, since
@@ -70,7 +71,7 @@ func choose(offer string) (chosen pion.RTPCodecParameters, err error) {
 
 // feedback is what receivers may tell by RTCP.
 func feedback() []pion.RTCPFeedback {
-	return []pion.RTCPFeedback{{Type: "nack"}, {Type: "nack", Parameter: "pli"}, {Type: "ccm", Parameter: "fir"}}
+	return []pion.RTCPFeedback{{Type: "nack"}, {Type: "nack", Parameter: "pli"}, {Type: "ccm", Parameter: "fir"}, {Type: "goog-remb"}}
 }
 
 // way is how packets of a session go.
@@ -108,7 +109,7 @@ func engine(codec pion.RTPCodecParameters, w way, l limits) (*pion.API, error) {
 	if err := media.RegisterCodec(codec, pion.RTPCodecTypeVideo); err != nil {
 		return nil, err
 	}
-	for _, uri := range []string{captureTime, playoutDelay} {
+	for _, uri := range []string{captureTime, playoutDelay, sendTime} {
 		x := pion.RTPHeaderExtensionCapability{URI: uri}
 		if err := media.RegisterHeaderExtension(x, pion.RTPCodecTypeVideo, pion.RTPTransceiverDirectionSendonly); err != nil {
 			return nil, err

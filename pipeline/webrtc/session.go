@@ -55,7 +55,7 @@ type session struct {
 }
 
 // heads are the numbers of the header extensions in a session; 0: it has none.
-type heads struct{ captureTime, playoutDelay uint8 }
+type heads struct{ captureTime, playoutDelay, sendTime uint8 }
 
 // open makes a session for an offer, and the answer.
 func open(st *stream, offer string, at netip.Addr, l limits) (v *session, answer string, err error) {
@@ -112,6 +112,8 @@ func (v *session) agreed(sender *pion.RTPSender) {
 			v.heads.captureTime = uint8(x.ID)
 		case playoutDelay:
 			v.heads.playoutDelay = uint8(x.ID)
+		case sendTime:
+			v.heads.sendTime = uint8(x.ID)
 		}
 	}
 	go v.hear(sender) // until the peer is closed
@@ -139,11 +141,24 @@ func (v *session) hear(sender *pion.RTPSender) {
 			return
 		}
 		for _, p := range list {
-			switch p.(type) {
+			switch p := p.(type) {
 			case *rtcp.PictureLossIndication, *rtcp.FullIntraRequest:
 				v.stream.sink.KeyFrame()
+			case *rtcp.ReceiverReport:
+				v.lose(p.Reports)
+			case *rtcp.SenderReport:
+				v.lose(p.Reports)
+			case *rtcp.ReceiverEstimatedMaximumBitrate:
+				v.stream.sink.Estimate(v.id, float64(p.Bitrate))
 			}
 		}
+	}
+}
+
+// lose takes what the viewer reports. Packets that were sent again are lost packets here.
+func (v *session) lose(reports []rtcp.ReceptionReport) {
+	for _, r := range reports { // there is one track
+		v.stream.sink.Lost(float64(r.FractionLost) / 256)
 	}
 }
 
@@ -227,6 +242,7 @@ func (v *session) send(p *picture) {
 		}
 		h.SequenceNumber, h.Marker = v.sequence, i == len(p.payloads)-1
 		v.sequence++
+		v.heads.stamp(&h, time.Now())
 		if err := v.track.WriteRTP(&packets.Packet{Header: h.Clone(), Payload: payload}); err != nil {
 			v.cut.Add(1)
 			v.dropped.Add(uint64(len(p.payloads) - i))
@@ -246,6 +262,14 @@ func (x heads) write(h *packets.Header, p *picture) {
 	}
 	if x.playoutDelay != 0 {
 		_ = h.SetExtension(x.playoutDelay, make([]byte, 3)) // from 0 to 0
+	}
+}
+
+// stamp adds the time at which a packet leaves, by which viewers estimate what their network takes.
+func (x heads) stamp(h *packets.Header, now time.Time) {
+	if x.sendTime != 0 {
+		b, _ := packets.NewAbsSendTimeExtension(now).Marshal() // never fails
+		_ = h.SetExtension(x.sendTime, b)                      // an id of SDP
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pion/rtcp"
+	packets "github.com/pion/rtp"
 	pion "github.com/pion/webrtc/v4"
 
 	"github.com/tegracast/tegracast/pipeline/rtp"
@@ -109,4 +110,36 @@ func TestStalled(t *testing.T) {
 	if v.take(key); len(v.pictures) != 1 || v.lost {
 		t.Error("no picture comes any more")
 	}
+}
+
+// TestReportsCostBits: a viewer that reports losses, or says what its network takes, has the picture encoded to fewer bits. Packets say when
+// they were sent.
+func TestReportsCostBits(t *testing.T) {
+	_, sink, base := serve(t, usual)
+	v := watch(t, base, pion.SettingEngine{})
+	sent := v.next(t).packets[0].GetExtension(v.sent)
+	if at := (packets.AbsSendTimeExtension{}); at.Unmarshal(sent) != nil || time.Since(at.Estimate(time.Now())) > patience {
+		t.Errorf("it was sent at %x", sent)
+	}
+	tell := func(p rtcp.Packet, until func(bits int) bool) {
+		t.Helper()
+		for limit := time.Now().Add(patience); ; time.Sleep(time.Second) {
+			if err := v.peer.WriteRTCP([]rtcp.Packet{p}); err != nil {
+				t.Fatal(err)
+			}
+			for n := v.next(t).message.Frame; v.next(t).message.Frame < n+2; {
+			}
+			if until(sink.Stats().Bits) {
+				return
+			}
+			if time.Now().After(limit) {
+				t.Fatalf("%T: %d bits", p, sink.Stats().Bits)
+			}
+		}
+	}
+	none := &rtcp.ReceiverReport{SSRC: 1, Reports: []rtcp.ReceptionReport{{SSRC: v.ssrc}}}
+	tell(none, func(bits int) bool { return bits == 1e6 })
+	half := &rtcp.ReceiverReport{SSRC: 1, Reports: []rtcp.ReceptionReport{{SSRC: v.ssrc, FractionLost: 128}}}
+	tell(half, func(bits int) bool { return bits <= 750_000 })
+	tell(&rtcp.ReceiverEstimatedMaximumBitrate{SenderSSRC: 1, Bitrate: 300_000, SSRCs: []uint32{v.ssrc}}, func(bits int) bool { return bits <= 300_000 })
 }

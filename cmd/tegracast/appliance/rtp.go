@@ -66,11 +66,12 @@ func (a *Appliance) newEncoder(c *config.Output, k *config.RTP, cfg *send.Config
 		cfg.Encoder = encoder
 		return encoder, nil
 	case rtp.H264:
-		encoder, err := codec.NewH264(f, k.Bits(f))
+		cfg.LeastBits, cfg.MostBits = k.Bits(f)
+		encoder, err := codec.NewH264(f, cfg.MostBits)
 		if err != nil {
 			return nil, c.OpenAt.Errorf("%w", err)
 		}
-		cfg.Logger.Info("H.264 is encoded on the CPU", "bits_per_second", k.Bits(f))
+		cfg.Logger.Info("H.264 is encoded on the CPU", "bits_per_second", cfg.MostBits)
 		cfg.H264 = encoder
 		return encoder, nil
 	}

@@ -34,6 +34,7 @@ type RTP struct {
 	Session      string                     `yaml:"session,omitempty" jsonschema_description:"For payload results: name of the output whose SDP describes this stream, too."`
 	Quality      int                        `yaml:"quality,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"For payload jpeg: quality of the pictures (default 90)."`
 	Bitrate      int                        `yaml:"bitrate,omitempty" jsonschema:"minimum=10,maximum=240000" jsonschema_description:"For payload h264: kilobits a second (default: a tenth of a bit for each pixel)."`
+	BitrateMin   int                        `yaml:"bitrate_min,omitempty" jsonschema:"minimum=10,maximum=240000" jsonschema_description:"For payload h264: kilobits a second to which the rate falls at most when receivers lose packets (default: a quarter of bitrate). As much as bitrate: the rate stays."`
 
 	path int // what the paths to all destinations take, in bytes; 0: not looked at, or it makes no difference
 }
@@ -80,6 +81,10 @@ func (c *RTP) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 		return at.Key("quality").Errorf("only payload jpeg has a quality: leave quality out")
 	case c.Payload.V != rtp.H264 && c.Bitrate != 0:
 		return at.Key("bitrate").Errorf("only payload h264 has a bit rate: leave bitrate out")
+	case c.Payload.V != rtp.H264 && c.BitrateMin != 0:
+		return at.Key("bitrate_min").Errorf("only payload h264 has a bit rate: leave bitrate_min out")
+	case c.Bitrate != 0 && c.BitrateMin > c.Bitrate:
+		return at.Key("bitrate_min").Errorf("%d is more than bitrate, which is %d", c.BitrateMin, c.Bitrate)
 	case c.Interface != "" && c.unicast() && r.file.RTSP.Multicast == "":
 		return at.Key("interface").Errorf("no destination is a multicast group: leave interface out, routes decide where other packets leave")
 	}
@@ -159,9 +164,10 @@ func (c *RTP) check(f pipeline.Format) error {
 	return nil
 }
 
-// Bits are those a second that pictures of format f are encoded to.
-func (c *RTP) Bits(f pipeline.Format) int {
-	return cmp.Or(1000*c.Bitrate, codec.DefaultBitrate(f))
+// Bits are those a second that pictures of format f are encoded to at least and at most.
+func (c *RTP) Bits(f pipeline.Format) (least, most int) {
+	most = cmp.Or(1000*c.Bitrate, codec.DefaultBitrate(f))
+	return min(cmp.Or(1000*c.BitrateMin, max(most/4, codec.MinBitrate)), most), most
 }
 
 func (c *RTP) packets(f pipeline.Format) (pipeline.Format, bool) {

@@ -23,7 +23,9 @@ func (s *Streams) Collect(ch chan<- prometheus.Metric) {
 	lost := desc("receiver_lost_ratio", "Share of RTP packets lost, from the receiver's last RTCP report, 0 to 1.")
 	jitter := desc("receiver_jitter_seconds", "Interarrival jitter of RTP packets, from the receiver's last RTCP report.")
 	for _, x := range s.open() {
-		for _, d := range s.receivers(x, x.sink.Stats()) {
+		st := x.sink.Stats()
+		collectBits(ch, x.name, st)
+		for _, d := range s.receivers(x, st) {
 			for i, n := range []uint64{d.Packets, d.Bytes, d.Cut, d.Dropped, d.Refused, d.Errors} {
 				ch <- prometheus.MustNewConstMetric(counters[i], prometheus.CounterValue, float64(n), x.name, d.Address)
 			}

@@ -37,6 +37,8 @@ int main(void) {
 	AT(SEncParamExt, bUseLoadBalancing);
 	AT(SEncParamExt, bEnableSceneChangeDetect);
 	AT(SEncParamExt, iIdrBitrateRatio);
+	SIZE(SBitrateInfo);
+	AT(SBitrateInfo, iBitrate);
 	SIZE(SLayerBSInfo);
 	AT(SLayerBSInfo, iNalCount);
 	AT(SLayerBSInfo, pNalLengthInByte);
@@ -58,6 +60,8 @@ int main(void) {
 	AT(ISVCEncoderVtbl, SetOption);
 	SIZE(ISVCEncoderVtbl);
 	NUMBER(ENCODER_OPTION_DATAFORMAT);
+	NUMBER(ENCODER_OPTION_BITRATE);
+	NUMBER(SPATIAL_LAYER_ALL);
 	NUMBER(ENCODER_OPTION_TRACE_LEVEL);
 	NUMBER(WELS_LOG_ERROR);
 	NUMBER(videoFormatI420);

@@ -94,7 +94,8 @@ func uses(b []byte, ssrc uint32) bool {
 // listen takes an RTCP compound that came to d at now: reports about the stream, or somebody else who uses its SSRC.
 func (x *transmitter) listen(d *destination, b []byte, from netip.AddrPort, now time.Time) {
 	ssrc := x.identity.ssrc.Load()
-	if d.counters.heardFrom(b, ssrc, from, now) {
+	reports, lostPicture := d.counters.heardFrom(b, ssrc, from, now)
+	if x.adaptation.lost(reports); lostPicture {
 		x.keyFrame()
 	}
 	if !uses(b, ssrc) {

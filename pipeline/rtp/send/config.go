@@ -54,6 +54,8 @@ type Config struct {
 	TTL          int          // of multicast and unicast packets; 0: 1 for multicast, the system's for unicast
 	DSCP         int          // RFC 2474, 0 to 63
 	Pacing       Pacing       // over the frame period in trains of several lengths, or none
+	MostBits     int          // a second, that H264 makes now; fewer when receivers report losses; 0: its bits stay
+	LeastBits    int          // that it makes then
 	Slices       bool         // frames that fill (pipeline.Frame.Fill) are sent as their lines arrive; of raw video only
 	Burst        int          // most packets sent to a destination without a pause; 0: as Pacing says, without it 16
 	Threads      *Threads     // which the stream shares with others; nil: it has a thread of its own

@@ -45,14 +45,15 @@ func (d *destination) hear(listen func(d *destination, b []byte, from netip.Addr
 	}
 }
 
-// heardFrom keeps the reports of an RTCP compound, and says whether it asks for a key frame.
-func (c *counters) heardFrom(b []byte, ssrc uint32, from netip.AddrPort, now time.Time) (lostPicture bool) {
+// heardFrom keeps and returns the reports of an RTCP compound, and says whether it asks for a key frame.
+func (c *counters) heardFrom(b []byte, ssrc uint32, from netip.AddrPort, now time.Time) (reports []Report, lostPicture bool) {
 	packets, err := rtcp.Unmarshal(b)
 	if err != nil {
-		return false
+		return nil, false
 	}
-	c.take(receptions(packets, ssrc, now), from.String())
-	return slices.ContainsFunc(packets, func(p rtcp.Packet) bool { return asksKeyFrame(p, ssrc) })
+	reports = receptions(packets, ssrc, now)
+	c.take(reports, from.String())
+	return reports, slices.ContainsFunc(packets, func(p rtcp.Packet) bool { return asksKeyFrame(p, ssrc) })
 }
 
 // take keeps the reports of a receiver.

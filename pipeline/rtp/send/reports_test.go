@@ -26,8 +26,8 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	var c counters
-	if c.heardFrom(rr, 1, netip.AddrPort{}, now) {
-		t.Error("a report asks for a key frame")
+	if told, asks := c.heardFrom(rr, 1, netip.AddrPort{}, now); asks || len(told) != 1 {
+		t.Errorf("a report asks for a key frame: %v; %d reports", asks, len(told))
 	}
 	got := c.heard
 	if len(got) != 1 {

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
@@ -169,6 +170,7 @@ func (s *Sink) packetize(t *train, f *pipeline.Frame) error {
 	if ssrc, changes := s.sender.identity.next(); changes {
 		s.packer.SetSSRC(ssrc)
 	}
+	s.sender.adaptation.follow(time.Now())
 	return s.packer.Packetize(t.Train, f)
 }
 
@@ -239,7 +241,7 @@ func (s *Sink) describe(from netip.Addr, to netip.AddrPort) ([]byte, error) {
 // Stats reads the counters.
 func (s *Sink) Stats() Stats {
 	st := Stats{
-		Frames: s.frames.Load(), Failed: s.failed.Load(), Bucket: s.sender.bucket.occupancy(), Gap: s.sender.bucket.gaps.Percentiles(),
+		Frames: s.frames.Load(), Failed: s.failed.Load(), Bits: int(s.sender.adaptation.bits.Load()), Bucket: s.sender.bucket.occupancy(), Gap: s.sender.bucket.gaps.Percentiles(),
 		First: s.sender.first.Percentiles(), Last: s.sender.last.Percentiles(), Destinations: s.sender.Stats(),
 	}
 	for _, d := range st.Destinations {

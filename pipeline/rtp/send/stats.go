@@ -10,14 +10,15 @@ import (
 
 // Stats are the counters of a Sink.
 type Stats struct {
-	Frames       uint64               `json:"frames"`       // packetized
-	Failed       uint64               `json:"failed"`       // could not be packetized
-	Packets      uint64               `json:"packets"`      // to the destinations of now
-	Bytes        uint64               `json:"bytes"`        // UDP payload of these packets
-	Bucket       Occupancy            `json:"bucket"`       // of a receiver's buffer in packets, as reckoned here
-	Gap          pipeline.Percentiles `json:"gap"`          // between bursts
-	First        pipeline.Percentiles `json:"first_packet"` // from the end of the frame's DMA until it is handed to the kernel
-	Last         pipeline.Percentiles `json:"last_packet"`  // the same, or until the kernel is to send it
+	Frames       uint64               `json:"frames"`         // packetized
+	Failed       uint64               `json:"failed"`         // could not be packetized
+	Packets      uint64               `json:"packets"`        // to the destinations of now
+	Bytes        uint64               `json:"bytes"`          // UDP payload of these packets
+	Bits         int                  `json:"bits,omitempty"` // a second, that the encoder makes; 0: it does not follow receivers
+	Bucket       Occupancy            `json:"bucket"`         // of a receiver's buffer in packets, as reckoned here
+	Gap          pipeline.Percentiles `json:"gap"`            // between bursts
+	First        pipeline.Percentiles `json:"first_packet"`   // from the end of the frame's DMA until it is handed to the kernel
+	Last         pipeline.Percentiles `json:"last_packet"`    // the same, or until the kernel is to send it
 	Destinations []DestinationStats   `json:"destinations"`
 }
 

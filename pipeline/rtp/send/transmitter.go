@@ -25,15 +25,16 @@ type train struct {
 
 // A transmitter sends trains to destinations, which share SSRC, sequence numbers and timestamps.
 type transmitter struct {
-	config   Config
-	keyFrame func() // asks for a picture that refers to no other
-	control  *rtp.Compounds
-	identity identity
-	span     time.Duration // over which the packets of a frame are spread; 0: not
-	patience time.Duration // for which a frame waits, after that, for full socket buffers
-	ready    bool          // trains are packet-ready
-	buffer   int           // bytes wanted of a socket buffer
-	bits     float64       // of the stream on the wire, a second; 0: not known
+	config     Config
+	keyFrame   func() // asks for a picture that refers to no other
+	control    *rtp.Compounds
+	identity   identity
+	adaptation *adaptation
+	span       time.Duration // over which the packets of a frame are spread; 0: not
+	patience   time.Duration // for which a frame waits, after that, for full socket buffers
+	ready      bool          // trains are packet-ready
+	buffer     int           // bytes wanted of a socket buffer
+	bits       float64       // of the stream on the wire, a second; 0: not known
 
 	mu       sync.Mutex // held while a train is sent and while destinations change
 	closed   bool
@@ -67,7 +68,7 @@ const unpacedPatience = 100 * time.Millisecond
 func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 	x := &transmitter{
 		config: c, keyFrame: func() {}, control: rtp.NewCompounds(*c.Start), patience: unpacedPatience, buffer: f.Size(), ready: t.Contiguous(),
-		pacer: pacer{clock: newClock()},
+		pacer: pacer{clock: newClock()}, adaptation: newAdaptation(c),
 	}
 	x.pacer.turn = &x.turn
 	if c.Payload == rtp.Results {

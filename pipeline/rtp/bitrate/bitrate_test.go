@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bitrate
+
+import (
+	"math"
+	"strconv"
+	"testing"
+	"time"
+)
+
+const least, most = 500_000, 4_000_000
+
+var start = time.Unix(1700000000, 0)
+
+func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
+
+// TestLoss: the rate falls with losses, stays while there are few, and rises slowly when there are none.
+func TestLoss(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lost map[float64]float64 // share by second
+		when float64
+		want float64
+	}{
+		"nothing heard":           {nil, 100, most},
+		"a few are lost":          {map[float64]float64{1: 0.09}, 2, most},
+		"many are lost":           {map[float64]float64{1: 0.4}, 1, most * 0.8},
+		"again within the second": {map[float64]float64{1: 0.4, 1.5: 0.4}, 2, most * 0.8},
+		"again after it":          {map[float64]float64{1: 0.4, 2: 0.4}, 2, most * 0.64},
+		"it rests":                {map[float64]float64{1: 0.4, 6: 0.05}, 11.9, most * 0.8},
+		"it rises":                {map[float64]float64{1: 0.4}, 9, most * 0.8 * 1.05 * 1.05},
+		"no report is no loss":    {map[float64]float64{1: 0.4, 8: 0.02}, 9, most * 0.8 * 1.05 * 1.05},
+		"as before":               {map[float64]float64{1: 0.4}, 60, most},
+		"not below the least":     {map[float64]float64{1: 1, 2: 1, 3: 1, 4: 1, 5: 1}, 5, least},
+		"nonsense":                {map[float64]float64{1: 7}, 1, most / 2},
+	} {
+		c := New(least, most)
+		c.Bits(start)
+		for s := 0.0; s <= tt.when; s += 0.5 { // in order
+			if share, told := tt.lost[s]; told {
+				c.Lost(share, at(s))
+			}
+		}
+		if got := float64(c.Bits(at(tt.when))); math.Abs(got-tt.want) > 2 {
+			t.Errorf("%s: %.0f, want %.0f", name, got, tt.want)
+		}
+	}
+}
+
+// TestEstimate: the lowest estimate of the receivers bounds the rate, which rises slowly after that.
+func TestEstimate(t *testing.T) {
+	c := New(least, most)
+	c.Bits(start)
+	c.Estimate("a", 2e6, at(0))
+	c.Estimate("b", 3e6, at(0))
+	for i := range 10 * maxEstimates { // who makes up receivers
+		c.Estimate(strconv.Itoa(i), 3e6, at(0))
+	}
+	c.Estimate("a", 1e6, at(1))
+	if got := c.Bits(at(1)); got != 1e6 || len(c.estimates) > maxEstimates {
+		t.Errorf("%d, %d estimates", got, len(c.estimates))
+	}
+	c.Estimate("a", 1, at(2))
+	if got := c.Bits(at(2)); got != least {
+		t.Errorf("%d", got)
+	}
+	c.Estimate("a", 1e9, at(3))
+	if got := c.Bits(at(4)); got <= least || got > least*12/10 {
+		t.Errorf("after 2 s %d", got)
+	}
+	if got := c.Bits(at(100)); got != most || len(c.estimates) != 0 {
+		t.Errorf("after all %d, %d estimates", got, len(c.estimates))
+	}
+}
+
+func TestLimits(t *testing.T) {
+	c := New(most, least)
+	c.Lost(1, start)
+	if got := c.Bits(at(1)); got != least {
+		t.Errorf("a least above the most: %d", got)
+	}
+}
