@@ -5,8 +5,6 @@ package rtsp
 import (
 	"errors"
 	"net/netip"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -17,31 +15,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-// apart runs the rest of a test in another process, in a network of its own, and says whether this is that process.
-func apart(t *testing.T) bool {
-	t.Helper()
-	const inside = "TEGRACAST_TEST_APART"
-	if os.Getenv(inside) != "" {
-		for _, args := range []string{
-			"link set lo up", "link add x type veth peer name y", "address add 10.9.0.1/24 dev x", "link set y up", "link set x up", "route add 224.0.0.0/4 dev x",
-		} {
-			rtptest.IP(t, strings.Fields(args)...)
-		}
-		return !t.Failed()
-	}
-	c := exec.CommandContext(t.Context(), "unshare", "--net", os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	c.Env = append(os.Environ(), inside+"=1")
-	out, err := c.CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("in a network of its own (needs root): %v", err)
-	}
-	return false
-}
-
 // TestPeersReadAGroup: ffmpeg and GStreamer read raw video, JPEG and H.264 by multicast at the same time, and the stream is sent once.
 func TestPeersReadAGroup(t *testing.T) {
-	if !apart(t) {
+	if !rtptest.Apart(t) {
 		return
 	}
 	for i, p := range append(payloads(t), h264(t)) {
@@ -81,7 +57,7 @@ func TestPeersReadAGroup(t *testing.T) {
 // TestGroups: readers of a stream share a group, another stream has another one, what nobody reads is not sent, and when the groups are
 // used up a reader is refused.
 func TestGroups(t *testing.T) {
-	if !apart(t) {
+	if !rtptest.Apart(t) {
 		return
 	}
 	sink, server := serve(t, Config{Groups: netip.MustParsePrefix("239.255.42.8/31")}, "raw", send.Config{TTL: 3}, small(t, 30))

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -43,6 +44,15 @@ func (s found) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 // serve has the output camera watched until the test ends, and returns the server, its sink and its address.
 func serve(t *testing.T, l limits) (server *Server, sink *send.Sink, base string) {
 	t.Helper()
+	return serveAt(t, l, "127.0.0.1:0")
+}
+
+func serveAt(t *testing.T, l limits, address string) (server *Server, sink *send.Sink, base string) {
+	t.Helper()
+	at, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
 	log := slog.New(slog.DiscardHandler)
 	f := rtptest.Format(t, pipeline.I420, 320, 240, 30)
 	f.Color = pipeline.BT709Limited
@@ -73,7 +83,8 @@ func serve(t *testing.T, l limits) (server *Server, sink *send.Sink, base string
 	mux.Handle("POST /{name}/whep", server)
 	mux.Handle("DELETE /{name}/whep/{session}", server)
 	mux.Handle("PATCH /{name}/whep/{session}", server)
-	web := httptest.NewServer(mux)
+	web := &httptest.Server{Listener: at, Config: &http.Server{Handler: mux}}
+	web.Start()
 	t.Cleanup(func() {
 		web.Close()
 		server.Close()

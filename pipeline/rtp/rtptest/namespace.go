@@ -3,6 +3,7 @@
 package rtptest
 
 import (
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -27,6 +28,29 @@ func InNamespace(t *testing.T, f func()) {
 	if err := <-done; err != nil {
 		t.Fatalf("network namespace (needs root): %v", err)
 	}
+}
+
+// Apart runs the rest of a test in another process, in a network namespace of its own, and says whether this is that process. There the
+// interface x has the address 10.9.0.1 and multicast.
+func Apart(t *testing.T) bool {
+	t.Helper()
+	const inside = "TEGRACAST_TEST_APART"
+	if os.Getenv(inside) != "" {
+		for _, args := range []string{
+			"link set lo up", "link add x type veth peer name y", "address add 10.9.0.1/24 dev x", "link set y up", "link set x up", "route add 224.0.0.0/4 dev x",
+		} {
+			IP(t, strings.Fields(args)...)
+		}
+		return !t.Failed()
+	}
+	c := exec.CommandContext(t.Context(), "unshare", "--net", os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	c.Env = append(os.Environ(), inside+"=1")
+	out, err := c.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("in a network of its own (needs root): %v", err)
+	}
+	return false
 }
 
 // IP runs the command in the calling thread's namespace.
