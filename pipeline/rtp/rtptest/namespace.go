@@ -37,7 +37,8 @@ func Apart(t *testing.T) bool {
 	const inside = "TEGRACAST_TEST_APART"
 	if os.Getenv(inside) != "" {
 		for _, args := range []string{
-			"link set lo up", "link add x type veth peer name y", "address add 10.9.0.1/24 dev x", "link set y up", "link set x up", "route add 224.0.0.0/4 dev x",
+			"link set lo up", "link add x type veth peer name y", "address add 10.9.0.1/24 dev x", "link set y up", "link set x up",
+			"route add 224.0.0.0/4 dev x",
 		} {
 			IP(t, strings.Fields(args)...)
 		}

@@ -241,7 +241,8 @@ func (s *Sink) describe(from netip.Addr, to netip.AddrPort) ([]byte, error) {
 // Stats reads the counters.
 func (s *Sink) Stats() Stats {
 	st := Stats{
-		Frames: s.frames.Load(), Failed: s.failed.Load(), Bits: int(s.sender.adaptation.bits.Load()), Bucket: s.sender.bucket.occupancy(), Gap: s.sender.bucket.gaps.Percentiles(),
+		Frames: s.frames.Load(), Failed: s.failed.Load(), Bits: int(s.sender.adaptation.bits.Load()),
+		Bucket: s.sender.bucket.occupancy(), Gap: s.sender.bucket.gaps.Percentiles(),
 		First: s.sender.first.Percentiles(), Last: s.sender.last.Percentiles(), Destinations: s.sender.Stats(),
 	}
 	for _, d := range st.Destinations {
