@@ -71,9 +71,10 @@ func TestRTSPConfiguration(t *testing.T) {
 		"{password_file: /x}":    "whose password?",
 		"{listen: none}":         "",
 
-		"{multicast: 239.255.42.0/24}":                                 "",
-		"{multicast: 192.0.2.0/24}":                                    "write a range of multicast groups",
-		"{multicast: yes}":                                             "write a range of multicast groups",
+		"{multicast: 239.255.42.0/24}": "",
+		"{multicast: 192.0.2.0/24}":    "write a range of multicast groups",
+		"{multicast: yes}":             "write a range of multicast groups",
+
 		"{listen: 0.0.0.0:8554, user: me, password_file: /etc/a/file}": "",
 	} {
 		file := programtest.Write(t, "config.yaml", "rtsp: "+section+"\n"+programtest.Small)
