@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v4l2
+
+import "bytes"
+
+// startCode begins a unit (H.264 Annex B).
+var startCode = []byte{0, 0, 0, 1}
+
+const (
+	kindMask = 0x1f
+	kindSPS  = 7
+	kindPPS  = 8
+)
+
+// sets are copies of the parameter sets of a byte stream; nil: it has none.
+func sets(stream []byte) (sps, pps []byte) {
+	for unit := range bytes.SplitSeq(stream, startCode[1:]) {
+		unit = bytes.TrimRight(unit, "\x00") // of a longer start code; a set does not end with zeros
+		if len(unit) < 4 {
+			continue
+		}
+		switch unit[0] & kindMask {
+		case kindSPS:
+			sps = bytes.Clone(unit)
+		case kindPPS:
+			pps = bytes.Clone(unit)
+		}
+	}
+	return sps, pps
+}
+
+// hasSets says whether a byte stream begins with an SPS, perhaps behind a delimiter.
+func hasSets(stream []byte) bool {
+	sps, _ := sets(stream[:min(len(stream), 256)])
+	return sps != nil
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v4l2
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/codec"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+func newDouble(multi bool, pixels string) *double {
+	return &double{multi: multi, offers: []uint32{fourcc("GREY"), fourcc(pixels)}, lines: 1, controls: map[uint32]int{}, memory: map[uint32][][]byte{}}
+}
+
+// opened is an encoder of H.264 on a device; err is why there is none.
+func (d *double) opened(f pipeline.Format) (*Encoder, error) {
+	e, err := newEncoder(d, "/dev/video7", f, fourcc("H264"))
+	if err == nil {
+		err = e.begin(2_000_000)
+	}
+	return e, err
+}
+
+// TestPictures: each layout of pictures that a device may want has the picture in it; units leave one by one, key frames with
+// parameter sets, whether the device repeats them or not; nothing is left at the end.
+func TestPictures(t *testing.T) {
+	f := rtptest.Format(t, pipeline.I420, 200, 90, 30)
+	for _, multi := range []bool{false, true} {
+		for _, pixels := range []string{"YU12", "YM12", "NV12", "NM12"} {
+			for _, repeats := range []bool{false, true} {
+				if d := newDouble(multi, pixels); multi || pixels[1] != 'M' {
+					d.sets = repeats
+					encodes(t, d, f)
+				}
+			}
+		}
+	}
+}
+
+func encodes(t *testing.T, d *double, f pipeline.Format) {
+	t.Helper()
+	e, err := d.opened(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sps, pps := e.ParameterSets()
+	if !bytes.Equal(sps, []byte{0x67, 66, 192, 30}) || !bytes.Equal(pps, []byte{0x68, 1, 2, 3}) {
+		t.Errorf("parameter sets % x, % x", sps, pps)
+	}
+	for n := range 5 {
+		frame := rtptest.Frame(f, n)
+		key := n%2 == 0
+		unit, err := e.Encode(make([]byte, 0, f.Size()), frame, key)
+		if err != nil || !ends(unit, frame.Bytes) {
+			t.Fatalf("%s, several planes %v: frame %d: % x, %v", letters(d.pixels), d.multi, n, unit, err)
+		}
+		if begins := bytes.HasPrefix(unit, append(append([]byte(nil), unitStart...), sps...)); begins != key || bytes.Count(unit, sps) > 1 {
+			t.Errorf("frame %d, key frame %v: % x", n, key, unit)
+		}
+	}
+	if err := e.SetBitrate(1_000_000); err != nil || d.controls[controlBitrate] != 1_000_000 {
+		t.Errorf("bit rate: %v, %v", d.controls, err)
+	}
+	if d.controls[controlBFrames] != 0 || d.controls[controlMode] != modeConstant || d.controls[controlProfile] != profileBaseline {
+		t.Errorf("controls: %v", d.controls)
+	}
+	if err := e.Close(); err != nil || d.leaks() {
+		t.Errorf("at the end: %v, %+v", err, d)
+	}
+}
+
+// TestRefusals: a device that cannot be used is refused with what it lacks, and given back.
+func TestRefusals(t *testing.T) {
+	f := rtptest.Format(t, pipeline.I420, 200, 90, 30)
+	for want, d := range map[string]*double{
+		`it takes ["GREY" "RGB3"], and no 4:2:0`: newDouble(true, "RGB3"),
+		"bit rate 2000000: invalid argument":     {without: []uint32{controlBitrate}},
+		"key frame: invalid argument":            {without: []uint32{controlForceKey}},
+		"it is no device of V4L2":                {cannot: queryCapabilities},
+		"H264 of 200x90: input/output error":     {cannot: setFormat},
+		"buffers of H264: input/output error":    {cannot: makeBuffers},
+		"buffer 0: input/output error":           {cannot: queryBuffer},
+		"a buffer for coded data":                {cannot: enqueue},
+		"it does not start":                      {cannot: streamOn},
+		"frame 0: input/output error":            {cannot: dequeue},
+		"codes 96 lines instead of 90":           {lines: 16, cannot: setSelection},
+		"could not encode it":                    {fails: 1},
+		"nothing for 2s":                         {hangs: 1},
+	} {
+		if d.offers == nil {
+			n := newDouble(true, "YM12")
+			n.without, n.cannot, n.fails, n.hangs = d.without, d.cannot, d.fails, d.hangs
+			n.lines = max(d.lines, 1)
+			d = n
+		}
+		e, err := d.opened(f)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+		_ = e.Close()
+		if d.mapped != 0 || !d.closed {
+			t.Errorf("%s: %d are mapped, closed %v", want, d.mapped, d.closed)
+		}
+	}
+	if _, err := New("/dev/null", f, 1_000_000); err == nil || !strings.Contains(err.Error(), "/dev/null: it is no device of V4L2: inappropriate ioctl") {
+		t.Errorf("/dev/null: %v", err)
+	}
+	if _, err := New("/dev/v4l2-nvenc", f, 1_000_000); err == nil || !strings.Contains(err.Error(), "used through libnvv4l2.so, which cannot be opened") {
+		t.Errorf("NVIDIA's: %v", err)
+	}
+	if _, err := New("/dev/null", rtptest.Format(t, pipeline.UYVY, 200, 90, 30), 1_000_000); !errors.Is(err, codec.ErrFormat) {
+		t.Errorf("pixels: %v", err)
+	}
+}
+
+// TestErrors: a picture that the device could not encode is an error of its own, and a key frame comes after it; a device that does not
+// answer is asked for no more.
+func TestErrors(t *testing.T) {
+	f := rtptest.Format(t, pipeline.I420, 200, 90, 30)
+	d := newDouble(true, "YM12")
+	d.fails, d.hangs = 3, 5 // the first one is the encoder's own
+	e, err := d.opened(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for n := range 5 {
+		unit, err := e.Encode(make([]byte, 0, f.Size()), rtptest.Frame(f, n), false)
+		switch {
+		case errors.Is(err, codec.ErrEncode):
+			all = append(all, "error")
+		case err == nil && hasSets(unit):
+			all = append(all, "key")
+		case err == nil:
+			all = append(all, "picture")
+		}
+	}
+	if got := strings.Join(all, " "); got != "picture error key error error" || d.taken != 5 {
+		t.Errorf("%s, %d pictures", got, d.taken)
+	}
+	if _, err := e.Encode(make([]byte, 0, 40), rtptest.Frame(f, 0), false); !errors.Is(err, codec.ErrEncode) {
+		t.Error(err)
+	}
+	if err := e.Close(); err != nil || d.mapped != 0 || !d.closed {
+		t.Errorf("at the end: %v, %+v", err, d)
+	}
+}

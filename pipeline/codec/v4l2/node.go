@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v4l2
+
+import (
+	"fmt"
+	"os"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A node is a device of V4L2. Its methods return errno as they are.
+type node interface {
+	ioctl(request uintptr, argument unsafe.Pointer) error
+	mmap(offset int64, length int) ([]byte, error)
+	munmap(b []byte) error
+	// wait waits until a buffer is done: of coded data, or of pictures. A node whose dequeue waits by itself returns at once.
+	wait(coded bool, limit time.Duration) error
+	close() error
+}
+
+// kernel is a device file.
+type kernel int
+
+func openKernel(path string) (kernel, error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return kernel(fd), nil
+}
+
+func (k kernel) ioctl(request uintptr, argument unsafe.Pointer) error {
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(k), request, uintptr(argument))
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR:
+		default:
+			return errno
+		}
+	}
+}
+
+func (k kernel) mmap(offset int64, length int) ([]byte, error) {
+	return unix.Mmap(int(k), offset, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}
+
+func (k kernel) munmap(b []byte) error { return unix.Munmap(b) }
+
+func (k kernel) wait(coded bool, limit time.Duration) error {
+	events := int16(unix.POLLOUT)
+	if coded {
+		events = unix.POLLIN
+	}
+	list := []unix.PollFd{{Fd: int32(k), Events: events}}
+	for until := time.Now().Add(limit); ; {
+		n, err := unix.Poll(list, int(max(time.Until(until), 0)/time.Millisecond))
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return err
+		case n == 0:
+			return fmt.Errorf("nothing for %v", limit)
+		default:
+			return nil // an error of the device is dequeue's to tell
+		}
+	}
+}
+
+func (k kernel) close() error { return unix.Close(int(k)) }

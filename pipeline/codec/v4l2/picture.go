@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v4l2
+
+import (
+	"fmt"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// fill copies a picture of I420 into the planes of a buffer.
+func (q *queue) fill(planes [][]byte, f *pipeline.Frame) error {
+	w, h, stride := f.Format.Width, f.Format.Height, f.Format.Stride
+	luma, chroma := f.Bytes, f.Bytes[stride*h:]
+	u, v := chroma[:stride/2*(h/2)], chroma[stride/2*(h/2):]
+	wide, lines := int(q.planes[0].stride), q.height
+	joined := q.pixels == fourcc("NV12") || q.pixels == fourcc("NM12")
+	y, c := planes[0], []byte(nil)
+	narrow := wide / 2
+	switch {
+	case len(planes) > 1: // each in its own memory
+		c, narrow = planes[1], int(q.planes[1].stride)
+	default:
+		c = y[min(wide*lines, len(y)):]
+		if joined {
+			narrow = wide
+		}
+	}
+	second := c
+	if !joined {
+		if second = nil; len(planes) > 2 {
+			second = planes[2]
+		} else if n := narrow * (lines / 2); n <= len(c) {
+			second = c[n:]
+		}
+	}
+	if wide < w || len(y) < wide*h || len(c) < narrow*(h/2) || len(second) < narrow*(h/2) {
+		return fmt.Errorf("planes of %d and %d bytes, %d a line, do not take %dx%d", len(y), len(c), wide, w, h)
+	}
+	rows(y, wide, luma, stride, w, h)
+	if joined {
+		for row := range h / 2 {
+			to := c[row*narrow:][:w]
+			for i := range w / 2 {
+				to[2*i], to[2*i+1] = u[row*stride/2+i], v[row*stride/2+i]
+			}
+		}
+		return nil
+	}
+	rows(c, narrow, u, stride/2, w/2, h/2)
+	rows(second, narrow, v, stride/2, w/2, h/2)
+	return nil
+}
+
+// rows copies lines of w bytes.
+func rows(to []byte, wide int, from []byte, stride, w, h int) {
+	for row := range h {
+		copy(to[row*wide:][:w], from[row*stride:])
+	}
+}

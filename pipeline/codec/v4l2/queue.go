@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v4l2
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/codec"
+)
+
+// A queue is one of the two of a device: of pictures, or of coded data.
+type queue struct {
+	kind    uint32
+	pixels  uint32 // the code of its format
+	planes  []planeFormat
+	height  int        // lines of the first plane
+	buffers [][][]byte // the memory of each buffer's planes
+}
+
+// Formats of pictures that I420 can become, the best first: the same in one piece, in three, and with chroma in one plane.
+var pictureFormats = []uint32{fourcc("YU12"), fourcc("YM12"), fourcc("NV12"), fourcc("NM12")}
+
+// agree sets the formats of coded data and of pictures, in that order.
+func (e *Encoder) agree() error {
+	if err := e.setFormat(&e.coded, e.coding, uint32(max(e.format.Size(), 1<<16))); err != nil {
+		return err
+	}
+	offered := e.offered(&e.pictures)
+	i := slices.IndexFunc(pictureFormats, func(code uint32) bool { return slices.Contains(offered, code) })
+	if i < 0 {
+		return e.errorf("%w: it takes %q, and no 4:2:0 of 8 bits", codec.ErrFormat, names(offered))
+	}
+	if err := e.setFormat(&e.pictures, pictureFormats[i], 0); err != nil {
+		return err
+	}
+	s := &selection{kind: singlePicture, width: int32(e.format.Width), height: int32(e.format.Height)} // the same for both interfaces
+	err := e.node.ioctl(setSelection, unsafe.Pointer(s))
+	if whole := e.pictures.height == e.format.Height; !whole && (err != nil || int(s.height) != e.format.Height || int(s.width) != e.format.Width) {
+		return e.errorf("%w: it codes %d lines instead of %d: make the picture's size a multiple of 16", codec.ErrFormat, e.pictures.height, e.format.Height)
+	}
+	return nil
+}
+
+func names(codes []uint32) (list []string) {
+	for _, c := range codes {
+		list = append(list, letters(c))
+	}
+	return list
+}
+
+// offered are the formats that a queue may have.
+func (e *Encoder) offered(q *queue) (list []uint32) {
+	for i := range uint32(64) {
+		d := &formatDescription{index: i, kind: q.kind}
+		if e.node.ioctl(listFormats, unsafe.Pointer(d)) != nil {
+			break
+		}
+		list = append(list, d.pixels)
+	}
+	return list
+}
+
+// setFormat gives a queue a format of the stream's size. size is that of a buffer of coded data.
+func (e *Encoder) setFormat(q *queue, code, size uint32) error {
+	f := &e.args.format
+	*f = format{kind: q.kind}
+	w, h := uint32(e.format.Width), uint32(e.format.Height)
+	colors, matrix, span := e.colors()
+	if e.multi {
+		m := f.multi()
+		*m = multiFormat{width: w, height: h, pixels: code, field: fieldNone, colors: colors, count: 1, matrix: uint8(matrix), quantization: uint8(span)}
+		m.planes[0].size = size
+	} else {
+		*f.single() = singleFormat{width: w, height: h, pixels: code, field: fieldNone, size: size, colors: colors, matrix: matrix, quantization: span}
+	}
+	if err := e.node.ioctl(setFormat, unsafe.Pointer(f)); err != nil {
+		return e.errorf("%w: %s of %dx%d: %w", codec.ErrFormat, letters(code), w, h, err)
+	}
+	got := queue{kind: q.kind}
+	if e.multi {
+		m := f.multi()
+		got.pixels, got.height, w = m.pixels, int(m.height), m.width
+		got.planes = slices.Clone(m.planes[:min(m.count, maxPlanes)])
+	} else {
+		s := f.single()
+		got.pixels, got.height, w = s.pixels, int(s.height), s.width
+		got.planes = []planeFormat{{size: s.size, stride: s.stride}}
+	}
+	switch {
+	case got.pixels != code:
+		return e.errorf("%w: it makes or takes %s and no %s", codec.ErrFormat, letters(got.pixels), letters(code))
+	case int(w) < e.format.Width || got.height < e.format.Height || len(got.planes) == 0:
+		return e.errorf("%w: at most %dx%d, not %dx%d", codec.ErrFormat, w, got.height, e.format.Width, e.format.Height)
+	}
+	*q = got
+	return nil
+}
+
+// colors are those of the stream, as V4L2 says them.
+func (e *Encoder) colors() (space, matrix, span uint32) {
+	space, matrix, span = colorsREC709, matrixOf709, limitedRange
+	switch e.format.Color {
+	case pipeline.BT601Full, pipeline.BT601Limited:
+		space, matrix = colorsSMPTE170M, matrixOf601
+	}
+	switch e.format.Color {
+	case pipeline.BT601Full, pipeline.BT709Full:
+		span = fullRange
+	}
+	return space, matrix, span
+}
+
+// pace tells the device the rate of frames, if it wants to know.
+func (e *Encoder) pace() {
+	r := &outputRate{kind: e.pictures.kind, numerator: uint32(e.format.Rate.Den), denominator: uint32(e.format.Rate.Num)}
+	_ = e.node.ioctl(setRate, unsafe.Pointer(r))
+}
+
+// count is how many buffers a queue has: one is coded while the one before is read.
+const count = 2
+
+// allocate makes a queue's buffers and maps them.
+func (e *Encoder) allocate(q *queue) error {
+	r := &requestBuffers{count: count, kind: q.kind, memory: memoryMapped}
+	if err := e.node.ioctl(makeBuffers, unsafe.Pointer(r)); err != nil || r.count == 0 {
+		return e.errorf("%d buffers of %s: %w", r.count, letters(q.pixels), errors.Join(err, errNone(r.count)))
+	}
+	for i := range int(r.count) {
+		q.buffers = append(q.buffers, nil)
+		b := e.buffer(q, i)
+		if err := e.node.ioctl(queryBuffer, unsafe.Pointer(b)); err != nil {
+			return e.errorf("buffer %d: %w", i, err)
+		}
+		for k := range q.planes {
+			offset, length := int64(b.at), int(b.length)
+			if e.multi {
+				offset, length = int64(e.args.planes[k].at), int(e.args.planes[k].length)
+			}
+			if length < int(q.planes[k].size) {
+				return e.errorf("buffer %d has %d bytes of %d", i, length, q.planes[k].size)
+			}
+			m, err := e.node.mmap(offset, length)
+			if err != nil {
+				return e.errorf("buffer %d: mmap of %d bytes: %w", i, length, err)
+			}
+			q.buffers[i] = append(q.buffers[i], m)
+		}
+	}
+	return nil
+}
+
+func errNone(n uint32) error {
+	if n == 0 {
+		return unix.ENOMEM
+	}
+	return nil
+}
+
+// buffer is what stands for a buffer in calls.
+func (e *Encoder) buffer(q *queue, i int) *buffer {
+	b := &e.args.buffer
+	*b = buffer{index: uint32(i), kind: q.kind, memory: memoryMapped, field: fieldNone}
+	if e.multi {
+		e.args.planes = [maxPlanes]plane{}
+		b.at, b.length = uint64(uintptr(unsafe.Pointer(&e.args.planes))), uint32(len(q.planes))
+	}
+	return b
+}
+
+// enqueue gives the device a buffer: to write coded data into, or, with a picture, to read that.
+func (e *Encoder) enqueue(q *queue, i int, f *pipeline.Frame) error {
+	b := e.buffer(q, i)
+	if f != nil {
+		if err := q.fill(q.buffers[i], f); err != nil {
+			return err
+		}
+		b.seconds, b.microseconds = e.taken/1e6, e.taken%1e6 // the coded data has it, too
+		b.used = q.planes[0].size
+		for k := range q.planes {
+			e.args.planes[k].used, e.args.planes[k].length = q.planes[k].size, uint32(len(q.buffers[i][k]))
+		}
+	}
+	err := e.node.ioctl(enqueue, unsafe.Pointer(b))
+	runtime.KeepAlive(e)
+	return err
+}
+
+// dequeue takes a buffer that the device is done with; e.args.buffer and planes say what is in it.
+func (e *Encoder) dequeue(q *queue) (int, error) {
+	for {
+		b := e.buffer(q, 0)
+		err := e.node.ioctl(dequeue, unsafe.Pointer(b))
+		switch {
+		case err == nil && int(b.index) < len(q.buffers):
+			return int(b.index), nil
+		case err == nil:
+			return 0, fmt.Errorf("buffer %d of %d", b.index, len(q.buffers))
+		case !errors.Is(err, unix.EAGAIN):
+			return 0, err
+		}
+		if err := e.node.wait(q == &e.coded, patience); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// release stops a queue and frees its buffers.
+func (e *Encoder) release(q *queue) error {
+	var errs []error
+	if len(q.buffers) > 0 {
+		e.args.kind = int32(q.kind)
+		errs = append(errs, e.node.ioctl(streamOff, unsafe.Pointer(&e.args.kind)))
+	}
+	for _, planes := range q.buffers {
+		for _, m := range planes {
+			errs = append(errs, e.node.munmap(m))
+		}
+	}
+	if len(q.buffers) > 0 {
+		errs = append(errs, e.node.ioctl(makeBuffers, unsafe.Pointer(&requestBuffers{kind: q.kind, memory: memoryMapped})))
+	}
+	q.buffers = nil
+	return errors.Join(errs...)
+}
