@@ -24,8 +24,8 @@ FUZZTIME ?= 30s
 # JavaScript that tests use: MCAP's reader for recordings, axe-core for the page, and what editors make of the schema.
 NODE_MODULES := pipeline/record/testdata/core cmd/tegracast/testdata/axe cmd/tegracast/testdata/schema
 # The tests that make test-long runs, in LONG_IN: they count in thousands, repeat, or last a minute.
-LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestPowerCuts|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestReceiveFromARM64|TestPeersReadAMinute|TestStalledReaders|TestWatchThousand|TestFloods|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute|TestPagesRun|TestLiveKit|TestBottleneck
-LONG_IN := ./cudahost/cufile ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast ./pipeline/record ./pipeline/ucx ./pipeline/rtsp ./pipeline/webrtc ./pipeline/share ./pipeline/bus ./capture
+LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestPowerCuts|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestReceiveFromARM64|TestPeersReadAMinute|TestStalledReaders|TestWatchThousand|TestFloods|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute|TestPagesRun|TestLiveKit|TestBottleneck|TestVicodec
+LONG_IN := ./cudahost/cufile ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast ./pipeline/record ./pipeline/ucx ./pipeline/rtsp ./pipeline/webrtc ./pipeline/share ./pipeline/bus ./capture ./pipeline/codec/v4l2
 SOAK ?= 1h
 SOAK_GUEST ?= 20m
 HAS_GPU = [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/nvgpu ]

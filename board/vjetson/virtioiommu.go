@@ -14,34 +14,38 @@ import (
 // DMA goes through the IOMMU waits for its driver.
 const virtioIOMMU = "virtio_iommu"
 
-// buildVirtioIOMMU returns the file of virtio's IOMMU driver for a kernel that comes without it, which it builds once from
-// the kernel's source. It lies in the kernel's folder.
+// buildVirtioIOMMU returns the file of virtio's IOMMU driver for a kernel that comes without it.
 func buildVirtioIOMMU(ctx context.Context, k Kernel, log *slog.Logger) (string, error) {
-	const module = "virtio-iommu.ko"
-	file := filepath.Join(k.Dir, module)
+	return BuildFromSource(ctx, k, "drivers/iommu", "virtio-iommu", "obj-m := virtio-iommu.o\n", log)
+}
+
+// BuildFromSource returns the file of a module of Debian's source of a kernel that comes without it, which it builds once: the module's
+// folder in the source, its name, and what its Kbuild says. It lies in the kernel's folder.
+func BuildFromSource(ctx context.Context, k Kernel, folder, module, kbuild string, log *slog.Logger) (string, error) {
+	file := filepath.Join(k.Dir, module+".ko")
 	find := func(string) (string, bool) {
 		_, err := os.Stat(file)
 		return file, err == nil
 	}
 	return once(ctx, find, func(ctx context.Context, _ string) (string, error) {
-		work, err := os.MkdirTemp(k.Dir, "virtio-iommu-")
+		work, err := os.MkdirTemp(k.Dir, module+"-")
 		if err != nil {
 			return "", fmt.Errorf("vjetson: cache: %w", err)
 		}
 		defer os.RemoveAll(work)
-		log.Info("building the driver of virtio's IOMMU, once", "kernel", k.Release)
-		tree, err := fetchSource(ctx, k, work, log, "drivers/iommu")
+		log.Info("building a module of the kernel's source, once", "module", module, "kernel", k.Release)
+		tree, err := fetchSource(ctx, k, work, log, folder)
 		if err != nil {
 			return "", err
 		}
-		source, built := filepath.Join(tree, "drivers/iommu"), filepath.Join(work, "built")
-		if err := os.WriteFile(filepath.Join(source, "Kbuild"), []byte("obj-m := virtio-iommu.o\n"), 0o644); err != nil {
+		source, built := filepath.Join(tree, folder), filepath.Join(work, "built")
+		if err := os.WriteFile(filepath.Join(source, "Kbuild"), []byte(kbuild), 0o644); err != nil {
 			return "", fmt.Errorf("vjetson: cache: %w", err)
 		}
 		if err := BuildModule(ctx, k, source, built); err != nil {
 			return "", err
 		}
-		if err := os.Rename(filepath.Join(built, module), file); err != nil {
+		if err := os.Rename(filepath.Join(built, module+".ko"), file); err != nil {
 			return "", fmt.Errorf("vjetson: cache: %w", err)
 		}
 		return file, nil

@@ -26,6 +26,7 @@ var may = map[string][]string{
 	"pipeline/kernel":     {"pipeline", "cudahost"},
 	"pipeline/rtp":        {"pipeline", "pipeline/rtp/rtptest", "pipeline/codec"}, // its tests encode
 	"pipeline/codec":      {"pipeline", "cudahost", "cudahost/headertest", "pipeline/rtp/rtptest"},
+	"pipeline/codec/v4l2": {"pipeline", "pipeline/codec", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"}, // its tests boot a machine
 	"capture":             {"cudahost", "tegra", "fpga", "board", "pipeline", "pipeline/record"},
 	"cmd/tegracast":       {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/..."},
 	"board/vjetson":       {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},

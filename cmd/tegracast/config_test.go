@@ -162,6 +162,7 @@ var combinations = [][3]string{
 	{"{name: raw, rtp: {payload: raw", "{name: raw, scale: half, rtp: {payload: results", "outputs[0].scale: results have no size"},
 	{"payload: raw", "payload: raw, quality: 50", "outputs[0].rtp.quality: only payload jpeg has a quality"},
 	{"payload: raw", "payload: jpeg, bitrate: 5000", "outputs[0].rtp.bitrate: only payload h264 has a bit rate"},
+	{"payload: raw", "payload: jpeg, encoder: /dev/video11", "outputs[0].rtp.encoder: only payload h264 has an encoder"},
 	{"payload: raw", "payload: jpeg, bitrate_min: 500", "outputs[0].rtp.bitrate_min: only payload h264 has a bit rate"},
 	{"payload: raw", "payload: h264, bitrate: 500, bitrate_min: 501", "outputs[0].rtp.bitrate_min: 501 is more than bitrate, which is 500"},
 	{"payload: raw", "payload: h264, bitrate: 9", "bitrate"},

@@ -11,7 +11,6 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/egress"
 	"github.com/tegracast/tegracast/pipeline"
-	"github.com/tegracast/tegracast/pipeline/codec"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
@@ -67,11 +66,11 @@ func (a *Appliance) newEncoder(c *config.Output, k *config.RTP, cfg *send.Config
 		return encoder, nil
 	case rtp.H264:
 		cfg.LeastBits, cfg.MostBits = k.Bits(f)
-		encoder, err := codec.NewH264(f, cfg.MostBits)
+		encoder, err := egress.NewH264(k.Encoder, f, cfg.MostBits)
 		if err != nil {
 			return nil, c.OpenAt.Errorf("%w", err)
 		}
-		cfg.Logger.Info("H.264 is encoded on the CPU", "bits_per_second", cfg.MostBits)
+		cfg.Logger.Info("H.264 is encoded", "by", cmp.Or(k.Encoder, "openh264, on the CPU"), "bits_per_second", cfg.MostBits)
 		cfg.H264 = encoder
 		return encoder, nil
 	}

@@ -34,6 +34,7 @@ type RTP struct {
 	Session      string                     `yaml:"session,omitempty" jsonschema_description:"For payload results: name of the output whose SDP describes this stream, too."`
 	Quality      int                        `yaml:"quality,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"For payload jpeg: quality of the pictures (default 90)."`
 	Bitrate      int                        `yaml:"bitrate,omitempty" jsonschema:"minimum=10,maximum=240000" jsonschema_description:"For payload h264: kilobits a second (default: a tenth of a bit for each pixel)."`
+	Encoder      string                     `yaml:"encoder,omitempty" jsonschema:"pattern=^/dev/." jsonschema_description:"For payload h264: the device file of an encoder of V4L2, for instance /dev/video11 (default: openh264, on the CPU). Not run on a board yet."`
 	BitrateMin   int                        `yaml:"bitrate_min,omitempty" jsonschema:"minimum=10,maximum=240000" jsonschema_description:"For payload h264: kilobits a second to which the rate falls at most when receivers lose packets (default: a quarter of bitrate). As much as bitrate: the rate stays."`
 
 	path int // what the paths to all destinations take, in bytes; 0: not looked at, or it makes no difference
@@ -81,6 +82,8 @@ func (c *RTP) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 		return at.Key("quality").Errorf("only payload jpeg has a quality: leave quality out")
 	case c.Payload.V != rtp.H264 && c.Bitrate != 0:
 		return at.Key("bitrate").Errorf("only payload h264 has a bit rate: leave bitrate out")
+	case c.Payload.V != rtp.H264 && c.Encoder != "":
+		return at.Key("encoder").Errorf("only payload h264 has an encoder: leave encoder out")
 	case c.Payload.V != rtp.H264 && c.BitrateMin != 0:
 		return at.Key("bitrate_min").Errorf("only payload h264 has a bit rate: leave bitrate_min out")
 	case c.Bitrate != 0 && c.BitrateMin > c.Bitrate:

@@ -88,7 +88,7 @@ func TestRefusals(t *testing.T) {
 		"a buffer for coded data":                {cannot: enqueue},
 		"it does not start":                      {cannot: streamOn},
 		"frame 0: input/output error":            {cannot: dequeue},
-		"codes 96 lines instead of 90":           {lines: 16, cannot: setSelection},
+		"it codes 200x96 instead of 200x90":      {lines: 16, cannot: setSelection},
 		"could not encode it":                    {fails: 1},
 		"nothing for 2s":                         {hangs: 1},
 	} {

@@ -20,6 +20,7 @@ type queue struct {
 	kind    uint32
 	pixels  uint32 // the code of its format
 	planes  []planeFormat
+	width   int
 	height  int        // lines of the first plane
 	buffers [][][]byte // the memory of each buffer's planes
 }
@@ -40,10 +41,14 @@ func (e *Encoder) agree() error {
 	if err := e.setFormat(&e.pictures, pictureFormats[i], 0); err != nil {
 		return err
 	}
+	if e.pictures.width == e.format.Width && e.pictures.height == e.format.Height {
+		return nil
+	}
 	s := &selection{kind: singlePicture, width: int32(e.format.Width), height: int32(e.format.Height)} // the same for both interfaces
 	err := e.node.ioctl(setSelection, unsafe.Pointer(s))
-	if whole := e.pictures.height == e.format.Height; !whole && (err != nil || int(s.height) != e.format.Height || int(s.width) != e.format.Width) {
-		return e.errorf("%w: it codes %d lines instead of %d: make the picture's size a multiple of 16", codec.ErrFormat, e.pictures.height, e.format.Height)
+	if err != nil || int(s.width) != e.format.Width || int(s.height) != e.format.Height {
+		return e.errorf("%w: it codes %dx%d instead of %dx%d: give the picture another size, for instance a multiple of 16", codec.ErrFormat,
+			e.pictures.width, e.pictures.height, e.format.Width, e.format.Height)
 	}
 	return nil
 }
@@ -86,18 +91,18 @@ func (e *Encoder) setFormat(q *queue, code, size uint32) error {
 	got := queue{kind: q.kind}
 	if e.multi {
 		m := f.multi()
-		got.pixels, got.height, w = m.pixels, int(m.height), m.width
+		got.pixels, got.width, got.height = m.pixels, int(m.width), int(m.height)
 		got.planes = slices.Clone(m.planes[:min(m.count, maxPlanes)])
 	} else {
 		s := f.single()
-		got.pixels, got.height, w = s.pixels, int(s.height), s.width
+		got.pixels, got.width, got.height = s.pixels, int(s.width), int(s.height)
 		got.planes = []planeFormat{{size: s.size, stride: s.stride}}
 	}
 	switch {
 	case got.pixels != code:
 		return e.errorf("%w: it makes or takes %s and no %s", codec.ErrFormat, letters(got.pixels), letters(code))
-	case int(w) < e.format.Width || got.height < e.format.Height || len(got.planes) == 0:
-		return e.errorf("%w: at most %dx%d, not %dx%d", codec.ErrFormat, w, got.height, e.format.Width, e.format.Height)
+	case got.width < e.format.Width || got.height < e.format.Height || len(got.planes) == 0:
+		return e.errorf("%w: at most %dx%d, not %dx%d", codec.ErrFormat, got.width, got.height, e.format.Width, e.format.Height)
 	}
 	*q = got
 	return nil

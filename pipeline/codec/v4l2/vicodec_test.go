@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v4l2
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/board/vjetson"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+var device = flag.String("device", "", "device file of an encoder of FWHT")
+
+// TestVicodec runs TestDevice in the virtual Jetson, with the kernel's vicodec, by both interfaces.
+func TestVicodec(t *testing.T) {
+	if os.Getenv("TEGRACAST_LONG") == "" {
+		t.Skip("NEEDS TEGRACAST_LONG=1: it fetches the kernel's source, once, and boots a machine")
+	}
+	tests := filepath.Join(t.TempDir(), "tests")
+	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-ldflags", "-s -w", "-o", tests, ".")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	k, err := vjetson.Fetch(t.Context(), "arm64", slog.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := vjetson.BuildFromSource(t.Context(), k, "drivers/media/test-drivers/vicodec", "vicodec",
+		"obj-m := vicodec.o\nvicodec-y := vicodec-core.o codec-fwht.o codec-v4l2-fwht.o\n", slog.Default())
+	if errors.Is(err, vjetson.ErrUnreachable) {
+		t.Skipf("NEEDS the source of the kernel, once, from Debian's archive: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	m := vjetson.StartTest(t, vjetson.Config{Modules: []string{"v4l2_mem2mem", "videobuf2_vmalloc"}, Files: map[string]string{"/usr/bin/encodertests": tests}})
+	for _, planes := range []string{"multiplanar=0", "multiplanar=1"} {
+		if err := m.LoadModule(t.Context(), module, planes); err != nil {
+			t.Fatal(err)
+		}
+		out, err := m.Shell(t.Context(), "for d in /sys/class/video4linux/*; do if grep -q 'stateful-encoder' $d/name; then "+
+			"encodertests -test.run TestDevice -test.v -device /dev/${d##*/} 2>&1; fi; done; rmmod vicodec")
+		if err != nil || !strings.Contains(out, "--- PASS: TestDevice") {
+			t.Fatalf("%s: %v\n%s", planes, err, out)
+		}
+		t.Logf("%s:\n%s", planes, out)
+	}
+}
+
+// TestDevice encodes with a device that makes FWHT, whose frames have a header (codec-fwht.h of the kernel): formats, queues, a picture
+// at a time, the drain, and that a device can be opened again.
+func TestDevice(t *testing.T) {
+	if *device == "" {
+		t.Skip("NEEDS the virtual Jetson: TestVicodec runs it there")
+	}
+	const w, h, count = 640, 360, 4
+	f := rtptest.Format(t, pipeline.I420, w, h, 30)
+	for round := range 3 {
+		n, err := open(*device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := newEncoder(n, *device, f, fourcc("FWHT"))
+		if err == nil {
+			err = e.start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("pictures are %s, several planes: %v", letters(e.pictures.pixels), e.multi)
+		last := 0
+		for i := range count * round { // in the first round none: an encoder that is closed at once
+			picture := rtptest.Frame(f, i)
+			if i%2 == 1 {
+				clear(picture.Bytes)
+			}
+			unit, err := e.Encode(make([]byte, 0, 4*f.Size()), picture, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			begins := []byte{0x4f, 0x4f, 0x4f, 0x4f, 0xff, 0xff, 0xff, 0xff}
+			if len(unit) < 48 || !bytes.HasPrefix(unit, begins) || binary.BigEndian.Uint32(unit[12:]) != w || binary.BigEndian.Uint32(unit[16:]) != h {
+				t.Fatalf("picture %d: %d bytes: % x", i, len(unit), unit[:min(len(unit), 48)])
+			}
+			if i%2 == 1 && len(unit) > last/2 {
+				t.Errorf("picture %d, which is empty, has %d bytes, the one before %d", i, len(unit), last)
+			}
+			last = len(unit)
+		}
+		if err := e.SetBitrate(1_000_000); !errors.Is(err, unix.EINVAL) {
+			t.Errorf("bit rate of FWHT: %v", err)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	small := rtptest.Format(t, pipeline.I420, w/2, h/2, 30)
+	for want, refused := range map[string]func(n node) (*Encoder, error){
+		"it makes or takes FWHT and no H264": func(n node) (*Encoder, error) { return newEncoder(n, *device, f, fourcc("H264")) },
+		"it codes 640x368 instead of 320x18": func(n node) (*Encoder, error) { return newEncoder(n, *device, small, fourcc("FWHT")) },
+	} {
+		n, err := open(*device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := refused(n)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
