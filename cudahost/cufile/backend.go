@@ -15,6 +15,10 @@ type backend interface {
 	dropStream(handle uintptr) error
 	// transfer makes a transfer of a file that is held, and waits for its end.
 	transfer(call string, op Op) (int, error)
+	// together is how many of a batch's transfers, of the first ones, gather may make at once; 1: none with another.
+	together(ops []Op) int
+	// gather makes such transfers. If they are not whole after it, each is to be made by inBatch.
+	gather(ops []Op) (whole bool)
 	// inBatch makes a transfer of a batch, as transfer does.
 	inBatch(call string, op Op) (int, error)
 	// async puts a transfer on a stream, and has done called when the stream has come past it, unless there is an error.

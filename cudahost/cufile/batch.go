@@ -110,20 +110,32 @@ func (b *Batch) run(ops []Op) {
 	var all sync.WaitGroup
 	room := make(chan struct{}, atOnce)
 	defer all.Wait()
-	for i, op := range ops {
-		if !b.begin(i) {
+	for i, n := 0, 0; i < len(ops); i += n {
+		n = b.driver.back.together(ops[i:])
+		if !b.begin(i, n) {
 			continue
 		}
 		room <- struct{}{}
 		all.Go(func() {
-			n, err := b.driver.back.inBatch("cuFileBatchIOSubmit", op)
+			b.transfer(i, ops[i:i+n])
 			<-room
-			if err != nil {
-				b.end(i, Event{Failed, n, err})
-				return
-			}
-			b.end(i, Event{Status: Complete, N: n})
 		})
+	}
+}
+
+// transfer makes the transfers from i on.
+func (b *Batch) transfer(i int, ops []Op) {
+	whole := len(ops) > 1 && b.driver.back.gather(ops)
+	for k, op := range ops {
+		n, err := op.Size, error(nil)
+		if !whole {
+			n, err = b.driver.back.inBatch("cuFileBatchIOSubmit", op)
+		}
+		if err != nil {
+			b.end(i+k, Event{Failed, n, err})
+			continue
+		}
+		b.end(i+k, Event{Status: Complete, N: n})
 	}
 }
 
@@ -139,16 +151,18 @@ func (c *compat) inBatch(call string, op Op) (int, error) {
 	return m.result()
 }
 
-// begin says whether transfer i may start: the batch has not been canceled.
-func (b *Batch) begin(i int) bool {
+// begin says whether n transfers, from i on, may start: the batch has not been canceled.
+func (b *Batch) begin(i, n int) bool {
 	b.mu.Lock()
 	canceled := b.canceled || b.driver.closing.Load()
-	if !canceled {
-		b.events[i].Status = Pending
+	for k := range n {
+		b.events[i+k].Status = Pending
 	}
 	b.mu.Unlock()
-	if canceled {
-		b.end(i, Event{Status: Canceled})
+	for k := range n {
+		if canceled {
+			b.end(i+k, Event{Status: Canceled})
+		}
 	}
 	return !canceled
 }

@@ -16,6 +16,7 @@ type transfer struct {
 	write   bool
 	addr    uintptr // of host memory that does not move
 	place   int     // of the registered buffer that has it; -1: none
+	vector  []iovec // instead of addr: memory in pieces; nil: it is in one
 	n       int     // bytes
 	off     int64   // in the file
 	// done is called once, from any goroutine, with the bytes that were moved or an errno. It must not wait.
@@ -85,7 +86,10 @@ func (t *transfer) call(poll bool) (n int, errno unix.Errno) {
 const rwfHiPri = 1 // RWF_HIPRI of linux/fs.h
 
 func (t *transfer) once(poll bool) (n int, errno unix.Errno) {
-	vector := [2]uintptr{t.addr, uintptr(t.n)} // struct iovec
+	vector := t.vector
+	if vector == nil {
+		vector = []iovec{{t.addr, uint64(t.n)}}
+	}
 	trap, flags := uintptr(unix.SYS_PREADV2), uintptr(0)
 	if t.write {
 		trap = unix.SYS_PWRITEV2
@@ -93,7 +97,7 @@ func (t *transfer) once(poll bool) (n int, errno unix.Errno) {
 	if poll {
 		flags = rwfHiPri
 	}
-	r, _, errno := unix.Syscall6(trap, uintptr(t.fd), uintptr(unsafe.Pointer(&vector)), 1, uintptr(t.off), 0, flags)
+	r, _, errno := unix.Syscall6(trap, uintptr(t.fd), uintptr(unsafe.Pointer(&vector[0])), uintptr(len(vector)), uintptr(t.off), 0, flags)
 	if errno != 0 {
 		return 0, errno
 	}

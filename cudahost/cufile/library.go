@@ -280,6 +280,9 @@ func (l *library) transfer(call string, op Op) (n int, err error) {
 // with O_DIRECT, they write other bytes than those that were asked for (docs/cufile.md).
 func (l *library) inBatch(call string, op Op) (int, error) { return l.transfer(call, op) }
 
+func (l *library) together([]Op) int { return 1 }
+func (l *library) gather([]Op) bool  { return false }
+
 // moved is the result of a transfer: bytes, the negative of a Status, or that of an errno.
 func moved(call string, f *File, n int) (int, error) {
 	switch {

@@ -21,6 +21,7 @@ const (
 	featSingleMmap = 1 << 0 // since Linux 5.4
 
 	opNop        = 0
+	opWriteV     = 2
 	opReadFixed  = 4
 	opWriteFixed = 5
 	opRead       = 22 // since Linux 5.6
@@ -275,6 +276,9 @@ func (u *uring) entry(t *transfer, user int) sqe {
 	}
 	if t.write {
 		e.opcode = opWrite
+	}
+	if t.vector != nil { // the kernel copies it at once (IORING_FEAT_SUBMIT_STABLE, since Linux 5.5)
+		e.opcode, e.addr, e.len = opWriteV, uint64(uintptr(unsafe.Pointer(&t.vector[0]))), uint32(len(t.vector))
 	}
 	if t.place >= 0 {
 		e.opcode, e.bufIndex = opReadFixed, uint16(t.place)

@@ -37,13 +37,19 @@ func (w *Worker) run() {
 	defer close(w.stopped)
 	var events []event
 	var deadline time.Time
-	for last := time.Now(); ; {
+	var last time.Time // when it was found to be idle; zero: it was not
+	for {
 		w.mu.Lock()
 		w.sleeping.Store(false)
 		w.sendPosted()
 		idle := w.advance() && len(w.events) == 0
-		now := time.Now()
+		var now time.Time
+		if idle || w.closed {
+			now = time.Now()
+		}
 		if !idle {
+			last = time.Time{}
+		} else if last.IsZero() {
 			last = now
 		}
 		if w.closed && deadline.IsZero() {

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cufile
+
+import "golang.org/x/sys/unix"
+
+// most is how many transfers of a batch are gathered into one: few, since they are there for the head and the tail of what lies apart.
+const most = 8
+
+// iovec is struct iovec of the kernel.
+type iovec struct {
+	base uintptr
+	size uint64
+}
+
+// together implements backend: writes through O_DIRECT of which each goes on in the file where the one before ends.
+func (c *compat) together(ops []Op) (n int) {
+	f, at, left := ops[0].File, ops[0].FileOffset, int(c.driver.settings().MaxDirectIO)<<10
+	for n < min(len(ops), most) {
+		op := ops[n]
+		left -= op.Size
+		if !op.Write || op.File != f || op.FileOffset != at || left < 0 || !f.straight(op) {
+			break
+		}
+		at += int64(op.Size)
+		n++
+	}
+	return max(n, 1)
+}
+
+// straight says whether a transfer needs no page cache.
+func (f *File) straight(op Op) bool {
+	addr := op.Base + uintptr(op.Offset)
+	return f.direct.fd >= 0 && op.Size > 0 && (op.FileOffset|int64(op.Size))&int64(f.align-1) == 0 && addr%uintptr(f.memory) == 0
+}
+
+// gather makes transfers by one call of the kernel, and reports whether that has moved all. A file that grows is locked for each call
+// until the disk has answered.
+func (c *compat) gather(ops []Op) bool {
+	f := ops[0].File
+	t := &transfer{fd: f.direct.fd, fdPlace: f.direct.place, write: true, place: -1, off: ops[0].FileOffset}
+	for _, op := range ops {
+		t.vector = append(t.vector, iovec{op.Base + uintptr(op.Offset), uint64(op.Size)})
+		t.n += op.Size
+	}
+	whole := make(chan bool, 1)
+	t.done = func(n int, errno unix.Errno) { whole <- errno == 0 && n == t.n }
+	c.engine.start([]*transfer{t})
+	return <-whole
+}
