@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/control"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
@@ -20,7 +21,7 @@ type flow struct {
 
 	timestamp uint32 // that its RTP streams begin at, all the same
 
-	controllers []*controller
+	controllers []*control.Loop
 	kernels     []namedKernel
 
 	stages  []func() error // close them

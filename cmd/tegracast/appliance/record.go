@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/control"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/record"
 )
@@ -35,7 +36,7 @@ func (a *Appliance) openRecord(f *flow, o *output, c *config.Output, k *config.R
 
 // cameraSettings says how a camera is set; nil: the source is none.
 func cameraSettings(s source) func() (record.Settings, bool) {
-	camera, is := s.(adjustable)
+	camera, is := s.(control.Camera)
 	if !is {
 		return nil
 	}
