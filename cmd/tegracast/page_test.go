@@ -116,14 +116,10 @@ func TestPageInABrowser(t *testing.T) {
 	}
 	until("an event", `[...document.querySelectorAll("#events li")].some((e) => e.textContent.includes("rtp: sending"))`)
 	until("the trigger", `document.getElementById("outputs").textContent.includes("triggered at")`)
-	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		if list, _ := filepath.Glob(filepath.Join(recordings, "*.mcap")); len(list) == 1 {
-			break
-		}
-		if time.Since(began) > time.Minute {
-			t.Fatal("no recording was made")
-		}
-	}
+	p := pilot{t, ctx}
+	p.recorded(recordings, 1)
+	p.switches("raw")
+	p.switches("kept")
 	if _, err := chromedp.Run(ctx, chromedp.EmulateViewport(390, 844, chromedp.EmulateScale(2))); err != nil {
 		t.Fatal(err)
 	}

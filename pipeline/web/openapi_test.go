@@ -3,6 +3,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"go/ast"
 	"go/parser"
@@ -121,6 +122,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 			return []byte("v=0\r\n"), notThere(name, to)
 		},
 		Unsend: notThere,
+		Switch: func(_ context.Context, name string, _ bool) error { return notThere(name, "") },
 		Trigger: func(name, _ string) (bool, error) {
 			return name != "none", map[bool]error{true: http.ErrNotSupported}[name == "sealed"]
 		},

@@ -34,7 +34,9 @@ type Output struct {
 	SDP     bool     `json:"sdp"`               // it is a stream, which a file describes
 	WHEP    bool     `json:"whep"`              // it is watched by WebRTC
 	Picture bool     `json:"picture"`           // it can be looked at
+	Record  bool     `json:"record"`            // it is a recording
 	Trigger bool     `json:"trigger"`           // it is a recording that waits for a trigger
+	Stopped bool     `json:"stopped"`           // a client has stopped it, until a client starts it or the next reload
 }
 
 // A Reader takes an output by RTSP or WHEP.

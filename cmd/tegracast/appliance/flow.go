@@ -50,6 +50,7 @@ type output struct {
 	view     pipeline.Format // in which it is shown to people; zero: it cannot be shown
 	attached *pipeline.Output
 	stream   *stream      // nil: no RTP
+	records  bool         // it is a recording
 	free     func() error // gives back what the sink has opened or pinned; nil: nothing
 }
 

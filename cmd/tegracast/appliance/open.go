@@ -25,6 +25,7 @@ func Open(e Env, c *config.Appliance) (*Appliance, error) {
 // open opens those parts of a configuration that p names.
 func (a *Appliance) open(c *config.Appliance, p plan) error {
 	a.text = c.Text
+	a.setNames(c)
 	if a.memory == nil {
 		memory, err := cudahost.Open(cudahost.Config{Backend: c.Memory, Logger: a.env.Log})
 		if err != nil {
@@ -55,7 +56,7 @@ func (a *Appliance) open(c *config.Appliance, p plan) error {
 		}
 	}
 	for i := range c.Outputs {
-		if o := &c.Outputs[i]; p.outputs[o.Name] {
+		if o := &c.Outputs[i]; p.outputs[o.Name] && !a.stopped(o.Name) {
 			if err := a.addOutput(o); err != nil {
 				return err
 			}

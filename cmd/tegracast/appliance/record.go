@@ -30,6 +30,7 @@ func (a *Appliance) openRecord(f *flow, o *output, c *config.Output, k *config.R
 		return nil, c.OpenAt.Errorf("%w", err)
 	}
 	a.recordings.Add(sink)
+	o.records = true
 	o.free = func() error { return a.recordings.Remove(sink) }
 	return sink, nil
 }

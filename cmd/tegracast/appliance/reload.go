@@ -26,7 +26,8 @@ type runner struct {
 	dir   string // of the SDP files
 	web   *webRunner
 	ended chan *flow
-	over  chan struct{} // closed when nobody waits for ended any more
+	over  chan struct{}                    // closed when nobody waits for ended any more
+	asked chan func(context.Context) error // what clients ask for; an error means that the appliance cannot go on
 }
 
 // run runs all flows until ctx ends, all sources have ended, or one has failed.
@@ -47,6 +48,8 @@ func (r *runner) run(ctx context.Context, reload <-chan os.Signal) error {
 			if slices.Contains(r.a.flows, f) { // else a reload has ended it
 				err = f.err
 			}
+		case do := <-r.asked:
+			err = do(ctx)
 		case <-reload:
 			if r.path == "" {
 				r.a.env.Log.Info("SIGHUP: there is no configuration file to reload: ending")
@@ -90,17 +93,23 @@ func (r *runner) reload(ctx context.Context) error {
 	for _, name := range next.NewPaths(r.cfg) {
 		list = append(list, "outputs["+name+"]: path to its destinations")
 	}
-	if len(list) == 0 {
+	started := r.a.startAll()
+	if len(list) == 0 && len(started) == 0 {
 		r.a.env.Log.Info("SIGHUP: the configuration has not changed")
 		return nil
 	}
 	p, old := planned(r.cfg, next), r.cfg
+	for name := range started {
+		p.outputs[name] = true
+		list = append(list, "outputs["+name+"]: started")
+	}
 	if err := r.apply(ctx, next, p); errors.Is(err, cudahost.ErrInterrupted) {
 		return nil // ctx has ended
 	} else if pipeline.DeviceLost(err) {
 		return err
 	} else if err != nil {
 		r.a.env.Log.Error("SIGHUP: the new configuration cannot be opened: going back to the previous one", "error", err)
+		r.a.stopAgain(started)
 		if err := r.apply(ctx, old, p); pipeline.DeviceLost(err) {
 			return err
 		} else if err != nil { // no config.Error: the file is not what is wrong, so the service manager shall start it again
@@ -178,7 +187,7 @@ func (r *runner) giveUp(ctx context.Context, c *config.Appliance, p plan) error 
 			if !p.outputs[o.name] {
 				continue
 			}
-			if o.stream != nil && !streams(c.Output(o.name)) {
+			if o.stream != nil && (!streams(c.Output(o.name)) || r.a.stopped(o.name)) {
 				_ = os.Remove(filepath.Join(r.dir, o.name+".sdp")) // of a stream that is no more
 			}
 			tell("an output", o.name, r.a.dropOutput(bounded, f, o))

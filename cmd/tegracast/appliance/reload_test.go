@@ -150,7 +150,7 @@ func newReloads(t *testing.T, text string, board lines.Board) *reloads {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.runner = &runner{a: a, cfg: c, path: s.file, dir: filepath.Dir(s.file), web: &webRunner{}}
+	s.runner = &runner{a: a, cfg: c, path: s.file, dir: filepath.Dir(s.file), web: &webRunner{}, asked: make(chan func(context.Context) error)}
 	if err := s.announce(everything(c).outputs); err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
 	if err := egress.Alone(c); err != nil {
 		return a.finish(err)
 	}
-	r := &runner{a: a, cfg: c, path: o.Reload, dir: o.Dir}
+	r := &runner{a: a, cfg: c, path: o.Reload, dir: o.Dir, asked: make(chan func(context.Context) error)}
 	err = r.serve(ctx, failed)
 	if err = a.finish(err); err == nil {
 		failed.Forget()
@@ -74,6 +74,7 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
 	r.web = newWeb(r.a, health)
+	r.web.cfg.Switch = r.switchOutput
 	if err := r.web.open(watch, r.cfg.Web); err != nil {
 		return err
 	}

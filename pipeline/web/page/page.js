@@ -8,7 +8,7 @@ let shown = null; // the output whose pictures are shown
 let watch = null; // how, if it is by WebRTC
 let streams = new Set(); // outputs that are watched by WebRTC
 let away = false; // the appliance did not answer
-let said = new Map(); // what an output answered to its trigger
+let said = new Map(); // what an output answered to its buttons
 
 function element(tag, text, attributes) {
   const e = document.createElement(tag);
@@ -89,25 +89,37 @@ function showOutputs(outputs) {
   const key = JSON.stringify(outputs, (name, v) => name === "readers" ? v.length : v);
   if (list.dataset.key === key) return;
   list.dataset.key = key;
+  const focused = document.activeElement && document.activeElement.id;
   list.replaceChildren(...outputs.map(outputItem));
+  if (focused && document.activeElement.id !== focused && get(focused)) get(focused).focus(); // it was one of these
+}
+
+// actor is a button that asks for something by POST. What came of it is said behind the output's buttons.
+function actor(o, what, text, path, done) {
+  const b = element("button", text, { type: "button", id: what + "-" + o.name, "aria-label": text + " " + o.name });
+  b.addEventListener("click", async () => {
+    b.setAttribute("aria-disabled", "true");
+    const r = await fetch(path, { method: "POST" }).catch((e) => e);
+    b.removeAttribute("aria-disabled");
+    said.set(o.name, r.ok ? done + " at " + new Date().toLocaleTimeString() : r.text ? (await r.text()).trim() : String(r));
+    const answer = get("said-" + o.name);
+    if (answer) answer.textContent = said.get(o.name);
+  });
+  return b;
 }
 
 function outputItem(o) {
   const item = element("li");
-  item.append(element("p", o.name + ": " + o.sends + (o.to ? " to " + o.to.join(", ") : "") +
-    (o.rtsp ? ", " + o.rtsp : "") + (o.rtsp || o.whep ? " (" + (o.readers || []).length + " readers)" : "")));
   const name = encodeURIComponent(o.name);
+  item.append(element("p", o.name + ": " + (o.stopped ? "stopped, " : "") + o.sends + (o.to ? " to " + o.to.join(", ") : "") +
+    (o.rtsp ? ", " + o.rtsp : "") + (o.rtsp || o.whep ? " (" + (o.readers || []).length + " readers)" : "")));
   if (o.picture) item.append(element("a", "Snapshot", { class: "button", href: name + ".jpg", download: o.name + ".jpg" }));
   if (o.sdp) item.append(element("a", "SDP file", { class: "button", href: name + ".sdp" }));
-  if (o.trigger) {
-    const b = element("button", "Trigger", { type: "button" }), answer = element("span", said.get(o.name) || "", { role: "status" });
-    b.addEventListener("click", async () => {
-      const r = await fetch("record/" + name + "/trigger", { method: "POST" }).catch((e) => e);
-      said.set(o.name, r.ok ? "triggered at " + new Date().toLocaleTimeString() : r.text ? await r.text() : String(r));
-      answer.textContent = said.get(o.name);
-    });
-    item.append(b, answer);
-  }
+  if (o.trigger) item.append(actor(o, "trigger", "Trigger", "record/" + name + "/trigger", "triggered"));
+  const recording = o.record ? " recording" : "";
+  if (o.stopped) item.append(actor(o, "switch", "Start" + recording, "api/v1/outputs/" + name + "/start", "started"));
+  else item.append(actor(o, "switch", "Stop" + recording, "api/v1/outputs/" + name + "/stop", "stopped"));
+  item.append(element("span", said.get(o.name) || "", { role: "status", id: "said-" + o.name }));
   return item;
 }
 
