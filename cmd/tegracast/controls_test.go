@@ -3,12 +3,20 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"image"
+	_ "image/jpeg"
+	_ "image/png"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	cdpbrowser "github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/chromedp"
 )
 
@@ -55,6 +63,42 @@ func (p pilot) recorded(folder string, n int) {
 		}
 		if time.Since(began) > time.Minute {
 			p.Fatalf("there are the recordings %q, and not %d", list, n)
+		}
+	}
+}
+
+// downloads presses the links to an output's snapshots, and checks the files that they give.
+func (p pilot) downloads(name string, width int) {
+	p.Helper()
+	folder := p.TempDir()
+	allow := chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{
+			Behavior: cdpbrowser.SetDownloadBehaviorBehaviorAllow, DownloadPath: folder,
+		})
+		return err
+	})
+	if _, err := chromedp.Run(p.ctx, allow); err != nil {
+		p.Fatal(err)
+	}
+	for kind, end := range map[string]string{"JPEG": "jpg", "PNG": "png", "DNG": "dng"} {
+		p.press("snapshot-" + kind + "-" + name)
+		var file []byte
+		for began := time.Now(); len(file) == 0; time.Sleep(50 * time.Millisecond) {
+			if list, _ := filepath.Glob(filepath.Join(folder, "*."+end)); len(list) == 1 {
+				file, _ = os.ReadFile(list[0])
+			}
+			if time.Since(began) > time.Minute {
+				p.Fatalf("%s: no file was downloaded", kind)
+			}
+		}
+		if kind == "DNG" {
+			if !bytes.HasPrefix(file, []byte("II*\x00")) {
+				p.Errorf("the DNG begins with %q", file[:8])
+			}
+			continue
+		}
+		if picture, format, err := image.DecodeConfig(bytes.NewReader(file)); err != nil || format != strings.ToLower(kind) || format == "png" && picture.Width != width {
+			p.Errorf("%s: %s %v %v", kind, format, picture, err)
 		}
 	}
 }

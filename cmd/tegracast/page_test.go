@@ -118,6 +118,7 @@ func TestPageInABrowser(t *testing.T) {
 	until("the trigger", `document.getElementById("outputs").textContent.includes("triggered at")`)
 	p := pilot{t, ctx}
 	p.recorded(recordings, 1)
+	p.downloads("jpeg", 1280)
 	p.switches("raw")
 	p.switches("kept")
 	if _, err := chromedp.Run(ctx, chromedp.EmulateViewport(390, 844, chromedp.EmulateScale(2))); err != nil {

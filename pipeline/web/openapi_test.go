@@ -68,7 +68,7 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
 			switch text, _ := strconv.Unquote(l.Value); {
 			case text == "GET /{file}":
-				routes = append(routes, "GET /{name}.sdp", "GET /{name}.jpg", "GET /{name}.mjpeg")
+				routes = append(routes, "GET /{name}.sdp", "GET /{name}.jpg", "GET /{name}.mjpeg", "GET /{name}.png", "GET /{name}.dng")
 			case pattern.MatchString(text) && !strings.HasPrefix(text, "GET /debug/"): // Go's own
 				routes = append(routes, text)
 			}
@@ -122,6 +122,9 @@ func TestOpenAPIAnswers(t *testing.T) {
 			return []byte("v=0\r\n"), notThere(name, to)
 		},
 		Unsend: notThere,
+		Still: func(_ context.Context, name, _ string) (Still, error) {
+			return Still{1, []byte("file")}, notThere(name, "")
+		},
 		Switch: func(_ context.Context, name string, _ bool) error { return notThere(name, "") },
 		Trigger: func(name, _ string) (bool, error) {
 			return name != "none", map[bool]error{true: http.ErrNotSupported}[name == "sealed"]

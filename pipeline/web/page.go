@@ -34,6 +34,7 @@ type Output struct {
 	SDP     bool     `json:"sdp"`               // it is a stream, which a file describes
 	WHEP    bool     `json:"whep"`              // it is watched by WebRTC
 	Picture bool     `json:"picture"`           // it can be looked at
+	Samples bool     `json:"samples"`           // its source is a sensor, whose samples can be had
 	Record  bool     `json:"record"`            // it is a recording
 	Trigger bool     `json:"trigger"`           // it is a recording that waits for a trigger
 	Stopped bool     `json:"stopped"`           // a client has stopped it, until a client starts it or the next reload
@@ -87,8 +88,10 @@ type Status struct {
 
 const (
 	maxWatchers  = 8               // of moving pictures
+	maxStills    = 1               // that are made at a time: each keeps a processor busy
 	maxBeginning = 4               // sessions by WHEP at a time, or ending
 	firstWait    = 5 * time.Second // for a picture
+	stillWait    = 2 * time.Second // for a frame
 )
 
 //go:embed page
@@ -116,20 +119,27 @@ func (c *Config) files(rest http.Handler) http.Handler {
 		kind = path.Ext(r.PathValue("file"))
 		return strings.TrimSuffix(r.PathValue("file"), kind), kind
 	}
+	stills := atMost(maxStills, "take a picture", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, kind := split(r)
+		c.still(w, r, name, strings.TrimPrefix(kind, "."))
+	}))
 	pictures := atMost(maxWatchers, "watch", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, kind := split(r)
 		c.show(w, r, name, kind == ".mjpeg")
 	}))
 	show := c.private(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if name, kind := split(r); kind == ".sdp" {
+		switch name, kind := split(r); kind {
+		case ".sdp":
 			c.describe(w, name)
-			return
+		case ".png", ".dng":
+			stills.ServeHTTP(w, r)
+		default:
+			pictures.ServeHTTP(w, r)
 		}
-		pictures.ServeHTTP(w, r)
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path.Ext(r.PathValue("file")) {
-		case ".sdp", ".jpg", ".mjpeg":
+		case ".sdp", ".jpg", ".mjpeg", ".png", ".dng":
 			show.ServeHTTP(w, r)
 		default:
 			rest.ServeHTTP(w, r)

@@ -31,6 +31,9 @@ type Config struct {
 	// View and SDP are a look at an output, and the description of its stream. They return ErrNoOutput where there is none of that name.
 	View func(output string) (View, error)
 	SDP  func(output string) ([]byte, error)
+	// Still is the next frame of an output as a file: png is the picture, dng the samples of the source's sensor, both as large as they
+	// are. It returns ErrNoOutput where there is none of that name.
+	Still func(ctx context.Context, output, kind string) (Still, error)
 	// Health says whether every output is armed, and what of the pipeline stalls; nil when nothing does.
 	Health  func() (ready bool, stalled error)
 	Metrics []prometheus.Collector // further ones
@@ -55,7 +58,7 @@ type Config struct {
 // armed), and POST /record/NAME/trigger (404: there is no such recording, 409: it cannot be triggered). To this machine alone,
 // and to others by TLS with the password of Config.Access (401 without it, 429 after ten wrong ones), it shows a page (/), the
 // state of everything (/api/v1/status), events as they come (/api/v1/events), and for each output its stream's description
-// (/NAME.sdp), the picture of now (/NAME.jpg) and moving pictures (/NAME.mjpeg; 409: the output cannot be shown), and it begins
+// (/NAME.sdp), the picture of now (/NAME.jpg, at full size /NAME.png, and /NAME.dng: the sensor's samples) and moving pictures (/NAME.mjpeg; 409: the output cannot be shown), and it begins
 // sessions of WebRTC (POST /NAME/whep), and sends an output's stream to further destinations (PUT and DELETE of
 // /api/v1/outputs/NAME/destinations/HOST:PORT), and starts and stops outputs (POST /api/v1/outputs/NAME/start and stop). At most 32 clients are connected (for a further one the most
 // silent is closed), 8 of them watch moving pictures, 8 listen to events, 4 begin or end a session, 4 change something, and one other answer is made at a

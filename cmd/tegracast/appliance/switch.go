@@ -60,7 +60,7 @@ func (r *runner) switchOutput(ctx context.Context, name string, on bool) error {
 
 // turn notes that an output is to be stopped, or no more. It returns what the output was before it was stopped.
 func (a *Appliance) turn(name string, on bool) web.Output {
-	_, o := a.output(name)
+	f, o := a.output(name)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if on {
@@ -68,8 +68,8 @@ func (a *Appliance) turn(name string, on bool) web.Output {
 		delete(a.off, name)
 		return was
 	}
-	x := a.about(o)
-	x.Stopped, x.Readers, x.RTSP, x.SDP, x.WHEP, x.Picture, x.Trigger = true, nil, "", false, false, false, false
+	x := a.about(f, o)
+	x = web.Output{Name: x.Name, Sends: x.Sends, To: x.To, Record: x.Record, Stopped: true}
 	a.off[name] = x
 	return x
 }

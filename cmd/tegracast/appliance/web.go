@@ -145,7 +145,7 @@ func newWeb(a *Appliance, h *health) *webRunner {
 	}
 	return &webRunner{out: a.env.Out, cfg: web.Config{
 		Version: a.env.Version, Stats: a.stats, Health: h.state, Outputs: a.list, Board: sensors, Bus: a.env.Bus.View,
-		View: a.look, SDP: a.describe, Trigger: trigger, Send: a.egress.Send, Unsend: a.egress.Unsend, WHEP: a.egress.WHEP(),
+		View: a.look, Still: a.still, SDP: a.describe, Trigger: trigger, Send: a.egress.Send, Unsend: a.egress.Unsend, WHEP: a.egress.WHEP(),
 		Metrics: append(own, a.env.Metrics...), Events: a.env.Events, Logger: a.env.Log,
 	}}
 }

@@ -113,7 +113,10 @@ function outputItem(o) {
   const name = encodeURIComponent(o.name);
   item.append(element("p", o.name + ": " + (o.stopped ? "stopped, " : "") + o.sends + (o.to ? " to " + o.to.join(", ") : "") +
     (o.rtsp ? ", " + o.rtsp : "") + (o.rtsp || o.whep ? " (" + (o.readers || []).length + " readers)" : "")));
-  if (o.picture) item.append(element("a", "Snapshot", { class: "button", href: name + ".jpg", download: o.name + ".jpg" }));
+  if (o.picture || o.samples) item.append(element("span", "Snapshot "));
+  const kinds = { JPEG: o.picture && ".jpg", PNG: o.picture && ".png", DNG: o.samples && ".dng" };
+  for (const [kind, end] of Object.entries(kinds))
+    if (end) item.append(element("a", kind, { class: "button", href: name + end, download: o.name + end, "aria-label": "Snapshot of " + o.name + ": " + kind, id: "snapshot-" + kind + "-" + o.name }));
   if (o.sdp) item.append(element("a", "SDP file", { class: "button", href: name + ".sdp" }));
   if (o.trigger) item.append(actor(o, "trigger", "Trigger", "record/" + name + "/trigger", "triggered"));
   const recording = o.record ? " recording" : "";
