@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/site"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
 )
@@ -24,7 +25,7 @@ type runner struct {
 	cfg   *config.Appliance
 	path  string // of the configuration file; empty: there is none
 	dir   string // of the SDP files
-	web   *webRunner
+	web   *site.Server
 	ended chan *flow
 	over  chan struct{}                    // closed when nobody waits for ended any more
 	asked chan func(context.Context) error // what clients ask for; an error means that the appliance cannot go on
@@ -154,7 +155,7 @@ func (r *runner) apply(ctx context.Context, c *config.Appliance, p plan) error {
 		}
 	}
 	if p.web {
-		return r.web.open(ctx, c.Web)
+		return r.web.Open(ctx, c.Web)
 	}
 	return nil
 }

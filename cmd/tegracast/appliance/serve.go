@@ -17,6 +17,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/egress"
 	"github.com/tegracast/tegracast/cmd/tegracast/live"
+	"github.com/tegracast/tegracast/cmd/tegracast/progress"
 	"github.com/tegracast/tegracast/cmd/tegracast/starts"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
@@ -57,7 +58,7 @@ func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
 }
 
 func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
-	health, err := newHealth(r.a, failed.Forget)
+	health, err := progress.New(r.a.started, r.a.stats, failed.Forget, r.a.env.Log)
 	if err != nil {
 		return err
 	}
@@ -69,16 +70,16 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	usr1 := make(chan os.Signal, 1)
 	signal.Notify(usr1, syscall.SIGUSR1)
 	defer signal.Stop(usr1)
-	r.a.health = health.state
+	r.a.health = health.State
 	began, cpu := time.Now(), live.CPUTime()
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
 	r.web = newWeb(r.a, health)
-	r.web.cfg.Switch = r.switchOutput
-	if err := r.web.open(watch, r.cfg.Web); err != nil {
+	r.web.Config.Switch = r.switchOutput
+	if err := r.web.Open(watch, r.cfg.Web); err != nil {
 		return err
 	}
-	defer r.web.close()
+	defer r.web.Close()
 	if err := r.a.egress.Listen(r.cfg.RTSP, r.a.env.Out, r.a.env.Log); err != nil {
 		return err
 	}
@@ -88,14 +89,14 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { live.NewStatus(r.a.env.Out, r.a.env.Log, r.view).Run(watch) })
-	watching.Go(func() { health.run(watch) })
+	watching.Go(func() { health.Run(watch) })
 	watching.Go(func() { r.a.recordings.Answer(watch, usr1, r.a.env.Log) })
 	watching.Go(func() { r.a.env.Bus.Watch(watch, r.a.told(health)) })
 	watching.Go(func() { boardwatch.Watch(watch, r.a.env.Log, os.DirFS("/")) })
 	err = r.run(ctx, hangup)
 	stop()
 	watching.Wait()
-	r.web.close()
+	r.web.Close()
 	if err != nil {
 		err = errors.Join(err, r.a.dump(r.dir))
 	}
