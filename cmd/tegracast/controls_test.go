@@ -102,3 +102,56 @@ func (p pilot) downloads(name string, width int) {
 		}
 	}
 }
+
+// edits opens the editor, has a mistake shown by its line, applies a change, which outlives the process in the folder state, and goes back.
+func (p pilot) edits(state string) {
+	p.Helper()
+	if _, err := chromedp.Run(p.ctx, chromedp.Click("#editor > summary")); err != nil {
+		p.Fatal(err)
+	}
+	awaitPage(p.ctx, p, "the text", `document.getElementById("text").value.includes("name: jpeg, rate: 5")`)
+	accessible(p.ctx, p.T, "with the editor open")
+	replace := func(old, new string) {
+		p.Helper()
+		script := fmt.Sprintf(`(() => { const t = document.getElementById("text"); t.value = t.value.replace(%q, %q); return true; })()`, old, new)
+		if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](script)); err != nil {
+			p.Fatal(err)
+		}
+	}
+	kept := filepath.Join(state, "tegracast.yaml")
+	replace("rate: 5,", "rate: many,")
+	for _, button := range []string{"check", "apply"} {
+		p.press(button)
+		p.sees("mistakes", "outputs[1].rate")
+		p.sees("verdict", "Refused")
+	}
+	if _, err := chromedp.Run(p.ctx, chromedp.Click("#mistakes button")); err != nil {
+		p.Fatal(err)
+	}
+	awaitPage(p.ctx, p, "the line of the mistake", `(() => { const t = document.getElementById("text");
+		return document.activeElement === t && t.value.slice(t.selectionStart, t.selectionEnd).includes("rate: many"); })()`)
+	replace("rate: many,", "rate: 4,")
+	p.press("check")
+	p.sees("verdict", "There is no mistake.")
+	if _, err := os.Stat(kept); err == nil {
+		p.Error("a check has kept the text")
+	}
+	p.press("apply")
+	p.sees("verdict", "Changed: outputs[jpeg].rate")
+	p.sees("origin", "was changed on the page")
+	if text, err := os.ReadFile(kept); err != nil || !strings.Contains(string(text), "rate: 4,") {
+		p.Errorf("%s %v", text, err)
+	}
+	p.press("reset")
+	p.sees("origin", "This is ")
+	if _, err := os.Stat(kept); err == nil {
+		p.Error("it is still kept")
+	}
+	replace("rate: 5,", "rate: nothing,")
+	p.press("again")
+	p.sees("verdict", "Loaded.")
+	awaitPage(p.ctx, p, "the text again", `document.getElementById("text").value.includes("rate: 5,")`)
+	if _, err := chromedp.Run(p.ctx, chromedp.Click("#editor > summary")); err != nil {
+		p.Fatal(err)
+	}
+}

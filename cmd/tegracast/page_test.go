@@ -86,6 +86,8 @@ func TestPageInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SHORT: a browser takes its time")
 	}
+	state := t.TempDir()
+	t.Setenv("STATE_DIRECTORY", state)
 	appliance, base, recordings := shown(t, 1280, 720)
 	ctx, complaints := browser(t, base)
 	until := func(what, condition string) {
@@ -121,6 +123,7 @@ func TestPageInABrowser(t *testing.T) {
 	p.downloads("jpeg", 1280)
 	p.switches("raw")
 	p.switches("kept")
+	p.edits(state)
 	if _, err := chromedp.Run(ctx, chromedp.EmulateViewport(390, 844, chromedp.EmulateScale(2))); err != nil {
 		t.Fatal(err)
 	}

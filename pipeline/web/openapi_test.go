@@ -121,7 +121,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		Send: func(name, to string) ([]byte, error) {
 			return []byte("v=0\r\n"), notThere(name, to)
 		},
-		Unsend: notThere,
+		Unsend: notThere, Configurator: editor{},
 		Still: func(_ context.Context, name, _ string) (Still, error) {
 			return Still{1, []byte("file")}, notThere(name, "")
 		},
@@ -151,6 +151,22 @@ func TestOpenAPIAnswers(t *testing.T) {
 	}
 }
 
+// editor is a configurator that finds a mistake in an empty text.
+type editor struct{}
+
+func (editor) Configuration() Configuration { return Configuration{Text: "web: {}"} }
+
+func (editor) Check(text []byte) Check {
+	if len(text) == 0 {
+		return Check{Mistakes: []Mistake{{Line: 1, Column: 1, Message: "empty"}}}
+	}
+	return Check{Good: true}
+}
+
+func (e editor) Configure(_ context.Context, text []byte) (Check, error) { return e.Check(text), nil }
+
+func (editor) Reset(context.Context) (Check, error) { return Check{}, http.ErrNotSupported }
+
 // notThere is what Send and Unsend say of the outputs.
 func notThere(name, _ string) error {
 	return map[string]error{"sealed": http.ErrNotSupported, "none": ErrNoOutput}[name]
@@ -179,15 +195,17 @@ func asked(t *testing.T, method, url, host string) (status int, kind string) {
 // TestOpenAPISchemas: the schemas are those of the types, which have no descriptions. Lists that are empty are null.
 func TestOpenAPISchemas(t *testing.T) {
 	reflector := jsonschema.Reflector{Anonymous: true}
-	b, err := json.Marshal(reflector.Reflect(&Status{}))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var types struct {
 		Defs map[string]any `json:"$defs"`
 	}
-	if err := json.Unmarshal(b, &types); err != nil {
-		t.Fatal(err)
+	for _, v := range []any{&Status{}, &Configuration{}, &Check{}} {
+		b, err := json.Marshal(reflector.Reflect(v))
+		if err == nil {
+			err = json.Unmarshal(b, &types) // adds to those that are there
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	if got, want := plain(theDocument(t).Components.Schemas), plain(types.Defs); !reflect.DeepEqual(got, want) {
 		g, _ := json.MarshalIndent(got, "", " ")

@@ -82,6 +82,8 @@ type Status struct {
 	Outputs []Output  `json:"outputs"`
 	Board   []Reading `json:"board,omitempty"`
 	Bus     *Bus      `json:"bus,omitempty"`
+	// Configurable says that the configuration can be seen and changed, /api/v1/config.
+	Configurable bool `json:"configurable"`
 	// Books are the graph's.
 	Books pipeline.Stats `json:"books"`
 }
@@ -104,7 +106,7 @@ func (c *Config) addPage(mux *http.ServeMux) {
 		panic(err) // the name is a constant
 	}
 	page := http.FileServerFS(files)
-	for _, path := range []string{"/{$}", "/page.css", "/page.js", "/watch.js"} {
+	for _, path := range []string{"/{$}", "/page.css", "/page.js", "/watch.js", "/configure.js"} {
 		mux.Handle("GET "+path, c.private(page))
 	}
 	mux.Handle("GET /api/v1/openapi.json", c.private(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -191,7 +193,7 @@ func here(r *http.Request) bool {
 }
 
 func (c *Config) status(w http.ResponseWriter, _ *http.Request) {
-	s := Status{Version: c.Version, Outputs: c.Outputs(), Books: c.Stats()}
+	s := Status{Version: c.Version, Outputs: c.Outputs(), Books: c.Stats(), Configurable: c.Configurator != nil}
 	if c.Board != nil {
 		s.Board = c.Board()
 	}

@@ -45,7 +45,8 @@ type Config struct {
 	Send   func(output, destination string) (sdp []byte, err error)
 	Unsend func(output, destination string) error
 	// Switch starts or stops an output. It returns ErrNoOutput where there is none of that name.
-	Switch func(ctx context.Context, output string, on bool) error
+	Switch       func(ctx context.Context, output string, on bool) error
+	Configurator Configurator // nil: the configuration can be neither seen nor changed
 	// WHEP begins and ends sessions of those who watch an output, by the values name and session of the path; nil: there are none.
 	WHEP   http.Handler
 	Logger *slog.Logger
@@ -60,7 +61,8 @@ type Config struct {
 // state of everything (/api/v1/status), events as they come (/api/v1/events), and for each output its stream's description
 // (/NAME.sdp), the picture of now (/NAME.jpg, at full size /NAME.png, and /NAME.dng: the sensor's samples) and moving pictures (/NAME.mjpeg; 409: the output cannot be shown), and it begins
 // sessions of WebRTC (POST /NAME/whep), and sends an output's stream to further destinations (PUT and DELETE of
-// /api/v1/outputs/NAME/destinations/HOST:PORT), and starts and stops outputs (POST /api/v1/outputs/NAME/start and stop). At most 32 clients are connected (for a further one the most
+// /api/v1/outputs/NAME/destinations/HOST:PORT), and starts and stops outputs (POST /api/v1/outputs/NAME/start and stop). The configuration (/api/v1/config) needs the password, if there is one, of clients
+// of this machine, too. At most 32 clients are connected (for a further one the most
 // silent is closed), 8 of them watch moving pictures, 8 listen to events, 4 begin or end a session, 4 change something, and one other answer is made at a
 // time: clients cannot starve the stream.
 type Server struct {
@@ -126,6 +128,9 @@ func (c *Config) routes(metrics http.Handler, ended <-chan struct{}) http.Handle
 	c.addPage(quick)
 	c.addDestinations(quick)
 	c.addControls(mux)
+	if c.Configurator != nil {
+		c.addConfiguration(mux)
+	}
 	mux.Handle("GET /{file}", c.files(rest))
 	if c.Events != nil {
 		mux.Handle("GET /api/v1/events", c.private(c.tell(ended)))

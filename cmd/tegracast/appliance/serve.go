@@ -16,6 +16,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/boardwatch"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/egress"
+	"github.com/tegracast/tegracast/cmd/tegracast/kept"
 	"github.com/tegracast/tegracast/cmd/tegracast/live"
 	"github.com/tegracast/tegracast/cmd/tegracast/progress"
 	"github.com/tegracast/tegracast/cmd/tegracast/starts"
@@ -26,8 +27,10 @@ import (
 
 // Options are how Serve works.
 type Options struct {
-	Reload string // configuration file that SIGHUP reads again; empty: there is none, and SIGHUP ends Serve
-	Dir    string // where SDP files are written
+	Store kept.Store // of the configuration
+	Kept  bool       // the configuration is what is kept there
+	Fixed bool       // there is no file to reload: SIGHUP ends Serve
+	Dir   string     // where SDP files are written
 }
 
 // Serve opens the appliance and runs it until ctx ends, all sources have ended, or one has failed. It answers SIGHUP, and tells
@@ -49,7 +52,8 @@ func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
 	if err := egress.Alone(c); err != nil {
 		return a.finish(err)
 	}
-	r := &runner{a: a, cfg: c, path: o.Reload, dir: o.Dir, asked: make(chan func(context.Context) error)}
+	r := &runner{a: a, cfg: c, store: o.Store, fixed: o.Fixed, dir: o.Dir, asked: make(chan func(context.Context) error)}
+	r.show(o.Kept)
 	err = r.serve(ctx, failed)
 	if err = a.finish(err); err == nil {
 		failed.Forget()
@@ -63,7 +67,7 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 		return err
 	}
 	hangup := make(chan os.Signal, 1)
-	if r.path != "" || !signal.Ignored(syscall.SIGHUP) { // it is, by nohup
+	if !r.fixed || !signal.Ignored(syscall.SIGHUP) { // it is, by nohup
 		signal.Notify(hangup, syscall.SIGHUP)
 		defer signal.Stop(hangup)
 	}
@@ -75,7 +79,7 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
 	r.web = newWeb(r.a, health)
-	r.web.Config.Switch = r.switchOutput
+	r.web.Config.Switch, r.web.Config.Configurator = r.switchOutput, r
 	if err := r.web.Open(watch, r.cfg.Web); err != nil {
 		return err
 	}

@@ -27,12 +27,14 @@ type Server struct {
 	Config web.Config             // but for where it listens
 	cancel context.CancelFunc     // nil: there is none
 	ended  chan struct{}
+	now    atomic.Pointer[readers.Web]
 }
 
 // Open takes the place of the server that there was.
 func (w *Server) Open(ctx context.Context, c readers.Web) error {
 	w.Close()
 	w.Page.Store(nil)
+	w.now.Store(&c)
 	server, err := w.listen(c)
 	if err != nil || server == nil {
 		return err
@@ -55,6 +57,14 @@ func (w *Server) Open(ctx context.Context, c readers.Web) error {
 		}
 	}(w.ended)
 	return nil
+}
+
+// Now is what the server was opened with last.
+func (w *Server) Now() readers.Web {
+	if c := w.now.Load(); c != nil {
+		return *c
+	}
+	return readers.Web{}
 }
 
 // pageAddress is where a browser of this machine finds the page; empty: nowhere, since the address is not of this machine alone.
