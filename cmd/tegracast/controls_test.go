@@ -18,6 +18,7 @@ import (
 	cdpbrowser "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // A pilot uses the page's controls.
@@ -153,5 +154,42 @@ func (p pilot) edits(state string) {
 	awaitPage(p.ctx, p, "the text again", `document.getElementById("text").value.includes("rate: 5,")`)
 	if _, err := chromedp.Run(p.ctx, chromedp.Click("#editor > summary")); err != nil {
 		p.Fatal(err)
+	}
+}
+
+// sets moves the sliders by the keyboard: the exposure, which nothing controls, and a gain of the white balance, which a loop sets until
+// then, and again afterwards.
+func (p pilot) sets(base string) {
+	p.Helper()
+	holds := func(what string) {
+		p.Helper()
+		for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+			_, text := fetch(p, base+"/api/v1/status")
+			if strings.Contains(text, what) {
+				return
+			}
+			if time.Since(began) > time.Minute {
+				p.Fatalf("the status has not %s: %s", what, text)
+			}
+		}
+	}
+	keys := func(id, keys string) {
+		p.Helper()
+		if _, err := chromedp.Run(p.ctx, chromedp.SendKeys("#"+id, keys)); err != nil {
+			p.Fatalf("%s: %v", id, err)
+		}
+	}
+	keys("exposure-camera-exposure_us", kb.Home)
+	p.sees("set", "set at")
+	holds(`"exposure_us":100,`)
+	keys("balance-isp-red", kb.End)
+	holds(`"red":8,`)
+	awaitPage(p.ctx, p, "no automatic balance", `!document.getElementById("balance-isp-auto").checked`)
+	p.press("balance-isp-auto")
+	awaitPage(p.ctx, p, "an automatic balance", `document.getElementById("balance-isp-auto").checked`)
+	holds(`"has_auto":true,"auto":true}`)
+	light := `fetch("api/v1/sources/camera/exposure", { method: "PUT", body: '{"exposure_us": 10000}' }).then((r) => r.ok)`
+	if ok, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](light, chromedp.EvalAwaitPromise)); err != nil || !ok {
+		p.Error(err)
 	}
 }

@@ -35,7 +35,7 @@ func shown(t *testing.T, width, height int) (appliance *programtest.Process, bas
 	text := fmt.Sprintf(`
 web: {listen: "127.0.0.1:%d"}
 sources: [{name: camera, model: {width: %d, height: %d, rate: 10}}]
-isp: [{name: isp, workers: 1}]
+isp: [{name: isp, workers: 1, auto: {white_balance: {}}}]
 outputs:
   - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
   - {name: jpeg, rate: 5, scale: half, rtp: {payload: jpeg, destinations: ["127.0.0.1:%d"]}}
@@ -123,6 +123,7 @@ func TestPageInABrowser(t *testing.T) {
 	p.downloads("jpeg", 1280)
 	p.switches("raw")
 	p.switches("kept")
+	p.sets(base)
 	p.edits(state)
 	if _, err := chromedp.Run(ctx, chromedp.EmulateViewport(390, 844, chromedp.EmulateScale(2))); err != nil {
 		t.Fatal(err)

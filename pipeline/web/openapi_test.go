@@ -121,7 +121,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		Send: func(name, to string) ([]byte, error) {
 			return []byte("v=0\r\n"), notThere(name, to)
 		},
-		Unsend: notThere, Configurator: editor{},
+		Unsend: notThere, Configurator: editor{}, Settings: knobs{},
 		Still: func(_ context.Context, name, _ string) (Still, error) {
 			return Still{1, []byte("file")}, notThere(name, "")
 		},
@@ -167,6 +167,17 @@ func (e editor) Configure(_ context.Context, text []byte) (Check, error) { retur
 
 func (editor) Reset(context.Context) (Check, error) { return Check{}, http.ErrNotSupported }
 
+// knobs are settings that take everything, but for what is not there, or sealed.
+type knobs struct{}
+
+func (knobs) Exposures() []Exposure { return nil }
+
+func (knobs) WhiteBalances() []WhiteBalance { return nil }
+
+func (knobs) SetExposure(source string, _ ExposureSetting) error { return notThere(source, "") }
+
+func (knobs) SetWhiteBalance(isp string, _ WhiteBalanceSetting) error { return notThere(isp, "") }
+
 // notThere is what Send and Unsend say of the outputs.
 func notThere(name, _ string) error {
 	return map[string]error{"sealed": http.ErrNotSupported, "none": ErrNoOutput}[name]
@@ -198,7 +209,7 @@ func TestOpenAPISchemas(t *testing.T) {
 	var types struct {
 		Defs map[string]any `json:"$defs"`
 	}
-	for _, v := range []any{&Status{}, &Configuration{}, &Check{}} {
+	for _, v := range []any{&Status{}, &Configuration{}, &Check{}, &ExposureSetting{}, &WhiteBalanceSetting{}} {
 		b, err := json.Marshal(reflector.Reflect(v))
 		if err == nil {
 			err = json.Unmarshal(b, &types) // adds to those that are there

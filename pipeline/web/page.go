@@ -82,6 +82,9 @@ type Status struct {
 	Outputs []Output  `json:"outputs"`
 	Board   []Reading `json:"board,omitempty"`
 	Bus     *Bus      `json:"bus,omitempty"`
+	// Exposure and WhiteBalance are what can be set.
+	Exposure     []Exposure     `json:"exposure,omitempty"`
+	WhiteBalance []WhiteBalance `json:"white_balance,omitempty"`
 	// Configurable says that the configuration can be seen and changed, /api/v1/config.
 	Configurable bool `json:"configurable"`
 	// Books are the graph's.
@@ -106,7 +109,7 @@ func (c *Config) addPage(mux *http.ServeMux) {
 		panic(err) // the name is a constant
 	}
 	page := http.FileServerFS(files)
-	for _, path := range []string{"/{$}", "/page.css", "/page.js", "/watch.js", "/configure.js"} {
+	for _, path := range []string{"/{$}", "/page.css", "/page.js", "/watch.js", "/configure.js", "/settings.js"} {
 		mux.Handle("GET "+path, c.private(page))
 	}
 	mux.Handle("GET /api/v1/openapi.json", c.private(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -200,6 +203,9 @@ func (c *Config) status(w http.ResponseWriter, _ *http.Request) {
 	if c.Bus != nil {
 		s.Bus = c.Bus()
 	}
+	if c.Settings != nil {
+		s.Exposure, s.WhiteBalance = c.Settings.Exposures(), c.Settings.WhiteBalances()
+	}
 	ready, stalled := c.Health()
 	if s.Ready = ready; stalled != nil {
 		s.Stalled = stalled.Error()
@@ -222,7 +228,7 @@ func (c *Config) describe(w http.ResponseWriter, name string) {
 
 func refuse(w http.ResponseWriter, err error) {
 	status := http.StatusConflict
-	if errors.Is(err, ErrNoOutput) || errors.Is(err, ErrDestination) {
+	if errors.Is(err, ErrNoOutput) || errors.Is(err, ErrDestination) || errors.Is(err, ErrNoControl) {
 		status = http.StatusNotFound
 	}
 	http.Error(w, err.Error(), status)

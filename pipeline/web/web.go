@@ -46,6 +46,7 @@ type Config struct {
 	Unsend func(output, destination string) error
 	// Switch starts or stops an output. It returns ErrNoOutput where there is none of that name.
 	Switch       func(ctx context.Context, output string, on bool) error
+	Settings     Settings     // nil: nothing can be set
 	Configurator Configurator // nil: the configuration can be neither seen nor changed
 	// WHEP begins and ends sessions of those who watch an output, by the values name and session of the path; nil: there are none.
 	WHEP   http.Handler
@@ -128,6 +129,9 @@ func (c *Config) routes(metrics http.Handler, ended <-chan struct{}) http.Handle
 	c.addPage(quick)
 	c.addDestinations(quick)
 	c.addControls(mux)
+	if c.Settings != nil {
+		c.addSettings(mux)
+	}
 	if c.Configurator != nil {
 		c.addConfiguration(mux)
 	}

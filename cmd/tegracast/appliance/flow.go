@@ -22,6 +22,7 @@ type flow struct {
 	timestamp uint32 // that its RTP streams begin at, all the same
 
 	controllers []*control.Loop
+	panel       *control.Panel
 	kernels     []namedKernel
 
 	stages  []func() error // close them

@@ -36,6 +36,7 @@ func (a *Appliance) openISP(f *flow, c *config.Stage, k *config.ISP) (stage, err
 	if err != nil {
 		return nil, fmt.Errorf("isp %s: %w", c.Name, err)
 	}
+	f.panel.Add(k.Name, s, cfg.Gains, loop)
 	if loop != nil {
 		loop.Stage = s
 		f.controllers = append(f.controllers, loop)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/control"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
 )
@@ -94,7 +95,7 @@ func (a *Appliance) addSource(f *flow, c *config.Source) error {
 		return err
 	}
 	a.mu.Lock() // the LED looks at the sources
-	f.source, f.closers = s, append(f.closers, s.Close)
+	f.source, f.closers, f.panel = s, append(f.closers, s.Close), control.NewPanel(c.Name, s)
 	a.mu.Unlock()
 	return f.graph.AddSource(c.Name, s)
 }

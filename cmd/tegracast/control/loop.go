@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package control sets cameras and isps while they run: automatic loops.
+// Package control sets cameras and isps while they run: automatic loops, and what a person sets.
 package control
 
 import (

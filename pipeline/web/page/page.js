@@ -148,6 +148,7 @@ async function look() {
     showParts(parts(s.books), at ? (now - at) / 1000 : 0);
     showOutputs(s.outputs || []);
     showBoard(s.board || []);
+    showSettings(s.exposure || [], s.white_balance || []);
     get("configuration").hidden = !s.configurable;
     at = now;
     if (away && shown) show(shown);
