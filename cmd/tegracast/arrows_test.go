@@ -41,7 +41,7 @@ var may = map[string][]string{
 
 	"cmd/tegracast/config":          {"tegra", "fpga", "board", "capture", "pipeline/...", "cmd/tegracast/config/yamlfile", "cmd/tegracast/programtest"},
 	"cmd/tegracast/config/yamlfile": {},
-	"cmd/tegracast/lines":           {"board", "capture", "pipeline", "cmd/tegracast/config", "cmd/tegracast/programtest"},
+	"cmd/tegracast/lines":           {"board", "capture", "pipeline", "pipeline/web", "cmd/tegracast/config", "cmd/tegracast/programtest"},
 	"cmd/tegracast/command":         {},
 	"cmd/tegracast/manpage":         {},
 	"cmd/tegracast/boardwatch":      {"board"},

@@ -56,6 +56,21 @@ type Reading struct {
 	Alarm bool    `json:"alarm,omitempty"` // the board is held back
 }
 
+// A Line is a GPIO line of the board.
+type Line struct {
+	Name    string `json:"name"`
+	Where   string `json:"where"` // on the board
+	Output  bool   `json:"output"`
+	On      bool   `json:"on"` // what an output is driven with, if not inverted
+	Pulses  uint64 `json:"pulses"`
+	Missed  uint64 `json:"missed_pulses"`
+	Errors  uint64 `json:"errors"`
+	Edges   uint64 `json:"edges"` // of an input
+	Lost    uint64 `json:"lost_edges"`
+	Matched uint64 `json:"matched_frames"`
+	Offset  int64  `json:"pps_offset_ns"` // of this machine's clock at the last pulse per second
+}
+
 // A Bus is how messages leave for the bus.
 type Bus struct {
 	Server    string `json:"server"`
@@ -81,6 +96,7 @@ type Status struct {
 	Stalled string    `json:"stalled,omitempty"` // what makes no progress
 	Outputs []Output  `json:"outputs"`
 	Board   []Reading `json:"board,omitempty"`
+	Lines   []Line    `json:"lines,omitempty"`
 	Bus     *Bus      `json:"bus,omitempty"`
 	// Exposure and WhiteBalance are what can be set.
 	Exposure     []Exposure     `json:"exposure,omitempty"`
@@ -199,6 +215,9 @@ func (c *Config) status(w http.ResponseWriter, _ *http.Request) {
 	s := Status{Version: c.Version, Outputs: c.Outputs(), Books: c.Stats(), Configurable: c.Configurator != nil}
 	if c.Board != nil {
 		s.Board = c.Board()
+	}
+	if c.Lines != nil {
+		s.Lines = c.Lines()
 	}
 	if c.Bus != nil {
 		s.Bus = c.Bus()

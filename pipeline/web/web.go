@@ -27,6 +27,7 @@ type Config struct {
 	Stats   func() pipeline.Stats // the graph's books
 	Outputs func() []Output       // what can be done with each of them
 	Board   func() []Reading      // of its sensors; nil: nobody reads them
+	Lines   func() []Line         // of the board; nil: there are none
 	Bus     func() *Bus           // nil: there is none
 	// View and SDP are a look at an output, and the description of its stream. They return ErrNoOutput where there is none of that name.
 	View func(output string) (View, error)

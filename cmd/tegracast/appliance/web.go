@@ -27,7 +27,7 @@ func newWeb(a *Appliance, h *progress.Watch) *site.Server {
 	}
 	return &site.Server{Out: a.env.Out, Config: web.Config{
 		Version: a.env.Version, Stats: a.stats, Health: h.State, Outputs: a.list, Board: sensors, Bus: a.env.Bus.View,
-		View: a.look, Still: a.still, Settings: a, SDP: a.describe, Trigger: trigger, Send: a.egress.Send, Unsend: a.egress.Unsend, WHEP: a.egress.WHEP(),
+		View: a.look, Still: a.still, Settings: a, Lines: a.lines.View, SDP: a.describe, Trigger: trigger, Send: a.egress.Send, Unsend: a.egress.Unsend, WHEP: a.egress.WHEP(),
 		Metrics: append(own, a.env.Metrics...), Events: a.env.Events, Logger: a.env.Log,
 	}}
 }

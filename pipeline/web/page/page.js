@@ -132,6 +132,26 @@ function showBoard(readings) {
     element("li", r.name + " " + r.value.toFixed(1) + " " + r.unit + (r.alarm ? ": above its limit" : ""), r.alarm ? { class: "bad" } : {})));
 }
 
+// lineText is what a GPIO line does.
+function lineText(l) {
+  const parts = [l.output ? (l.on ? "on" : "off") : "input"];
+  const count = (n, what, always) => { if (n || always) parts.push(n + " " + what); };
+  count(l.pulses, "pulses");
+  count(l.missed_pulses, "missed");
+  count(l.edges, "edges", !l.output);
+  count(l.lost_edges, "lost");
+  count(l.matched_frames, "matched with frames");
+  count(l.errors, "errors");
+  if (l.pps_offset_ns) parts.push("clock " + (l.pps_offset_ns / 1000).toFixed(1) + " µs ahead");
+  return l.name + " (" + l.where + "): " + parts.join(", ");
+}
+
+function showLines(lines) {
+  get("gpio").hidden = !lines.length;
+  get("lines").replaceChildren(...lines.map((l) =>
+    element("li", lineText(l), l.errors || l.lost_edges || l.missed_pulses ? { class: "bad" } : {})));
+}
+
 function tell(text, good) {
   const state = get("state");
   if (state.textContent !== text) state.textContent = text;
@@ -148,6 +168,7 @@ async function look() {
     showParts(parts(s.books), at ? (now - at) / 1000 : 0);
     showOutputs(s.outputs || []);
     showBoard(s.board || []);
+    showLines(s.lines || []);
     showSettings(s.exposure || [], s.white_balance || []);
     get("configuration").hidden = !s.configurable;
     at = now;
