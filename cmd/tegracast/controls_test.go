@@ -35,6 +35,14 @@ func (p pilot) press(id string) {
 	}
 }
 
+// views has the browser show so much of the page.
+func (p pilot) views(width, height int64) {
+	p.Helper()
+	if _, err := chromedp.Run(p.ctx, chromedp.EmulateViewport(width, height)); err != nil {
+		p.Fatal(err)
+	}
+}
+
 // sees waits until an element has a text in it.
 func (p pilot) sees(id, text string) {
 	p.Helper()
@@ -98,7 +106,8 @@ func (p pilot) downloads(name string, width int) {
 			}
 			continue
 		}
-		if picture, format, err := image.DecodeConfig(bytes.NewReader(file)); err != nil || format != strings.ToLower(kind) || format == "png" && picture.Width != width {
+		picture, format, err := image.DecodeConfig(bytes.NewReader(file))
+		if err != nil || format != strings.ToLower(kind) || format == "png" && picture.Width != width {
 			p.Errorf("%s: %s %v %v", kind, format, picture, err)
 		}
 	}
@@ -112,6 +121,11 @@ func (p pilot) edits(state string) {
 	}
 	awaitPage(p.ctx, p, "the text", `document.getElementById("text").value.includes("name: jpeg, rate: 5")`)
 	accessible(p.ctx, p.T, "with the editor open")
+	if *screenshots != "" {
+		p.views(1280, 1720)
+		keepPicture(p.ctx, p.T, "controls")
+		p.views(1280, 800)
+	}
 	replace := func(old, new string) {
 		p.Helper()
 		script := fmt.Sprintf(`(() => { const t = document.getElementById("text"); t.value = t.value.replace(%q, %q); return true; })()`, old, new)
@@ -192,4 +206,5 @@ func (p pilot) sets(base string) {
 	if ok, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](light, chromedp.EvalAwaitPromise)); err != nil || !ok {
 		p.Error(err)
 	}
+	awaitPage(p.ctx, p, "the slider to follow", `document.querySelector("#exposure-camera-exposure_us + output").textContent === "10.00 ms"`)
 }

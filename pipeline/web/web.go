@@ -61,12 +61,13 @@ type Config struct {
 // armed), and POST /record/NAME/trigger (404: there is no such recording, 409: it cannot be triggered). To this machine alone,
 // and to others by TLS with the password of Config.Access (401 without it, 429 after ten wrong ones), it shows a page (/), the
 // state of everything (/api/v1/status), events as they come (/api/v1/events), and for each output its stream's description
-// (/NAME.sdp), the picture of now (/NAME.jpg, at full size /NAME.png, and /NAME.dng: the sensor's samples) and moving pictures (/NAME.mjpeg; 409: the output cannot be shown), and it begins
-// sessions of WebRTC (POST /NAME/whep), and sends an output's stream to further destinations (PUT and DELETE of
-// /api/v1/outputs/NAME/destinations/HOST:PORT), and starts and stops outputs (POST /api/v1/outputs/NAME/start and stop). The configuration (/api/v1/config) needs the password, if there is one, of clients
-// of this machine, too. At most 32 clients are connected (for a further one the most
-// silent is closed), 8 of them watch moving pictures, 8 listen to events, 4 begin or end a session, 4 change something, and one other answer is made at a
-// time: clients cannot starve the stream.
+// (/NAME.sdp), the picture of now (/NAME.jpg; at full size /NAME.png, and as the sensor's samples /NAME.dng) and moving pictures
+// (/NAME.mjpeg; 409: the output cannot be shown), and it begins sessions of WebRTC (POST /NAME/whep), sends an output's stream to
+// further destinations (PUT and DELETE of /api/v1/outputs/NAME/destinations/HOST:PORT), starts and stops outputs (POST
+// /api/v1/outputs/NAME/start and stop), and sets cameras and isps. The configuration (/api/v1/config) needs the password, if there
+// is one, of clients of this machine, too. At most 32 clients are connected (for a further one the most silent is closed), 8 of them
+// watch moving pictures, 8 listen to events, 4 begin or end a session, 4 change something, one takes a picture at full size, one has
+// the configuration, and one other answer is made at a time: clients cannot starve the stream.
 type Server struct {
 	listener net.Listener
 	http     *http.Server

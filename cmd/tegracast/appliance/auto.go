@@ -47,3 +47,15 @@ func (f *flow) control(ctx context.Context) (wait func()) {
 		}
 	}
 }
+
+// panels are what can be set by hand, of each source.
+func (a *Appliance) panels() (list []*control.Panel) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, f := range a.flows {
+		if f.panel != nil {
+			list = append(list, f.panel)
+		}
+	}
+	return list
+}

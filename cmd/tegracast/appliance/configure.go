@@ -3,18 +3,14 @@
 package appliance
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
-	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/cmd/tegracast/kept"
 	"github.com/tegracast/tegracast/pipeline/web"
 )
-
-// pageText is what mistakes call the text of the page's editor.
-const pageText = "configuration"
 
 // show notes the configuration of now, for the page.
 func (r *runner) show(kept bool) {
@@ -26,47 +22,15 @@ func (r *runner) Configuration() web.Configuration { return *r.shown.Load() }
 
 // Check implements web.Configurator: it is what config check says.
 func (r *runner) Check(text []byte) web.Check {
-	c, err := config.Parse(pageText, text)
-	if err == nil {
-		err = r.keepsWeb(c)
-	}
-	return checked(err)
-}
-
-// checked has the mistakes of err.
-func checked(err error) web.Check {
-	check := web.Check{Good: err == nil}
-	var wrong *yamlfile.Error
-	if errors.As(err, &wrong) {
-		for _, m := range wrong.All() {
-			check.Mistakes = append(check.Mistakes, web.Mistake(m.Mistake()))
-		}
-	}
+	_, check := kept.Check(text, r.web.Now())
 	return check
-}
-
-// keepsWeb refuses another section web than the page has now: who may only look from here must not open the page to others, and an answer
-// would not come from a page that is closed.
-func (r *runner) keepsWeb(c *config.Appliance) error {
-	if c.Web == r.web.Now() {
-		return nil
-	}
-	line := 1
-	if i := bytes.Index(append([]byte("\n"), c.Text...), []byte("\nweb:")); i >= 0 {
-		line += bytes.Count(c.Text[:i], []byte("\n"))
-	}
-	return yamlfile.At(pageText, line, "web").Errorf("the page cannot change how it is reached itself: write that into the installed file, " +
-		"and reload")
 }
 
 // Configure implements web.Configurator.
 func (r *runner) Configure(ctx context.Context, text []byte) (web.Check, error) {
-	next, err := config.Parse(pageText, text)
-	if err == nil {
-		err = r.keepsWeb(next)
-	}
-	if err != nil {
-		return checked(err), nil
+	next, check := kept.Check(text, r.web.Now())
+	if !check.Good {
+		return check, nil
 	}
 	return r.change(ctx, next, func() (kept bool, err error) { return r.store.Keep(text) })
 }

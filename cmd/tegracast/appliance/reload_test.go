@@ -152,7 +152,10 @@ func newReloads(t *testing.T, text string, board lines.Board) *reloads {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.runner = &runner{a: a, cfg: c, store: kept.Store{Installed: s.file}, dir: filepath.Dir(s.file), web: &site.Server{}, asked: make(chan func(context.Context) error)}
+	s.runner = &runner{
+		a: a, cfg: c, store: kept.Store{Installed: s.file}, dir: filepath.Dir(s.file), web: &site.Server{},
+		asked: make(chan func(context.Context) error),
+	}
 	if err := s.announce(everything(c).outputs); err != nil {
 		t.Fatal(err)
 	}

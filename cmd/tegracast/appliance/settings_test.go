@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/control"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 	"github.com/tegracast/tegracast/pipeline/web"
 )
@@ -53,21 +54,23 @@ outputs:
   - {name: one, from: plain, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
   - {name: two, from: eye, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
 `, p[0], p[1]))
+	set := control.Panels(s.a.panels)
 	s.streaming(t, "one")
 	before := s.red(t, "one")
 	for i, source := range []string{"free", "kept"} {
-		if err := s.a.SetExposure(source, web.ExposureSetting{Microseconds: 1500, Gain: 2}); err != nil {
+		if err := set.SetExposure(source, web.ExposureSetting{Microseconds: 1500, Gain: 2}); err != nil {
 			t.Fatal(err)
 		}
-		if e := s.a.Exposures()[i]; e.Source != source || e.Microseconds != 1500 || e.Gain != 2 || e.Longest != 10000 || !e.HasExposure || !e.HasGain || e.HasAuto != (i == 1) || e.Auto {
+		if e := set.Exposures()[i]; e.Source != source || e.Microseconds != 1500 || e.Gain != 2 || e.Longest != 10000 ||
+			!e.HasExposure || !e.HasGain || e.HasAuto != (i == 1) || e.Auto {
 			t.Errorf("%+v", e)
 		}
 	}
 	for i, isp := range []string{"plain", "eye"} {
-		if err := s.a.SetWhiteBalance(isp, web.WhiteBalanceSetting{Red: 4, Blue: 1}); err != nil {
+		if err := set.SetWhiteBalance(isp, web.WhiteBalanceSetting{Red: 4, Blue: 1}); err != nil {
 			t.Fatal(err)
 		}
-		if w := s.a.WhiteBalances()[i]; w.ISP != isp || w.Red != 4 || w.Blue != 1 || w.HasAuto != (i == 1) || w.Auto {
+		if w := set.WhiteBalances()[i]; w.ISP != isp || w.Red != 4 || w.Blue != 1 || w.HasAuto != (i == 1) || w.Auto {
 			t.Errorf("%+v", w)
 		}
 	}
@@ -76,31 +79,31 @@ outputs:
 		t.Errorf("red is %.2f of green, and was %.2f", after, before)
 	}
 	s.streaming(t, "two")
-	if e := s.a.Exposures()[1]; e.Microseconds != 1500 {
+	if e := set.Exposures()[1]; e.Microseconds != 1500 {
 		t.Errorf("the loop has set it again: %+v", e)
 	}
-	if err := errors.Join(s.a.SetExposure("kept", web.ExposureSetting{Auto: true}), s.a.SetWhiteBalance("eye", web.WhiteBalanceSetting{Auto: true})); err != nil {
+	if err := errors.Join(set.SetExposure("kept", web.ExposureSetting{Auto: true}), set.SetWhiteBalance("eye", web.WhiteBalanceSetting{Auto: true})); err != nil {
 		t.Fatal(err)
 	}
-	for began := time.Now(); s.a.Exposures()[1].Microseconds == 1500 || s.a.WhiteBalances()[1].Red == 4; time.Sleep(time.Millisecond) {
+	for began := time.Now(); set.Exposures()[1].Microseconds == 1500 || set.WhiteBalances()[1].Red == 4; time.Sleep(time.Millisecond) {
 		if time.Since(began) > 20*time.Second {
 			t.Fatal("the loops do not go on")
 		}
 	}
 	for what, err := range map[string]error{
-		"up to the frame period": s.a.SetExposure("free", web.ExposureSetting{Microseconds: 20000}),
-		"above 0":                s.a.SetExposure("free", web.ExposureSetting{}),
-		"nothing controls":       s.a.SetExposure("free", web.ExposureSetting{Auto: true}),
-		"must be from 1/4096":    s.a.SetWhiteBalance("plain", web.WhiteBalanceSetting{Red: 100, Blue: 1}),
-		"gains of red and blue":  s.a.SetWhiteBalance("eye", web.WhiteBalanceSetting{Red: 1}),
-		"auto: {white_balance":   s.a.SetWhiteBalance("plain", web.WhiteBalanceSetting{Auto: true}),
-		"nothing of that name":   s.a.SetWhiteBalance("free", web.WhiteBalanceSetting{Red: 1, Blue: 1}),
+		"up to the frame period": set.SetExposure("free", web.ExposureSetting{Microseconds: 20000}),
+		"above 0":                set.SetExposure("free", web.ExposureSetting{}),
+		"nothing controls":       set.SetExposure("free", web.ExposureSetting{Auto: true}),
+		"must be from 1/4096":    set.SetWhiteBalance("plain", web.WhiteBalanceSetting{Red: 100, Blue: 1}),
+		"gains of red and blue":  set.SetWhiteBalance("eye", web.WhiteBalanceSetting{Red: 1}),
+		"auto: {white_balance":   set.SetWhiteBalance("plain", web.WhiteBalanceSetting{Auto: true}),
+		"nothing of that name":   set.SetWhiteBalance("free", web.WhiteBalanceSetting{Red: 1, Blue: 1}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want %q", err, what)
 		}
 	}
-	if err := s.a.SetExposure("nobody", web.ExposureSetting{Gain: 1}); !errors.Is(err, web.ErrNoControl) {
+	if err := set.SetExposure("nobody", web.ExposureSetting{Gain: 1}); !errors.Is(err, web.ErrNoControl) {
 		t.Error(err)
 	}
 	for _, o := range s.end(t).Outputs {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tegracast/tegracast/board"
 	"github.com/tegracast/tegracast/cmd/tegracast/boardwatch"
+	"github.com/tegracast/tegracast/cmd/tegracast/control"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cmd/tegracast/progress"
 	"github.com/tegracast/tegracast/cmd/tegracast/site"
@@ -27,7 +28,8 @@ func newWeb(a *Appliance, h *progress.Watch) *site.Server {
 	}
 	return &site.Server{Out: a.env.Out, Config: web.Config{
 		Version: a.env.Version, Stats: a.stats, Health: h.State, Outputs: a.list, Board: sensors, Bus: a.env.Bus.View,
-		View: a.look, Still: a.still, Settings: a, Lines: a.lines.View, SDP: a.describe, Trigger: trigger, Send: a.egress.Send, Unsend: a.egress.Unsend, WHEP: a.egress.WHEP(),
+		View: a.look, Still: a.still, Settings: control.Panels(a.panels), Lines: a.lines.View,
+		SDP: a.describe, Trigger: trigger, Send: a.egress.Send, Unsend: a.egress.Unsend, WHEP: a.egress.WHEP(),
 		Metrics: append(own, a.env.Metrics...), Events: a.env.Events, Logger: a.env.Log,
 	}}
 }

@@ -18,7 +18,7 @@ import (
 
 // A Panel is what a person can set of a source, and of the isps behind it, while they run. It holds until they are opened again.
 type Panel struct {
-	Name   string
+	name   string
 	source pipeline.Source
 	mono   bool // the sensor sees no colours
 
@@ -37,7 +37,7 @@ type balance struct {
 // NewPanel makes the panel of a source.
 func NewPanel(name string, source pipeline.Source) *Panel {
 	samples, _ := source.Format().Pixel.Samples()
-	return &Panel{Name: name, source: source, mono: samples.Mosaic == pipeline.Mono}
+	return &Panel{name: name, source: source, mono: samples.Mosaic == pipeline.Mono}
 }
 
 // Add adds an isp, with the gains that it begins with, and its loop, which may be nil.
@@ -73,7 +73,7 @@ func (p *Panel) Exposure() (e web.Exposure, can bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e = web.Exposure{
-		Source: p.Name, Microseconds: micro(now), Gain: nowGain, HasExposure: exposure, HasGain: gain,
+		Source: p.name, Microseconds: micro(now), Gain: nowGain, HasExposure: exposure, HasGain: gain,
 		Longest: micro(p.source.Format().Rate.Period()),
 	}
 	if l := p.exposureLoop(); l != nil {
