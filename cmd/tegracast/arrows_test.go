@@ -42,7 +42,7 @@ var may = map[string][]string{
 
 	"cmd/tegracast/config":          {"tegra", "fpga", "board", "capture", "pipeline/...", "cmd/tegracast/config/yamlfile", "cmd/tegracast/programtest"},
 	"cmd/tegracast/config/yamlfile": {},
-	"cmd/tegracast/lines":           {"board", "capture", "pipeline", "cmd/tegracast/config", "cmd/tegracast/programtest"},
+	"cmd/tegracast/lines":           {"board", "capture", "pipeline", "pipeline/web", "cmd/tegracast/config", "cmd/tegracast/programtest"},
 	"cmd/tegracast/command":         {},
 	"cmd/tegracast/manpage":         {},
 	"cmd/tegracast/boardwatch":      {"board"},
@@ -56,8 +56,13 @@ var may = map[string][]string{
 		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture",
 		"cmd/tegracast/config/...", "cmd/tegracast/lines", "cmd/tegracast/device", "cmd/tegracast/boardwatch", "cmd/tegracast/fanout",
 		"cmd/tegracast/egress", "cmd/tegracast/telemetry", "cmd/tegracast/live", "cmd/tegracast/starts", "cmd/tegracast/programtest",
+		"cmd/tegracast/control", "cmd/tegracast/kept", "cmd/tegracast/site", "cmd/tegracast/progress",
 	},
 	"cmd/tegracast/live":      {"pipeline", "pipeline/rtp/send", "cmd/tegracast/command"},
+	"cmd/tegracast/control":   {"pipeline/...", "cmd/tegracast/config/...", "cmd/tegracast/live"},
+	"cmd/tegracast/progress":  {"pipeline", "cmd/tegracast/starts"},
+	"cmd/tegracast/site":      {"pipeline/...", "cmd/tegracast/config"},
+	"cmd/tegracast/kept":      {"pipeline/...", "cmd/tegracast/config/..."},
 	"cmd/tegracast/starts":    {},
 	"cmd/tegracast/telemetry": {"pipeline/...", "cmd/tegracast/config"},
 	"cmd/tegracast/doctor": {

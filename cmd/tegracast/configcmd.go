@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,22 +13,28 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/cmd/tegracast/kept"
 )
 
 const configUsage = `Usage: tegracast config default | check [--json] FILE | schema
+       tegracast config diff [FILE]
        tegracast config tls [--dir DIR] [--name NAME]
 
   default      print the default configuration, with comments
   check FILE   validate a configuration, - for standard input. Each mistake is a
                line with its file, line and column, and the status is 2. When
                all keys and values are right, it is checked that they fit
+  diff FILE    print how the configuration that was changed on the page differs from
+               the installed FILE (default /etc/tegracast/tegracast.yaml): it is
+               used instead of it. It is in $STATE_DIRECTORY, or else in
+               /var/lib/tegracast. Status 1 when they differ
   schema       print the JSON Schema of the configuration, for editors
   tls          make a certificate, its key and a password, with which other
                machines may see the page, and print what to write into the
                configuration. Existing files stay as they are
 `
 
-func configCommand(_ context.Context, e env, args []string) error {
+func configCommand(ctx context.Context, e env, args []string) error {
 	f := e.flags("config", configUsage)
 	dir := f.String("dir", ".", "tls: write web.crt, web.key and web.password to `DIR`")
 	also := f.StringArray("name", nil, "tls: other machines call this one `NAME`, a host's name or an address; repeatable (this machine's own are known)")
@@ -50,25 +57,31 @@ func configCommand(_ context.Context, e env, args []string) error {
 		return err
 	case len(a) == 2 && a[0] == "check":
 		return configCheck(e, a[1], *asJSON)
+	case len(a) > 0 && len(a) < 3 && a[0] == "diff":
+		return configDiff(ctx, e, append(a[1:], installedConfig)[0])
 	case len(a) == 1 && a[0] == "schema":
 		return config.WriteSchema(e.Out)
 	}
-	return misused(f, map[string]int{"default": 0, "check": 1, "schema": 0, "tls": 0}, "default, check FILE, schema or tls")
+	return misused(f, map[string]int{"default": 0, "check": 1, "diff": 1, "schema": 0, "tls": 0}, "default, check FILE, diff, schema or tls")
+}
+
+// stateFolder is the service's, for whoever is not the service.
+const stateFolder = "/var/lib/tegracast"
+
+// configDiff compares what the page has kept with the installed file.
+func configDiff(ctx context.Context, e env, installed string) error {
+	differs, err := kept.Store{Installed: installed, Folder: cmp.Or(kept.Folder(), stateFolder)}.Diff(ctx, e.Out)
+	if err == nil && differs {
+		err = command.ErrChecked
+	}
+	return err
 }
 
 // Check is what config check --json prints.
 type Check struct {
-	File     string    `json:"file"`
-	Good     bool      `json:"good"`
-	Mistakes []Mistake `json:"mistakes"`
-}
-
-// Mistake is one mistake of a configuration.
-type Mistake struct {
-	Line    int    `json:"line"`
-	Column  int    `json:"column"`
-	Key     string `json:"key"`
-	Message string `json:"message"`
+	File     string             `json:"file"`
+	Good     bool               `json:"good"`
+	Mistakes []yamlfile.Mistake `json:"mistakes"`
 }
 
 // configCheck prints all mistakes of a configuration, the last one as its error.
@@ -78,12 +91,11 @@ func configCheck(e env, path string, asJSON bool) error {
 	if err != nil && !errors.As(err, &wrong) {
 		return err
 	}
-	check := Check{File: path, Good: err == nil, Mistakes: []Mistake{}}
+	check := Check{File: path, Good: err == nil, Mistakes: []yamlfile.Mistake{}}
 	if wrong != nil {
 		all := wrong.All()
 		for i, m := range all {
-			line, column, key := m.At.Position()
-			check.Mistakes = append(check.Mistakes, Mistake{line, column, key, m.Error()})
+			check.Mistakes = append(check.Mistakes, m.Mistake())
 			if err = m; i < len(all)-1 {
 				fmt.Fprintf(e.Err, "tegracast config: %v\n", m)
 			}

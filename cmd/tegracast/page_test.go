@@ -35,7 +35,7 @@ func shown(t *testing.T, width, height int) (appliance *programtest.Process, bas
 	text := fmt.Sprintf(`
 web: {listen: "127.0.0.1:%d"}
 sources: [{name: camera, model: {width: %d, height: %d, rate: 10}}]
-isp: [{name: isp, workers: 1}]
+isp: [{name: isp, workers: 1, auto: {white_balance: {}}}]
 outputs:
   - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
   - {name: jpeg, rate: 5, scale: half, rtp: {payload: jpeg, destinations: ["127.0.0.1:%d"]}}
@@ -86,6 +86,8 @@ func TestPageInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SHORT: a browser takes its time")
 	}
+	state := t.TempDir()
+	t.Setenv("STATE_DIRECTORY", state)
 	appliance, base, recordings := shown(t, 1280, 720)
 	ctx, complaints := browser(t, base)
 	until := func(what, condition string) {
@@ -116,14 +118,13 @@ func TestPageInABrowser(t *testing.T) {
 	}
 	until("an event", `[...document.querySelectorAll("#events li")].some((e) => e.textContent.includes("rtp: sending"))`)
 	until("the trigger", `document.getElementById("outputs").textContent.includes("triggered at")`)
-	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		if list, _ := filepath.Glob(filepath.Join(recordings, "*.mcap")); len(list) == 1 {
-			break
-		}
-		if time.Since(began) > time.Minute {
-			t.Fatal("no recording was made")
-		}
-	}
+	p := pilot{t, ctx}
+	p.recorded(recordings, 1)
+	p.downloads("jpeg", 1280)
+	p.switches("raw")
+	p.switches("kept")
+	p.sets(base)
+	p.edits(state)
 	if _, err := chromedp.Run(ctx, chromedp.EmulateViewport(390, 844, chromedp.EmulateScale(2))); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/appliance"
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/kept"
 	"github.com/tegracast/tegracast/cmd/tegracast/live"
 	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
 	"github.com/tegracast/tegracast/fpga/model"
@@ -84,13 +85,13 @@ func serve(ctx context.Context, e env, args []string) error {
 		*path = installedConfig
 		e.Log.Info("without --config the installed configuration is used; tegracast config default prints one with a model", "file", installedConfig)
 	}
-	c, err := config.Load(*path)
-	if err != nil {
-		return err
+	o := appliance.Options{Store: kept.Store{Installed: *path, Folder: kept.Folder()}, Dir: *dir, Fixed: *path == "" || len(*faults) > 0}
+	if o.Fixed {
+		o.Store.Folder = "" // --fault is in no file
 	}
-	o := appliance.Options{Reload: *path, Dir: *dir}
-	if len(*faults) > 0 {
-		o.Reload = "" // --fault is not in the file
+	var c *config.Appliance
+	if c, o.Kept, err = o.Store.Load(e.Log); err != nil {
+		return err
 	}
 	if err := addFaults(c, *faults); err != nil {
 		return err

@@ -156,6 +156,7 @@ var wrongUsages = []wrong{
 	{"config check one.sdp two", 2, `check: unexpected argument "two"`, tryHelp + "config --help"},
 	{"config check nowhere.yaml", 2, "nowhere.yaml: no such file", "correct the path"},
 	{"config check zeros", 2, "zeros:1:1: ", "must be a map of keys"},
+	{"config diff one two", 2, `diff: unexpected argument "two"`, tryHelp + "config --help"},
 	{"config default extra", 2, `default: unexpected argument "extra"`, tryHelp + "config --help"},
 	{"config schema --json", 2, "--json is for check alone", tryHelp + "config --help"},
 	{"config schema --dir x", 2, "--dir is for tls alone", tryHelp + "config --help"},

@@ -48,13 +48,19 @@ func nano(t time.Time) int64 {
 // maxNote is the longest note, in bytes: results beyond it are left out.
 const maxNote = 48 << 10
 
-// note is f's, as JSON. lost frames are missing before it. An error says that results are left out.
-func note(f *pipeline.Frame, lost uint64) ([]byte, error) {
-	n := Note{
+// NoteOf is what f says of itself. How many frames are missing before it is not known.
+func NoteOf(f *pipeline.Frame) Note {
+	return Note{
 		Frame: f.Sequence, ExposureStart: nano(f.Times.ExposureStart), ExposureEnd: nano(f.Times.ExposureEnd),
 		Uncertainty: int64(f.Times.Uncertainty), Captured: nano(f.Times.Captured), Padded: f.Flags&pipeline.FlagPadded != 0,
-		Unverified: f.Flags&pipeline.FlagUnverified != 0, Lost: lost, CRC: f.CRC, Results: f.Results,
+		Unverified: f.Flags&pipeline.FlagUnverified != 0, CRC: f.CRC, Results: f.Results,
 	}
+}
+
+// note is f's, as JSON. lost frames are missing before it. An error says that results are left out.
+func note(f *pipeline.Frame, lost uint64) ([]byte, error) {
+	n := NoteOf(f)
+	n.Lost = lost
 	b, err := json.Marshal(&n)
 	if err == nil && len(b) <= maxNote {
 		return b, nil

@@ -24,8 +24,8 @@ func locked(t *testing.T) (base string, client *http.Client) {
 	s := &state{ready: true}
 	base = run(t, Config{
 		Listen: "127.0.0.1:0", Stats: stats, Health: s.health, Outputs: func() []Output { return nil },
-		Trigger: func(string, string) (bool, error) { return true, nil },
-		Access:  &Access{Certificate: example.TLS.Certificates[0], Password: secret},
+		Trigger: func(string, string) (bool, error) { return true, nil }, Configurator: editor{},
+		Access: &Access{Certificate: example.TLS.Certificates[0], Password: secret},
 	})
 	return strings.Replace(base, "http:", "https:", 1), example.Client()
 }

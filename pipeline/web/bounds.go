@@ -87,14 +87,22 @@ func bounded(next http.Handler, within time.Duration) http.Handler {
 
 // atMost has next answer so many requests at a time, and refuses further ones. doing is what those clients do.
 func atMost(n int, doing string, next http.Handler) http.Handler {
-	places := make(chan struct{}, n)
+	return placesFor(n).atMost(doing, next)
+}
+
+// places are for requests that share a limit.
+type places chan struct{}
+
+func placesFor(n int) places { return make(places, n) }
+
+func (p places) atMost(doing string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
+		case p <- struct{}{}:
+			defer func() { <-p }()
 			next.ServeHTTP(w, r)
 		default:
-			http.Error(w, fmt.Sprintf("%d clients %s already: ask again later", n, doing), http.StatusServiceUnavailable)
+			http.Error(w, fmt.Sprintf("%d clients %s already: ask again later", cap(p), doing), http.StatusServiceUnavailable)
 		}
 	})
 }

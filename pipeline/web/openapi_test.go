@@ -3,6 +3,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"go/ast"
 	"go/parser"
@@ -67,7 +68,7 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
 			switch text, _ := strconv.Unquote(l.Value); {
 			case text == "GET /{file}":
-				routes = append(routes, "GET /{name}.sdp", "GET /{name}.jpg", "GET /{name}.mjpeg")
+				routes = append(routes, "GET /{name}.sdp", "GET /{name}.jpg", "GET /{name}.mjpeg", "GET /{name}.png", "GET /{name}.dng")
 			case pattern.MatchString(text) && !strings.HasPrefix(text, "GET /debug/"): // Go's own
 				routes = append(routes, text)
 			}
@@ -120,7 +121,11 @@ func TestOpenAPIAnswers(t *testing.T) {
 		Send: func(name, to string) ([]byte, error) {
 			return []byte("v=0\r\n"), notThere(name, to)
 		},
-		Unsend: notThere,
+		Unsend: notThere, Configurator: editor{}, Settings: knobs{},
+		Still: func(_ context.Context, name, _ string) (Still, error) {
+			return Still{1, []byte("file")}, notThere(name, "")
+		},
+		Switch: func(_ context.Context, name string, _ bool) error { return notThere(name, "") },
 		Trigger: func(name, _ string) (bool, error) {
 			return name != "none", map[bool]error{true: http.ErrNotSupported}[name == "sealed"]
 		},
@@ -145,6 +150,33 @@ func TestOpenAPIAnswers(t *testing.T) {
 		}
 	}
 }
+
+// editor is a configurator that finds a mistake in an empty text.
+type editor struct{}
+
+func (editor) Configuration() Configuration { return Configuration{Text: "web: {}"} }
+
+func (editor) Check(text []byte) Check {
+	if len(text) == 0 {
+		return Check{Mistakes: []Mistake{{Line: 1, Column: 1, Message: "empty"}}}
+	}
+	return Check{Good: true}
+}
+
+func (e editor) Configure(_ context.Context, text []byte) (Check, error) { return e.Check(text), nil }
+
+func (editor) Reset(context.Context) (Check, error) { return Check{}, http.ErrNotSupported }
+
+// knobs are settings that take everything, but for what is not there, or sealed.
+type knobs struct{}
+
+func (knobs) Exposures() []Exposure { return nil }
+
+func (knobs) WhiteBalances() []WhiteBalance { return nil }
+
+func (knobs) SetExposure(source string, _ ExposureSetting) error { return notThere(source, "") }
+
+func (knobs) SetWhiteBalance(isp string, _ WhiteBalanceSetting) error { return notThere(isp, "") }
 
 // notThere is what Send and Unsend say of the outputs.
 func notThere(name, _ string) error {
@@ -174,15 +206,17 @@ func asked(t *testing.T, method, url, host string) (status int, kind string) {
 // TestOpenAPISchemas: the schemas are those of the types, which have no descriptions. Lists that are empty are null.
 func TestOpenAPISchemas(t *testing.T) {
 	reflector := jsonschema.Reflector{Anonymous: true}
-	b, err := json.Marshal(reflector.Reflect(&Status{}))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var types struct {
 		Defs map[string]any `json:"$defs"`
 	}
-	if err := json.Unmarshal(b, &types); err != nil {
-		t.Fatal(err)
+	for _, v := range []any{&Status{}, &Configuration{}, &Check{}, &ExposureSetting{}, &WhiteBalanceSetting{}} {
+		b, err := json.Marshal(reflector.Reflect(v))
+		if err == nil {
+			err = json.Unmarshal(b, &types) // adds to those that are there
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	if got, want := plain(theDocument(t).Components.Schemas), plain(types.Defs); !reflect.DeepEqual(got, want) {
 		g, _ := json.MarshalIndent(got, "", " ")

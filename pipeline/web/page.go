@@ -34,7 +34,10 @@ type Output struct {
 	SDP     bool     `json:"sdp"`               // it is a stream, which a file describes
 	WHEP    bool     `json:"whep"`              // it is watched by WebRTC
 	Picture bool     `json:"picture"`           // it can be looked at
+	Samples bool     `json:"samples"`           // its source is a sensor, whose samples can be had
+	Record  bool     `json:"record"`            // it is a recording
 	Trigger bool     `json:"trigger"`           // it is a recording that waits for a trigger
+	Stopped bool     `json:"stopped"`           // a client has stopped it, until a client starts it or the next reload
 }
 
 // A Reader takes an output by RTSP or WHEP.
@@ -51,6 +54,21 @@ type Reading struct {
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`            // °C or W
 	Alarm bool    `json:"alarm,omitempty"` // the board is held back
+}
+
+// A Line is a GPIO line of the board.
+type Line struct {
+	Name    string `json:"name"`
+	Where   string `json:"where"` // on the board
+	Output  bool   `json:"output"`
+	On      bool   `json:"on"` // what an output is driven with, if not inverted
+	Pulses  uint64 `json:"pulses"`
+	Missed  uint64 `json:"missed_pulses"`
+	Errors  uint64 `json:"errors"`
+	Edges   uint64 `json:"edges"` // of an input
+	Lost    uint64 `json:"lost_edges"`
+	Matched uint64 `json:"matched_frames"`
+	Offset  int64  `json:"pps_offset_ns"` // of this machine's clock at the last pulse per second
 }
 
 // A Bus is how messages leave for the bus.
@@ -78,15 +96,23 @@ type Status struct {
 	Stalled string    `json:"stalled,omitempty"` // what makes no progress
 	Outputs []Output  `json:"outputs"`
 	Board   []Reading `json:"board,omitempty"`
+	Lines   []Line    `json:"lines,omitempty"`
 	Bus     *Bus      `json:"bus,omitempty"`
+	// Exposure and WhiteBalance are what can be set.
+	Exposure     []Exposure     `json:"exposure,omitempty"`
+	WhiteBalance []WhiteBalance `json:"white_balance,omitempty"`
+	// Configurable says that the configuration can be seen and changed, /api/v1/config.
+	Configurable bool `json:"configurable"`
 	// Books are the graph's.
 	Books pipeline.Stats `json:"books"`
 }
 
 const (
 	maxWatchers  = 8               // of moving pictures
+	maxStills    = 1               // that are made at a time: each keeps a processor busy
 	maxBeginning = 4               // sessions by WHEP at a time, or ending
 	firstWait    = 5 * time.Second // for a picture
+	stillWait    = 2 * time.Second // for a frame
 )
 
 //go:embed page
@@ -99,7 +125,7 @@ func (c *Config) addPage(mux *http.ServeMux) {
 		panic(err) // the name is a constant
 	}
 	page := http.FileServerFS(files)
-	for _, path := range []string{"/{$}", "/page.css", "/page.js", "/watch.js"} {
+	for _, path := range []string{"/{$}", "/page.css", "/page.js", "/watch.js", "/configure.js", "/settings.js"} {
 		mux.Handle("GET "+path, c.private(page))
 	}
 	mux.Handle("GET /api/v1/openapi.json", c.private(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -114,20 +140,27 @@ func (c *Config) files(rest http.Handler) http.Handler {
 		kind = path.Ext(r.PathValue("file"))
 		return strings.TrimSuffix(r.PathValue("file"), kind), kind
 	}
+	stills := atMost(maxStills, "take a picture", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, kind := split(r)
+		c.still(w, r, name, strings.TrimPrefix(kind, "."))
+	}))
 	pictures := atMost(maxWatchers, "watch", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, kind := split(r)
 		c.show(w, r, name, kind == ".mjpeg")
 	}))
 	show := c.private(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if name, kind := split(r); kind == ".sdp" {
+		switch name, kind := split(r); kind {
+		case ".sdp":
 			c.describe(w, name)
-			return
+		case ".png", ".dng":
+			stills.ServeHTTP(w, r)
+		default:
+			pictures.ServeHTTP(w, r)
 		}
-		pictures.ServeHTTP(w, r)
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path.Ext(r.PathValue("file")) {
-		case ".sdp", ".jpg", ".mjpeg":
+		case ".sdp", ".jpg", ".mjpeg", ".png", ".dng":
 			show.ServeHTTP(w, r)
 		default:
 			rest.ServeHTTP(w, r)
@@ -179,12 +212,18 @@ func here(r *http.Request) bool {
 }
 
 func (c *Config) status(w http.ResponseWriter, _ *http.Request) {
-	s := Status{Version: c.Version, Outputs: c.Outputs(), Books: c.Stats()}
+	s := Status{Version: c.Version, Outputs: c.Outputs(), Books: c.Stats(), Configurable: c.Configurator != nil}
 	if c.Board != nil {
 		s.Board = c.Board()
 	}
+	if c.Lines != nil {
+		s.Lines = c.Lines()
+	}
 	if c.Bus != nil {
 		s.Bus = c.Bus()
+	}
+	if c.Settings != nil {
+		s.Exposure, s.WhiteBalance = c.Settings.Exposures(), c.Settings.WhiteBalances()
 	}
 	ready, stalled := c.Health()
 	if s.Ready = ready; stalled != nil {
@@ -208,7 +247,7 @@ func (c *Config) describe(w http.ResponseWriter, name string) {
 
 func refuse(w http.ResponseWriter, err error) {
 	status := http.StatusConflict
-	if errors.Is(err, ErrNoOutput) || errors.Is(err, ErrDestination) {
+	if errors.Is(err, ErrNoOutput) || errors.Is(err, ErrDestination) || errors.Is(err, ErrNoControl) {
 		status = http.StatusNotFound
 	}
 	http.Error(w, err.Error(), status)

@@ -27,10 +27,14 @@ type Config struct {
 	Stats   func() pipeline.Stats // the graph's books
 	Outputs func() []Output       // what can be done with each of them
 	Board   func() []Reading      // of its sensors; nil: nobody reads them
+	Lines   func() []Line         // of the board; nil: there are none
 	Bus     func() *Bus           // nil: there is none
 	// View and SDP are a look at an output, and the description of its stream. They return ErrNoOutput where there is none of that name.
 	View func(output string) (View, error)
 	SDP  func(output string) ([]byte, error)
+	// Still is the next frame of an output as a file: png is the picture, dng the samples of the source's sensor, both as large as they
+	// are. It returns ErrNoOutput where there is none of that name.
+	Still func(ctx context.Context, output, kind string) (Still, error)
 	// Health says whether every output is armed, and what of the pipeline stalls; nil when nothing does.
 	Health  func() (ready bool, stalled error)
 	Metrics []prometheus.Collector // further ones
@@ -41,6 +45,10 @@ type Config struct {
 	// where there is no stream of that name, and ErrDestination where it is not sent there so.
 	Send   func(output, destination string) (sdp []byte, err error)
 	Unsend func(output, destination string) error
+	// Switch starts or stops an output. It returns ErrNoOutput where there is none of that name.
+	Switch       func(ctx context.Context, output string, on bool) error
+	Settings     Settings     // nil: nothing can be set
+	Configurator Configurator // nil: the configuration can be neither seen nor changed
 	// WHEP begins and ends sessions of those who watch an output, by the values name and session of the path; nil: there are none.
 	WHEP   http.Handler
 	Logger *slog.Logger
@@ -53,11 +61,13 @@ type Config struct {
 // armed), and POST /record/NAME/trigger (404: there is no such recording, 409: it cannot be triggered). To this machine alone,
 // and to others by TLS with the password of Config.Access (401 without it, 429 after ten wrong ones), it shows a page (/), the
 // state of everything (/api/v1/status), events as they come (/api/v1/events), and for each output its stream's description
-// (/NAME.sdp), the picture of now (/NAME.jpg) and moving pictures (/NAME.mjpeg; 409: the output cannot be shown), and it begins
-// sessions of WebRTC (POST /NAME/whep), and sends an output's stream to further destinations (PUT and DELETE of
-// /api/v1/outputs/NAME/destinations/HOST:PORT). At most 32 clients are connected (for a further one the most
-// silent is closed), 8 of them watch moving pictures, 8 listen to events, 4 begin or end a session, and one other answer is made at a
-// time: clients cannot starve the stream.
+// (/NAME.sdp), the picture of now (/NAME.jpg; at full size /NAME.png, and as the sensor's samples /NAME.dng) and moving pictures
+// (/NAME.mjpeg; 409: the output cannot be shown), and it begins sessions of WebRTC (POST /NAME/whep), sends an output's stream to
+// further destinations (PUT and DELETE of /api/v1/outputs/NAME/destinations/HOST:PORT), starts and stops outputs (POST
+// /api/v1/outputs/NAME/start and stop), and sets cameras and isps. The configuration (/api/v1/config) needs the password, if there
+// is one, of clients of this machine, too. At most 32 clients are connected (for a further one the most silent is closed), 8 of them
+// watch moving pictures, 8 listen to events, 4 begin or end a session, 4 change something, one takes a picture at full size, one has
+// the configuration, and one other answer is made at a time: clients cannot starve the stream.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
@@ -120,6 +130,13 @@ func (c *Config) routes(metrics http.Handler, ended <-chan struct{}) http.Handle
 	quick.Handle("POST /record/{name}/trigger", c.guarded(http.NewCrossOriginProtection().Handler(http.HandlerFunc(c.trigger))))
 	c.addPage(quick)
 	c.addDestinations(quick)
+	c.addControls(mux)
+	if c.Settings != nil {
+		c.addSettings(mux)
+	}
+	if c.Configurator != nil {
+		c.addConfiguration(mux)
+	}
 	mux.Handle("GET /{file}", c.files(rest))
 	if c.Events != nil {
 		mux.Handle("GET /api/v1/events", c.private(c.tell(ended)))

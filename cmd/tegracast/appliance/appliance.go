@@ -73,8 +73,10 @@ type Appliance struct {
 
 	books map[string]*pipeline.Books // of the outputs that a reload has closed, by name
 
-	mu    sync.Mutex // guards cards, flows, and their sources and outputs, against those who read the books
-	flows []*flow    // in the order of the sources
+	mu    sync.Mutex            // guards cards, flows, their sources and outputs, names and off, against those who read the books
+	flows []*flow               // in the order of the sources
+	names []string              // of the outputs, in the order of the configuration
+	off   map[string]web.Output // those that a client has stopped, by name
 }
 
 // flightEvents is how many frame events the flight recorder keeps: over half a minute at 30 frames a second and two
@@ -90,7 +92,7 @@ func newAppliance(e Env) *Appliance {
 		env: e, recorder: pipeline.NewRecorder(flightEvents),
 		quarantine: kernel.NewQuarantine(quarantineFolder()), order: kernel.NewOrder(),
 		cards: map[string]*capture.Card{}, models: map[string]*modelCard{}, devices: map[string]func() error{},
-		books: map[string]*pipeline.Books{}, threads: send.NewThreads(e.Processors), egress: egress.New(e.Log),
+		books: map[string]*pipeline.Books{}, off: map[string]web.Output{}, threads: send.NewThreads(e.Processors), egress: egress.New(e.Log),
 	}
 	a.lines = lines.New(lines.Config{Board: e.Board, Cameras: a.cameras, Health: a.state, Record: a.recordings.Edge, Logger: e.Log})
 	return a

@@ -12,6 +12,8 @@ import (
 
 // Close gives back what was opened. Nothing may run.
 func (a *Appliance) Close() error {
+	a.changing.Lock() // somebody may still take a picture
+	defer a.changing.Unlock()
 	var errs []error
 	for _, f := range slices.Backward(slices.Clone(a.flows)) {
 		errs = append(errs, a.dropFlow(f))

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/control"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
@@ -20,7 +21,8 @@ type flow struct {
 
 	timestamp uint32 // that its RTP streams begin at, all the same
 
-	controllers []*controller
+	controllers []*control.Loop
+	panel       *control.Panel
 	kernels     []namedKernel
 
 	stages  []func() error // close them
@@ -49,6 +51,7 @@ type output struct {
 	view     pipeline.Format // in which it is shown to people; zero: it cannot be shown
 	attached *pipeline.Output
 	stream   *stream      // nil: no RTP
+	records  bool         // it is a recording
 	free     func() error // gives back what the sink has opened or pinned; nil: nothing
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/control"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/isp"
@@ -27,7 +28,7 @@ func init() { addStage((*Appliance).openISP) }
 // openISP opens an isp, with the loop that it is the eye of.
 func (a *Appliance) openISP(f *flow, c *config.Stage, k *config.ISP) (stage, error) {
 	cfg := k.Config()
-	control, err := a.addController(f, k, &cfg)
+	loop, err := control.NewLoop(f.source, k, &cfg, a.env.Log)
 	if err != nil {
 		return nil, fmt.Errorf("isp %s: %w", c.Name, err)
 	}
@@ -35,8 +36,10 @@ func (a *Appliance) openISP(f *flow, c *config.Stage, k *config.ISP) (stage, err
 	if err != nil {
 		return nil, fmt.Errorf("isp %s: %w", c.Name, err)
 	}
-	if control != nil {
-		control.stage = s
+	f.panel.Add(k.Name, s, cfg.Gains, loop)
+	if loop != nil {
+		loop.Stage = s
+		f.controllers = append(f.controllers, loop)
 	}
 	return s, nil
 }

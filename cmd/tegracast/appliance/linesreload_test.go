@@ -79,6 +79,11 @@ func TestGPIOInTheAppliance(t *testing.T) {
 	if line := lines.Status(s.a.lines.Books()); !strings.Contains(line, "| pps edges 5 lost 0 matched 5 unmatched 0") || !strings.Contains(line, "| trigger pulses ") {
 		t.Errorf("status line: %s", line)
 	}
+	view := s.a.lines.View()
+	if len(view) != 3 || view[0].Name != "led" || view[0].Where != "L" || !view[0].Output || !view[0].On ||
+		view[1].Name != "pps" || view[1].Where != "gpiochip0 line 3" || view[1].Output || view[1].Edges != 5 || view[1].Matched != 5 || view[2].Pulses == 0 {
+		t.Errorf("%+v", view)
+	}
 
 	s.put(t, gpioConfig(to, 50, strings.Replace(trigger, "100", "50", 1)+", "+led+", "+pps))
 	second := wires()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/control"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
 )
@@ -25,6 +26,7 @@ func Open(e Env, c *config.Appliance) (*Appliance, error) {
 // open opens those parts of a configuration that p names.
 func (a *Appliance) open(c *config.Appliance, p plan) error {
 	a.text = c.Text
+	a.setNames(c)
 	if a.memory == nil {
 		memory, err := cudahost.Open(cudahost.Config{Backend: c.Memory, Logger: a.env.Log})
 		if err != nil {
@@ -55,7 +57,7 @@ func (a *Appliance) open(c *config.Appliance, p plan) error {
 		}
 	}
 	for i := range c.Outputs {
-		if o := &c.Outputs[i]; p.outputs[o.Name] {
+		if o := &c.Outputs[i]; p.outputs[o.Name] && !a.stopped(o.Name) {
 			if err := a.addOutput(o); err != nil {
 				return err
 			}
@@ -93,7 +95,7 @@ func (a *Appliance) addSource(f *flow, c *config.Source) error {
 		return err
 	}
 	a.mu.Lock() // the LED looks at the sources
-	f.source, f.closers = s, append(f.closers, s.Close)
+	f.source, f.closers, f.panel = s, append(f.closers, s.Close), control.NewPanel(c.Name, s)
 	a.mu.Unlock()
 	return f.graph.AddSource(c.Name, s)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/control"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/record"
 )
@@ -29,13 +30,14 @@ func (a *Appliance) openRecord(f *flow, o *output, c *config.Output, k *config.R
 		return nil, c.OpenAt.Errorf("%w", err)
 	}
 	a.recordings.Add(sink)
+	o.records = true
 	o.free = func() error { return a.recordings.Remove(sink) }
 	return sink, nil
 }
 
 // cameraSettings says how a camera is set; nil: the source is none.
 func cameraSettings(s source) func() (record.Settings, bool) {
-	camera, is := s.(adjustable)
+	camera, is := s.(control.Camera)
 	if !is {
 		return nil
 	}

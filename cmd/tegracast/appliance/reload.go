@@ -8,11 +8,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/kept"
+	"github.com/tegracast/tegracast/cmd/tegracast/site"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/web"
 )
 
 // detachTime is how long the outputs that a reload takes off may take, together, for the frames in their hands.
@@ -22,11 +26,14 @@ const detachTime = 2 * time.Second
 type runner struct {
 	a     *Appliance
 	cfg   *config.Appliance
-	path  string // of the configuration file; empty: there is none
+	store kept.Store // of the configuration
+	fixed bool       // there is no file to reload
+	shown atomic.Pointer[web.Configuration]
 	dir   string // of the SDP files
-	web   *webRunner
+	web   *site.Server
 	ended chan *flow
-	over  chan struct{} // closed when nobody waits for ended any more
+	over  chan struct{}                    // closed when nobody waits for ended any more
+	asked chan func(context.Context) error // what clients ask for; an error means that the appliance cannot go on
 }
 
 // run runs all flows until ctx ends, all sources have ended, or one has failed.
@@ -47,8 +54,10 @@ func (r *runner) run(ctx context.Context, reload <-chan os.Signal) error {
 			if slices.Contains(r.a.flows, f) { // else a reload has ended it
 				err = f.err
 			}
+		case do := <-r.asked:
+			err = do(ctx)
 		case <-reload:
-			if r.path == "" {
+			if r.fixed {
 				r.a.env.Log.Info("SIGHUP: there is no configuration file to reload: ending")
 				cancel()
 			} else {
@@ -80,38 +89,56 @@ func (r *runner) allEnded() bool {
 // reload reads the configuration again and restarts only what has changed. A file with a mistake changes nothing. An error
 // means that the appliance cannot go on.
 func (r *runner) reload(ctx context.Context) error {
-	next, err := config.Load(r.path)
+	next, kept, err := r.store.Load(r.a.env.Log)
 	if err != nil {
 		r.a.env.Log.Error("SIGHUP: configuration rejected: still running the previous one", "error", err)
 		return nil
 	}
+	_, refused, fatal := r.become(ctx, "SIGHUP", next)
+	if refused == nil && fatal == nil {
+		r.show(kept)
+	}
+	return fatal
+}
+
+// become restarts what differs between the configuration of now and next, and returns where they differ. refused says why it has gone
+// back to the one before, fatal that the appliance cannot go on. who has asked for it is told to the log.
+func (r *runner) become(ctx context.Context, who string, next *config.Appliance) (list []string, refused, fatal error) {
 	next.FindPaths()
-	list := config.Changes(r.cfg, next)
+	list = config.Changes(r.cfg, next)
 	for _, name := range next.NewPaths(r.cfg) {
 		list = append(list, "outputs["+name+"]: path to its destinations")
 	}
-	if len(list) == 0 {
-		r.a.env.Log.Info("SIGHUP: the configuration has not changed")
-		return nil
-	}
 	p, old := planned(r.cfg, next), r.cfg
+	started := r.a.startAll()
+	for name := range started {
+		p.outputs[name] = true
+		list = append(list, "outputs["+name+"]: started")
+	}
+	if len(list) == 0 {
+		r.cfg, r.a.text = next, next.Text
+		r.a.env.Log.Info(who + ": the configuration has not changed")
+		return nil, nil, nil
+	}
 	if err := r.apply(ctx, next, p); errors.Is(err, cudahost.ErrInterrupted) {
-		return nil // ctx has ended
+		return nil, err, nil // ctx has ended
 	} else if pipeline.DeviceLost(err) {
-		return err
+		return nil, err, err
 	} else if err != nil {
-		r.a.env.Log.Error("SIGHUP: the new configuration cannot be opened: going back to the previous one", "error", err)
+		refused = err
+		r.a.env.Log.Error(who+": the new configuration cannot be opened: going back to the previous one", "error", err)
+		r.a.stopAgain(started)
 		if err := r.apply(ctx, old, p); pipeline.DeviceLost(err) {
-			return err
+			return nil, refused, err
 		} else if err != nil { // no config.Error: the file is not what is wrong, so the service manager shall start it again
-			return errors.New("the previous configuration cannot be opened again: " + err.Error())
+			return nil, refused, errors.New("the previous configuration cannot be opened again: " + err.Error())
 		}
 		r.settle()
-		return nil
+		return nil, refused, nil
 	}
 	r.settle()
-	r.a.env.Log.Info("SIGHUP: configuration reloaded", "changed", list)
-	return nil
+	r.a.env.Log.Info(who+": configuration reloaded", "changed", list)
+	return list, nil, nil
 }
 
 // settle ends what a reload has left to be undone.
@@ -145,7 +172,7 @@ func (r *runner) apply(ctx context.Context, c *config.Appliance, p plan) error {
 		}
 	}
 	if p.web {
-		return r.web.open(ctx, c.Web)
+		return r.web.Open(ctx, c.Web)
 	}
 	return nil
 }
@@ -178,7 +205,7 @@ func (r *runner) giveUp(ctx context.Context, c *config.Appliance, p plan) error 
 			if !p.outputs[o.name] {
 				continue
 			}
-			if o.stream != nil && !streams(c.Output(o.name)) {
+			if o.stream != nil && (!streams(c.Output(o.name)) || r.a.stopped(o.name)) {
 				_ = os.Remove(filepath.Join(r.dir, o.name+".sdp")) // of a stream that is no more
 			}
 			tell("an output", o.name, r.a.dropOutput(bounded, f, o))

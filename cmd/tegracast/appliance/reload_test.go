@@ -18,9 +18,11 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/cmd/tegracast/kept"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines/linestest"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/cmd/tegracast/site"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
@@ -150,7 +152,10 @@ func newReloads(t *testing.T, text string, board lines.Board) *reloads {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.runner = &runner{a: a, cfg: c, path: s.file, dir: filepath.Dir(s.file), web: &webRunner{}}
+	s.runner = &runner{
+		a: a, cfg: c, store: kept.Store{Installed: s.file}, dir: filepath.Dir(s.file), web: &site.Server{},
+		asked: make(chan func(context.Context) error),
+	}
 	if err := s.announce(everything(c).outputs); err != nil {
 		t.Fatal(err)
 	}

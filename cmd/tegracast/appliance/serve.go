@@ -16,7 +16,9 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/boardwatch"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/egress"
+	"github.com/tegracast/tegracast/cmd/tegracast/kept"
 	"github.com/tegracast/tegracast/cmd/tegracast/live"
+	"github.com/tegracast/tegracast/cmd/tegracast/progress"
 	"github.com/tegracast/tegracast/cmd/tegracast/starts"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
@@ -25,8 +27,10 @@ import (
 
 // Options are how Serve works.
 type Options struct {
-	Reload string // configuration file that SIGHUP reads again; empty: there is none, and SIGHUP ends Serve
-	Dir    string // where SDP files are written
+	Store kept.Store // of the configuration
+	Kept  bool       // the configuration is what is kept there
+	Fixed bool       // there is no file to reload: SIGHUP ends Serve
+	Dir   string     // where SDP files are written
 }
 
 // Serve opens the appliance and runs it until ctx ends, all sources have ended, or one has failed. It answers SIGHUP, and tells
@@ -48,7 +52,8 @@ func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
 	if err := egress.Alone(c); err != nil {
 		return a.finish(err)
 	}
-	r := &runner{a: a, cfg: c, path: o.Reload, dir: o.Dir}
+	r := &runner{a: a, cfg: c, store: o.Store, fixed: o.Fixed, dir: o.Dir, asked: make(chan func(context.Context) error)}
+	r.show(o.Kept)
 	err = r.serve(ctx, failed)
 	if err = a.finish(err); err == nil {
 		failed.Forget()
@@ -57,27 +62,28 @@ func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
 }
 
 func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
-	health, err := newHealth(r.a, failed.Forget)
+	health, err := progress.New(r.a.started, r.a.stats, failed.Forget, r.a.env.Log)
 	if err != nil {
 		return err
 	}
 	hangup := make(chan os.Signal, 1)
-	if r.path != "" || !signal.Ignored(syscall.SIGHUP) { // it is, by nohup
+	if !r.fixed || !signal.Ignored(syscall.SIGHUP) { // it is, by nohup
 		signal.Notify(hangup, syscall.SIGHUP)
 		defer signal.Stop(hangup)
 	}
 	usr1 := make(chan os.Signal, 1)
 	signal.Notify(usr1, syscall.SIGUSR1)
 	defer signal.Stop(usr1)
-	r.a.health = health.state
+	r.a.health = health.State
 	began, cpu := time.Now(), live.CPUTime()
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
 	r.web = newWeb(r.a, health)
-	if err := r.web.open(watch, r.cfg.Web); err != nil {
+	r.web.Config.Switch, r.web.Config.Configurator = r.switchOutput, r
+	if err := r.web.Open(watch, r.cfg.Web); err != nil {
 		return err
 	}
-	defer r.web.close()
+	defer r.web.Close()
 	if err := r.a.egress.Listen(r.cfg.RTSP, r.a.env.Out, r.a.env.Log); err != nil {
 		return err
 	}
@@ -87,14 +93,14 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { live.NewStatus(r.a.env.Out, r.a.env.Log, r.view).Run(watch) })
-	watching.Go(func() { health.run(watch) })
+	watching.Go(func() { health.Run(watch) })
 	watching.Go(func() { r.a.recordings.Answer(watch, usr1, r.a.env.Log) })
 	watching.Go(func() { r.a.env.Bus.Watch(watch, r.a.told(health)) })
 	watching.Go(func() { boardwatch.Watch(watch, r.a.env.Log, os.DirFS("/")) })
 	err = r.run(ctx, hangup)
 	stop()
 	watching.Wait()
-	r.web.close()
+	r.web.Close()
 	if err != nil {
 		err = errors.Join(err, r.a.dump(r.dir))
 	}

@@ -30,7 +30,7 @@ func (a *Appliance) view() live.View {
 // view is the appliance's, with where it can be watched.
 func (r *runner) view() live.View {
 	v := r.a.view()
-	if page := r.web.page.Load(); page != nil {
+	if page := r.web.Page.Load(); page != nil {
 		v.Addresses = append(v.Addresses, "page: "+*page)
 	}
 	for _, s := range r.a.streams() {

@@ -90,18 +90,29 @@ func (a *Appliance) list() []web.Output {
 	var list []web.Output
 	for _, f := range a.flows {
 		for _, o := range f.outputs {
-			x := web.Output{Name: o.name, Picture: o.view.Pixel != 0, Trigger: a.recordings.Triggered(o.name)}
-			if o.stream != nil {
-				x.RTSP, x.Readers, x.WHEP = a.egress.URL(o.name), a.egress.Readers(o.name), o.stream.sink.Payload() == rtp.H264
-				x.SDP, x.Sends, x.To = len(o.stream.config.Destinations) > 0, payloadNames[o.stream.config.Payload.V], o.stream.config.Destinations
-				if p := o.stream.config.Publish; p != nil {
-					x.To = append(slices.Clone(x.To), p.URL)
-				}
-				x.To = append(slices.Clone(x.To), a.egress.Guests(o.name)...)
-			}
-			x.Sends = cmp.Or(x.Sends, "frames")
-			list = append(list, x)
+			list = append(list, a.about(f, o))
 		}
 	}
+	for _, o := range a.off {
+		list = append(list, o)
+	}
+	slices.SortFunc(list, func(x, y web.Output) int {
+		return cmp.Compare(slices.Index(a.names, x.Name), slices.Index(a.names, y.Name))
+	})
 	return list
+}
+
+// about says what can be done with an output.
+func (a *Appliance) about(f *flow, o *output) web.Output {
+	x := web.Output{Name: o.name, Picture: o.view.Pixel != 0, Samples: hasSamples(f), Record: o.records, Trigger: a.recordings.Triggered(o.name)}
+	if o.stream != nil {
+		x.RTSP, x.Readers, x.WHEP = a.egress.URL(o.name), a.egress.Readers(o.name), o.stream.sink.Payload() == rtp.H264
+		x.SDP, x.Sends, x.To = len(o.stream.config.Destinations) > 0, payloadNames[o.stream.config.Payload.V], o.stream.config.Destinations
+		if p := o.stream.config.Publish; p != nil {
+			x.To = append(slices.Clone(x.To), p.URL)
+		}
+		x.To = append(slices.Clone(x.To), a.egress.Guests(o.name)...)
+	}
+	x.Sends = cmp.Or(x.Sends, map[bool]string{true: "a recording", false: "frames"}[o.records])
+	return x
 }

@@ -79,6 +79,9 @@ func (a *Appliance) pictures(name string) (Pictures, bool) {
 	return Pictures{}, false
 }
 
+// TakeWeb has the page be reached as another configuration says.
+func (a *Appliance) TakeWeb(from *Appliance) { a.Web, a.file.Web = from.Web, from.file.Web }
+
 // Changes lists where the files of two configurations differ, as paths such as outputs[raw].rtp.mtu.
 func Changes(old, new *Appliance) []string { return yamlfile.Changes(old.file, new.file) }
 

@@ -46,6 +46,7 @@ type Lines struct {
 type openPin struct {
 	pin
 	source string // that it looks at
+	where  string // on the board
 	cancel context.CancelFunc
 	done   chan struct{} // nil before it runs
 }
@@ -65,7 +66,7 @@ func (p *Lines) Open(l *config.Line) error {
 		return l.At.Located(err)
 	}
 	p.mu.Lock()
-	p.list[l.Name] = &openPin{pin: next, source: l.Source}
+	p.list[l.Name] = &openPin{pin: next, source: l.Source, where: l.Pin.String()}
 	p.mu.Unlock()
 	p.publish()
 	return nil
@@ -180,7 +181,9 @@ func (p *Lines) Books() map[string]Books {
 	defer p.mu.Unlock()
 	list := map[string]Books{}
 	for name, x := range p.list {
-		list[name] = x.books()
+		b := x.books()
+		b.Where = x.where
+		list[name] = b
 	}
 	return list
 }

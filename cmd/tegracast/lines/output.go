@@ -19,13 +19,14 @@ type outPin struct {
 	log  *slog.Logger
 
 	pulses, missed, errors atomic.Uint64
+	on                     atomic.Bool
 	failing                bool // the last change of the line failed: the log is told once
 }
 
 func (o *outPin) close() error { return o.line.Close() }
 
 func (o *outPin) books() Books {
-	return Books{Output: true, Pulses: o.pulses.Load(), Missed: o.missed.Load(), Errors: o.errors.Load()}
+	return Books{Output: true, On: o.on.Load(), Pulses: o.pulses.Load(), Missed: o.missed.Load(), Errors: o.errors.Load()}
 }
 
 // set drives the line. One goroutine at a time does.
@@ -37,7 +38,9 @@ func (o *outPin) set(value int) error {
 			o.log.Error("a GPIO line cannot be driven", "line", o.name, "error", err)
 		}
 	}
-	o.failing = err != nil
+	if o.failing = err != nil; !o.failing {
+		o.on.Store(value != 0)
+	}
 	return err
 }
 

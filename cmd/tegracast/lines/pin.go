@@ -59,7 +59,9 @@ type pin interface {
 
 // Books are what a line counts; an output has pulses, an input edges.
 type Books struct {
+	Where          string // on the board
 	Output         bool
+	On             bool // what an output is driven with, if not inverted
 	Records        bool // the edges trigger a recording: they are matched with nothing
 	Pulses, Missed uint64
 	Errors         uint64

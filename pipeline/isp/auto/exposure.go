@@ -118,7 +118,7 @@ func (e *Exposure) Freeze(frozen bool) { e.frozen = frozen }
 // Step takes a frame's statistics and returns the setting that the sensor shall have, and whether it is another than
 // before. Frames may be missing, but none may come twice or late.
 func (e *Exposure) Step(s *isp.Statistics) (Setting, bool) {
-	last := e.history[historyLength-1].setting
+	last := e.last()
 	level := Level(s)
 	if e.frozen || level < 0 {
 		return last, false
@@ -139,10 +139,18 @@ func (e *Exposure) Step(s *isp.Statistics) (Setting, bool) {
 	if wanted == last {
 		return last, false
 	}
-	copy(e.history[:], e.history[1:])
-	e.history[historyLength-1] = change{s.Sequence + uint64(e.config.Delay), wanted}
+	e.note(s.Sequence+uint64(e.config.Delay), wanted)
 	return wanted, true
 }
+
+// note says that a setting holds from that frame on.
+func (e *Exposure) note(from uint64, s Setting) {
+	copy(e.history[:], e.history[1:])
+	e.history[historyLength-1] = change{from, s}
+}
+
+// last is the setting that the sensor was told last.
+func (e *Exposure) last() Setting { return e.history[historyLength-1].setting }
 
 // at is the setting that a frame was exposed with.
 func (e *Exposure) at(sequence uint64) Setting {

@@ -3,6 +3,7 @@
 package auto
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -57,6 +58,7 @@ type Loop struct {
 	between          atomic.Pointer[isp.Statistics]
 	news             chan struct{}
 
+	stepping                    sync.Mutex // one sets at a time: Run, or a person
 	freezeExposure, freezeGains atomic.Bool
 	mu                          sync.Mutex
 	state                       State
@@ -106,6 +108,57 @@ func (l *Loop) Freeze(exposure, whiteBalance bool) {
 	l.freezeGains.Store(whiteBalance)
 }
 
+// SetExposure sets the camera by hand, and holds that, as Freeze does; 0 leaves one as it is. When it is released the loop goes on from
+// there. An error is the camera's: then nothing has changed. The loop must control the exposure.
+func (l *Loop) SetExposure(exposure time.Duration, gain float64) error {
+	l.stepping.Lock()
+	defer l.stepping.Unlock()
+	from, err := l.config.Camera.SetExposure(exposure, gain)
+	if err != nil {
+		return err
+	}
+	last := l.exposure.last()
+	set := Setting{cmp.Or(exposure, last.Exposure), cmp.Or(gain, last.Gain)}
+	l.exposure.note(from, set)
+	l.freezeExposure.Store(true)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state.Setting, l.state.ExposureFrozen, l.state.Limit = set, true, 0
+	return nil
+}
+
+// SetGains sets the white balance of a stage by hand, and holds that, as Freeze does; green's gain stays 1. When it is released the loop
+// goes on from there. An error is the stage's: then nothing has changed. The loop must control the white balance.
+func (l *Loop) SetGains(stage Balancer, red, blue float64) error {
+	l.stepping.Lock()
+	defer l.stepping.Unlock()
+	gains := isp.Gains{R: red, G: 1, B: blue}
+	if err := stage.SetGains(gains); err != nil {
+		return err
+	}
+	l.balance.gains = gains
+	l.freezeGains.Store(true)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state.Gains, l.state.GainsFrozen, l.state.GainsLimited = gains, true, false
+	return nil
+}
+
+// Release ends what holds exposure and gain, or the white balance, or both.
+func (l *Loop) Release(exposure, whiteBalance bool) {
+	if exposure {
+		l.freezeExposure.Store(false)
+	}
+	if whiteBalance {
+		l.freezeGains.Store(false)
+	}
+}
+
+// Frozen says what is held.
+func (l *Loop) Frozen() (exposure, whiteBalance bool) {
+	return l.freezeExposure.Load(), l.freezeGains.Load()
+}
+
 // State is what the loop has come to.
 func (l *Loop) State() State {
 	l.mu.Lock()
@@ -128,6 +181,8 @@ func (l *Loop) Run(ctx context.Context, stage Balancer) {
 
 // step takes one frame's statistics.
 func (l *Loop) step(stage Balancer, s *isp.Statistics) {
+	l.stepping.Lock()
+	defer l.stepping.Unlock()
 	next := l.State()
 	next.Frame, next.Level = s.Sequence, Level(s)
 	next.ExposureFrozen, next.GainsFrozen = l.freezeExposure.Load(), l.freezeGains.Load()

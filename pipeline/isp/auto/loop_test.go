@@ -121,3 +121,46 @@ func TestObserveAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TestByHand: what a person sets holds until it is released; then the loop goes on from there, and knows which frames had it. What the
+// camera refuses changes nothing.
+func TestByHand(t *testing.T) {
+	start := Setting{5 * time.Millisecond, 1}
+	b := &bench{sensor: newSensor(1, 2, start), now: start}
+	b.light, b.color = 100, [3]float64{1 / 1.5, 1, 1 / 1.1}
+	l, err := NewLoop(LoopConfig{Camera: b, Exposure: &limits, WhiteBalance: &WhiteBalanceConfig{}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func() {
+		for range 40 {
+			l.step(b, b.frame())
+		}
+	}
+	run()
+	found := l.State()
+	byHand := Setting{found.Setting.Exposure / 4, found.Setting.Gain}
+	b.refuse = errors.New("gone")
+	if err := l.SetExposure(byHand.Exposure, 0); err == nil || l.State() != found {
+		t.Errorf("%v: %+v, before %+v", err, l.State(), found)
+	}
+	b.refuse = nil
+	if err := errors.Join(l.SetExposure(byHand.Exposure, byHand.Gain), l.SetGains(b, 3, 2)); err != nil {
+		t.Fatal(err)
+	}
+	run()
+	s := l.State()
+	if s.Setting != byHand || b.now != byHand || b.gains != (isp.Gains{R: 3, G: 1, B: 2}) || s.Gains != b.gains || !s.ExposureFrozen || !s.GainsFrozen {
+		t.Errorf("set by hand: %+v, the camera has %+v, the isp %+v", s, b.now, b.gains)
+	}
+	l.Release(true, false)
+	run()
+	if e, g := l.Frozen(); e || !g || math.Abs(l.State().Setting.light()/found.Setting.light()-1) > 0.1 || b.gains.R != 3 {
+		t.Errorf("released: %+v, before %+v", l.State(), found)
+	}
+	l.Release(false, true)
+	run()
+	if math.Abs(b.gains.R/1.5-1) > 0.05 {
+		t.Errorf("released: %+v", b.gains)
+	}
+}

@@ -17,11 +17,15 @@ import (
 // newDNG makes a DNG 1.4 of each frame (Adobe, "Digital Negative Specification"): one uncompressed strip with the samples as they
 // are, and no colour calibration: the sensor's colours are taken for linear sRGB.
 func newDNG(_ context.Context, f pipeline.Format, path string) (writer, error) {
+	return newFolder(path, ".dng", f, dng)
+}
+
+func dng(f pipeline.Format) (still, error) {
 	s, ok := f.Pixel.Samples()
 	if !ok {
 		return nil, cannot(f, "DNG", "a sensor's samples", "export png or y4m")
 	}
-	return newFolder(path, ".dng", func(out io.Writer, frame *record.Frame, pixels []byte) error {
+	return func(out io.Writer, frame *record.Frame, pixels []byte) error {
 		head := dngHead(f, s, frame)
 		if _, err := out.Write(head); err != nil {
 			return err
@@ -37,7 +41,7 @@ func newDNG(_ context.Context, f pipeline.Format, path string) (writer, error) {
 		}
 		_, err := out.Write(b)
 		return err
-	})
+	}, nil
 }
 
 // dngBytes is how many bytes a sample has in the file.

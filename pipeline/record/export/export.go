@@ -168,13 +168,30 @@ func (w *mcapWriter) end() error {
 	return errors.Join(err, w.file.Close())
 }
 
+// A still writes a frame as a file.
+type still func(out io.Writer, f *record.Frame, pixels []byte) error
+
+// WriteStill writes a frame that has just come as a file. format is png or dng, camera what the file calls the camera. An error wraps
+// ErrPixels where the format does not have these pixels.
+func WriteStill(out io.Writer, format string, f *pipeline.Frame, camera string) error {
+	write, err := map[string]func(pipeline.Format) (still, error){"png": pngs, "dng": dng}[format](f.Format)
+	if err != nil {
+		return err
+	}
+	return write(out, &record.Frame{Note: record.NoteOf(f), Image: record.Image{FrameID: camera}, At: f.Times.Shown()}, f.Bytes)
+}
+
 // A folder has a file for each frame.
 type folder struct {
 	path, suffix string
-	write        func(out io.Writer, f *record.Frame, pixels []byte) error
+	write        still
 }
 
-func newFolder(path, suffix string, write func(io.Writer, *record.Frame, []byte) error) (writer, error) {
+func newFolder(path, suffix string, f pipeline.Format, of func(pipeline.Format) (still, error)) (writer, error) {
+	write, err := of(f)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, err
 	}

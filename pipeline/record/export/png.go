@@ -14,6 +14,10 @@ import (
 
 // newPNG makes a PNG of each frame: pictures in R'G'B', samples of a sensor in grey, as they are but in the upper bits of 8 or 16.
 func newPNG(_ context.Context, f pipeline.Format, path string) (writer, error) {
+	return newFolder(path, ".png", f, pngs)
+}
+
+func pngs(f pipeline.Format) (still, error) {
 	var picture func(pixels []byte) image.Image
 	s, samples := f.Pixel.Samples()
 	switch {
@@ -31,9 +35,9 @@ func newPNG(_ context.Context, f pipeline.Format, path string) (writer, error) {
 		return nil, cannot(f, "PNG", "UYVY, RGB or a sensor's samples here", "export mcap or mkv")
 	}
 	encoder := png.Encoder{CompressionLevel: png.BestSpeed}
-	return newFolder(path, ".png", func(out io.Writer, _ *record.Frame, pixels []byte) error {
+	return func(out io.Writer, _ *record.Frame, pixels []byte) error {
 		return encoder.Encode(out, picture(pixels))
-	})
+	}, nil
 }
 
 func grey16(f pipeline.Format, s pipeline.Samples, pixels []byte) image.Image {

@@ -8,7 +8,7 @@ let shown = null; // the output whose pictures are shown
 let watch = null; // how, if it is by WebRTC
 let streams = new Set(); // outputs that are watched by WebRTC
 let away = false; // the appliance did not answer
-let said = new Map(); // what an output answered to its trigger
+let said = new Map(); // what an output answered to its buttons
 
 function element(tag, text, attributes) {
   const e = document.createElement(tag);
@@ -89,25 +89,40 @@ function showOutputs(outputs) {
   const key = JSON.stringify(outputs, (name, v) => name === "readers" ? v.length : v);
   if (list.dataset.key === key) return;
   list.dataset.key = key;
+  const focused = document.activeElement && document.activeElement.id;
   list.replaceChildren(...outputs.map(outputItem));
+  if (focused && document.activeElement.id !== focused && get(focused)) get(focused).focus(); // it was one of these
+}
+
+// actor is a button that asks for something by POST. What came of it is said behind the output's buttons.
+function actor(o, what, text, path, done) {
+  const b = element("button", text, { type: "button", id: what + "-" + o.name, "aria-label": text + " " + o.name });
+  b.addEventListener("click", async () => {
+    b.setAttribute("aria-disabled", "true");
+    const r = await fetch(path, { method: "POST" }).catch((e) => e);
+    b.removeAttribute("aria-disabled");
+    said.set(o.name, r.ok ? done + " at " + new Date().toLocaleTimeString() : r.text ? (await r.text()).trim() : String(r));
+    const answer = get("said-" + o.name);
+    if (answer) answer.textContent = said.get(o.name);
+  });
+  return b;
 }
 
 function outputItem(o) {
   const item = element("li");
-  item.append(element("p", o.name + ": " + o.sends + (o.to ? " to " + o.to.join(", ") : "") +
-    (o.rtsp ? ", " + o.rtsp : "") + (o.rtsp || o.whep ? " (" + (o.readers || []).length + " readers)" : "")));
   const name = encodeURIComponent(o.name);
-  if (o.picture) item.append(element("a", "Snapshot", { class: "button", href: name + ".jpg", download: o.name + ".jpg" }));
+  item.append(element("p", o.name + ": " + (o.stopped ? "stopped, " : "") + o.sends + (o.to ? " to " + o.to.join(", ") : "") +
+    (o.rtsp ? ", " + o.rtsp : "") + (o.rtsp || o.whep ? " (" + (o.readers || []).length + " readers)" : "")));
+  if (o.picture || o.samples) item.append(element("span", "Snapshot "));
+  const kinds = { JPEG: o.picture && ".jpg", PNG: o.picture && ".png", DNG: o.samples && ".dng" };
+  for (const [kind, end] of Object.entries(kinds))
+    if (end) item.append(element("a", kind, { class: "button", href: name + end, download: o.name + end, "aria-label": "Snapshot of " + o.name + ": " + kind, id: "snapshot-" + kind + "-" + o.name }));
   if (o.sdp) item.append(element("a", "SDP file", { class: "button", href: name + ".sdp" }));
-  if (o.trigger) {
-    const b = element("button", "Trigger", { type: "button" }), answer = element("span", said.get(o.name) || "", { role: "status" });
-    b.addEventListener("click", async () => {
-      const r = await fetch("record/" + name + "/trigger", { method: "POST" }).catch((e) => e);
-      said.set(o.name, r.ok ? "triggered at " + new Date().toLocaleTimeString() : r.text ? await r.text() : String(r));
-      answer.textContent = said.get(o.name);
-    });
-    item.append(b, answer);
-  }
+  if (o.trigger) item.append(actor(o, "trigger", "Trigger", "record/" + name + "/trigger", "triggered"));
+  const recording = o.record ? " recording" : "";
+  if (o.stopped) item.append(actor(o, "switch", "Start" + recording, "api/v1/outputs/" + name + "/start", "started"));
+  else item.append(actor(o, "switch", "Stop" + recording, "api/v1/outputs/" + name + "/stop", "stopped"));
+  item.append(element("span", said.get(o.name) || "", { role: "status", id: "said-" + o.name }));
   return item;
 }
 
@@ -115,6 +130,26 @@ function showBoard(readings) {
   get("board").hidden = !readings.length;
   get("readings").replaceChildren(...readings.map((r) =>
     element("li", r.name + " " + r.value.toFixed(1) + " " + r.unit + (r.alarm ? ": above its limit" : ""), r.alarm ? { class: "bad" } : {})));
+}
+
+// lineText is what a GPIO line does.
+function lineText(l) {
+  const parts = [l.output ? (l.on ? "on" : "off") : "input"];
+  const count = (n, what, always) => { if (n || always) parts.push(n + " " + what); };
+  count(l.pulses, "pulses");
+  count(l.missed_pulses, "missed");
+  count(l.edges, "edges", !l.output);
+  count(l.lost_edges, "lost");
+  count(l.matched_frames, "matched with frames");
+  count(l.errors, "errors");
+  if (l.pps_offset_ns) parts.push("clock " + (l.pps_offset_ns / 1000).toFixed(1) + " µs ahead");
+  return l.name + " (" + l.where + "): " + parts.join(", ");
+}
+
+function showLines(lines) {
+  get("gpio").hidden = !lines.length;
+  get("lines").replaceChildren(...lines.map((l) =>
+    element("li", lineText(l), l.errors || l.lost_edges || l.missed_pulses ? { class: "bad" } : {})));
 }
 
 function tell(text, good) {
@@ -133,6 +168,9 @@ async function look() {
     showParts(parts(s.books), at ? (now - at) / 1000 : 0);
     showOutputs(s.outputs || []);
     showBoard(s.board || []);
+    showLines(s.lines || []);
+    showSettings(s.exposure || [], s.white_balance || []);
+    get("configuration").hidden = !s.configurable;
     at = now;
     if (away && shown) show(shown);
     away = false;

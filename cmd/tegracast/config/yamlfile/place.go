@@ -55,6 +55,20 @@ func Join(errs ...error) error {
 	return first
 }
 
+// Mistake is one mistake of a configuration, for programs.
+type Mistake struct {
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Key     string `json:"key"`
+	Message string `json:"message"`
+}
+
+// Mistake is the first of the mistakes.
+func (e *Error) Mistake() Mistake {
+	line, column, key := e.At.Position()
+	return Mistake{line, column, key, e.Error()}
+}
+
 // A Place is where a part of a configuration stands.
 type Place struct {
 	file         string
@@ -88,6 +102,9 @@ type document struct {
 
 // Whole is the place of a file as a whole.
 func Whole(path string) Place { return Place{file: path, line: 1, column: 1} }
+
+// At is the place of a key in a line of a file.
+func At(file string, line int, path string) Place { return Place{file, line, 1, path} }
 
 // at is the place of a node of the tree; path is the node's, such as $.outputs[0].
 func (d *document) at(node ast.Node, path string) Place {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package appliance
+// Package progress watches whether an appliance moves, and tells the service manager.
+package progress
 
 import (
 	"context"
@@ -15,8 +16,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// health watches whether the pipeline moves, and tells the service manager (sd_notify(3)).
-type health struct {
+// A Watch watches whether the pipeline moves, and tells the service manager (sd_notify(3)).
+type Watch struct {
 	started  func(context.Context) bool // waits until every output is armed; false: ctx has ended first
 	stats    func() pipeline.Stats
 	log      *slog.Logger
@@ -31,29 +32,31 @@ type health struct {
 // defaultPatience is how long a part may stand still without a watchdog that says otherwise.
 const defaultPatience = 20 * time.Second
 
-func newHealth(a *Appliance, settle func()) (*health, error) {
+// New makes one. started waits until every output is armed, and returns false when its context ends first. settle is called once the
+// pipeline has been good for long.
+func New(started func(context.Context) bool, stats func() pipeline.Stats, settle func(), log *slog.Logger) (*Watch, error) {
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
 		return nil, fmt.Errorf("WATCHDOG_USEC: %w", err)
 	}
-	return &health{started: a.started, stats: a.stats, log: a.env.Log, watchdog: watchdog, settle: settle}, nil
+	return &Watch{started: started, stats: stats, log: log, watchdog: watchdog, settle: settle}, nil
 }
 
-// state is whether every output is armed, and what stalls.
-func (h *health) state() (ready bool, stalled error) {
+// State is whether every output is armed, and what stalls.
+func (h *Watch) State() (ready bool, stalled error) {
 	h.guard.Lock()
 	defer h.guard.Unlock()
 	return h.ready, h.stalled
 }
 
-func (h *health) set(ready bool, stalled error) {
+func (h *Watch) set(ready bool, stalled error) {
 	h.guard.Lock()
 	defer h.guard.Unlock()
 	h.ready, h.stalled = ready, stalled
 }
 
-// run is ready when the graph has started, and feeds the watchdog as long as the pipeline moves.
-func (h *health) run(ctx context.Context) {
+// Run is ready when the graph has started, and feeds the watchdog as long as the pipeline moves.
+func (h *Watch) Run(ctx context.Context) {
 	if !h.started(ctx) {
 		return
 	}
@@ -87,8 +90,8 @@ func (h *health) run(ctx context.Context) {
 }
 
 // look feeds the watchdog, or says what stalls. It reports whether something does.
-func (h *health) look(stalled error) bool {
-	_, before := h.state()
+func (h *Watch) look(stalled error) bool {
+	_, before := h.State()
 	h.set(true, stalled)
 	switch {
 	case stalled != nil && before == nil:
@@ -105,7 +108,7 @@ func (h *health) look(stalled error) bool {
 }
 
 // tell sends the service manager a message; without one nothing happens.
-func (h *health) tell(state string) {
+func (h *Watch) tell(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		h.log.Warn("the service manager cannot be notified", "error", err)
 	}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"image/png"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/web"
+)
+
+// TestStills: a PNG has the picture at full size, also of an output that sends it smaller; a DNG has the samples, whose CRC is the
+// FPGA's. Nothing is left in the books, no frame is lost, and what cannot be had is refused.
+func TestStills(t *testing.T) {
+	var to []string
+	for _, p := range rtptest.EvenPorts(t, 3) {
+		to = append(to, fmt.Sprint("127.0.0.1:", p))
+	}
+	s := startReloads(t, reloadConfig(t, to, 31, 1.5, 1400))
+	s.streaming(t, "raw1")
+	for _, name := range []string{"raw1", "raw3"} {
+		file, err := s.a.still(t.Context(), name, "png")
+		if err != nil {
+			t.Fatal(err)
+		}
+		picture, err := png.Decode(bytes.NewReader(file.File))
+		if err != nil || picture.Bounds().Dx() != 64 || picture.Bounds().Dy() != 16 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	file, err := s.a.still(t.Context(), "raw2", "dng")
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples := file.File[len(file.File)-64*16*2:]
+	said := regexp.MustCompile(`"crc32c":([0-9]+)`).FindSubmatch(file.File)
+	if len(said) == 0 {
+		t.Fatalf("%.500q", file.File)
+	}
+	if crc, _ := strconv.ParseUint(string(said[1]), 10, 32); crc32.Checksum(samples, crc32.MakeTable(crc32.Castagnoli)) != uint32(crc) {
+		t.Error("the file's samples have another CRC than the FPGA's")
+	}
+	if _, err := s.a.still(t.Context(), "raw9", "png"); !errors.Is(err, web.ErrNoOutput) {
+		t.Error(err)
+	}
+	if err := s.switchOutput(t.Context(), "raw3", false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.a.still(t.Context(), "raw3", "dng"); !errors.Is(err, web.ErrNoOutput) {
+		t.Errorf("of an output that is stopped: %v", err)
+	}
+	for _, o := range s.a.stats().Outputs {
+		if strings.HasSuffix(o.Name, "still") || o.Name == "raw1" && o.Drops() > 0 {
+			t.Errorf("%s is in the books, with the losses %v", o.Name, o.Dropped)
+		}
+	}
+	s.end(t)
+}
+
+// TestNoStill: what shows no pictures has none, a file of pictures has no samples, and a source that delivers nothing keeps nobody
+// waiting for ever.
+func TestNoStill(t *testing.T) {
+	film := programtest.Write(t, "film.y4m", "YUV4MPEG2 W64 H16 F10:1 C422\nFRAME\n"+strings.Repeat("\x80", 64*16*2))
+	slow := programtest.Write(t, "slow.raw", strings.Repeat("\x00\x01", 64*16))
+	p := rtptest.EvenPorts(t, 2)
+	s := startReloads(t, fmt.Sprintf(`
+web: {listen: none}
+memory: host
+sources:
+  - {name: film, file: {path: %s}}
+  - {name: slow, file: {path: %s, width: 64, height: 16, rate: 1/20}}
+isp: [{name: isp, from: slow, workers: 1}]
+outputs:
+  - {name: raw, from: film, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
+  - {name: lazy, from: isp, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
+`, film, slow, p[0], p[1]))
+	for kind, want := range map[string]string{"png": "only outputs behind an isp", "dng": "no sensor's samples"} {
+		if _, err := s.a.still(t.Context(), "raw", kind); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+	for s.a.stats().Outputs[1].Delivered == 0 { // the next frame comes 20 s later
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := s.a.still(ctx, "lazy", "png"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	s.end(t)
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+	"maps"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/web"
+)
+
+// ask has the runner do something between two reloads, and returns its result. fatal means that the appliance cannot go on.
+func (r *runner) ask(ctx context.Context, do func(context.Context) (result, fatal error)) error {
+	answer := make(chan error, 1)
+	select {
+	case r.asked <- func(ctx context.Context) error {
+		result, fatal := do(ctx)
+		answer <- result
+		return fatal
+	}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done(): // the page is closed
+		return ctx.Err()
+	}
+}
+
+// switchOutput starts or stops an output. One that is stopped is closed, and nothing is made for it.
+func (r *runner) switchOutput(ctx context.Context, name string, on bool) error {
+	return r.ask(ctx, func(ctx context.Context) (result, fatal error) {
+		if r.cfg.Output(name) == nil {
+			return web.ErrNoOutput, nil
+		}
+		if on != r.a.stopped(name) { // it is so already
+			return nil, nil
+		}
+		p := emptyPlan()
+		p.outputs[name] = true
+		was := r.a.turn(name, on)
+		err := r.apply(ctx, r.cfg, p)
+		if err != nil && on {
+			r.a.stopAgain(map[string]web.Output{name: was})
+		}
+		if pipeline.DeviceLost(err) {
+			return err, err
+		}
+		r.settle()
+		if err == nil {
+			r.a.env.Log.Info(map[bool]string{true: "an output was started", false: "an output was stopped"}[on], "output", name)
+		}
+		return err, nil
+	})
+}
+
+// turn notes that an output is to be stopped, or no more. It returns what the output was before it was stopped.
+func (a *Appliance) turn(name string, on bool) web.Output {
+	f, o := a.output(name)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if on {
+		was := a.off[name]
+		delete(a.off, name)
+		return was
+	}
+	x := a.about(f, o)
+	x = web.Output{Name: x.Name, Sends: x.Sends, To: x.To, Record: x.Record, Stopped: true}
+	a.off[name] = x
+	return x
+}
+
+// stopped says whether a client has stopped an output.
+func (a *Appliance) stopped(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, is := a.off[name]
+	return is
+}
+
+// startAll has no output stopped any more, and returns those that were.
+func (a *Appliance) startAll() map[string]web.Output {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was := a.off
+	a.off = map[string]web.Output{}
+	return was
+}
+
+// stopAgain has outputs be stopped as they were.
+func (a *Appliance) stopAgain(were map[string]web.Output) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.Copy(a.off, were)
+}
+
+// setNames notes the order of the outputs.
+func (a *Appliance) setNames(c *config.Appliance) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.names = nil
+	for i := range c.Outputs {
+		a.names = append(a.names, c.Outputs[i].Name)
+	}
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/web"
+)
+
+// states are the outputs that the page lists, with "-" behind those that are stopped.
+func (s *reloads) states() (list []string) {
+	for _, o := range s.a.list() {
+		list = append(list, o.Name+strings.Repeat("-", map[bool]int{true: 1}[o.Stopped]))
+	}
+	return list
+}
+
+// streaming waits until an output has delivered three more frames.
+func (s *reloads) streaming(t *testing.T, name string) {
+	t.Helper()
+	frames := func() uint64 {
+		all := s.a.stats().Outputs
+		if i := slices.IndexFunc(all, func(o pipeline.OutputStats) bool { return o.Name == name }); i >= 0 {
+			return all[i].Delivered
+		}
+		return 0
+	}
+	before := frames()
+	for began := time.Now(); frames() < before+3; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("%s: no frames come", name)
+		}
+	}
+}
+
+// TestStoppedOutput: an output that a client has stopped is in no books and sends nothing, its SDP file is gone, and the output beside
+// it misses no frame. It comes back when a client starts it, and by a reload, also one of a file that has not changed; not by one that
+// is refused.
+func TestStoppedOutput(t *testing.T) {
+	var to []string
+	for _, p := range rtptest.EvenPorts(t, 3) {
+		to = append(to, fmt.Sprint("127.0.0.1:", p))
+	}
+	text := reloadConfig(t, to, 31, 1.5, 1400)
+	s := startReloads(t, text)
+	turn := func(name string, on bool) {
+		t.Helper()
+		if err := s.switchOutput(t.Context(), name, on); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(when string, want ...string) {
+		t.Helper()
+		if got := s.states(); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	s.streaming(t, "raw3")
+	sdp := filepath.Join(s.dir, "raw3.sdp")
+	for range 2 { // the second time it is stopped already
+		turn("raw3", false)
+	}
+	is("stopped", "raw1", "raw2", "raw3-")
+	if _, err := os.Stat(sdp); err == nil {
+		t.Error("there is an SDP file of a stream that is stopped")
+	}
+	socket, err := net.ListenPacket("udp", to[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	for _, o := range s.a.stats().Outputs {
+		if o.Name == "raw3" {
+			t.Error("it is in the books")
+		}
+	}
+	s.streaming(t, "raw1")
+	_ = socket.SetReadDeadline(time.Now())
+	if n, _, err := socket.ReadFrom(make([]byte, 2000)); err == nil {
+		t.Errorf("%d bytes were sent", n)
+	}
+	turn("raw3", true)
+	is("started", "raw1", "raw2", "raw3")
+	s.streaming(t, "raw3")
+	if _, err := os.Stat(sdp); err != nil {
+		t.Error(err)
+	}
+	for _, o := range s.a.stats().Outputs {
+		if o.Name == "raw1" && o.Drops() > 0 {
+			t.Errorf("%s lost %v", o.Name, o.Dropped)
+		}
+	}
+	turn("raw2", false)
+	s.put(t, strings.Replace(text, "rate: 10", "rate: ten", 1))
+	is("a bad file", "raw1", "raw2-", "raw3")
+	s.put(t, strings.Replace(text, to[0], "nowhere.invalid:5004", 1))
+	s.streaming(t, "raw1")
+	is("a file that cannot be opened", "raw1", "raw2-", "raw3")
+	s.put(t, text)
+	is("reloaded", "raw1", "raw2", "raw3")
+	s.streaming(t, "raw2")
+	if err := s.switchOutput(t.Context(), "raw9", false); !errors.Is(err, web.ErrNoOutput) {
+		t.Error(err)
+	}
+	for _, o := range s.end(t).Outputs {
+		if o.Captured != o.Delivered+o.Drops() {
+			t.Errorf("%s: %d of %d frames, lost %v", o.Name, o.Delivered, o.Captured, o.Dropped)
+		}
+	}
+}

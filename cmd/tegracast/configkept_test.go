@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+// TestChangedConfigurationOutlivesARestart: serve goes on with what was changed, and config diff shows it, until serve has gone back to
+// its file.
+func TestChangedConfigurationOutlivesARestart(t *testing.T) {
+	t.Setenv("STATE_DIRECTORY", t.TempDir())
+	p := rtptest.EvenPorts(t, 2)
+	text := fmt.Sprintf(`web: {listen: "127.0.0.1:%d"}
+rtsp: {listen: none}
+sources: [{name: camera, model: {width: 64, height: 16}}]
+isp: [{name: isp, workers: 1}]
+outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
+`, p[0], p[1])
+	file, url := programtest.Write(t, "config.yaml", text), fmt.Sprintf("http://127.0.0.1:%d/api/v1/config", p[0])
+	start := func(kept bool) *programtest.Process {
+		t.Helper()
+		serve := programtest.StartProgram(t, "serve", "--config", file, "--sdp-dir", t.TempDir())
+		if status, body := fetch(t, url); status != http.StatusOK || strings.Contains(body, `"kept":true`) != kept {
+			t.Errorf("%d %s", status, body)
+		}
+		return serve
+	}
+	ask := func(method, text string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", method, answer.Status)
+		}
+	}
+	differs := func(want int, says string) {
+		t.Helper()
+		if status, out, errw := runs(t, "config", "diff", file); status != want || !strings.Contains(out, says) {
+			t.Errorf("config diff: %d %s %s", status, out, errw)
+		}
+	}
+	serve := start(false)
+	differs(exitOK, "nothing is kept")
+	ask(http.MethodPut, strings.Replace(text, "name: raw,", "name: raw, rate: 5,", 1))
+	serve.Stop(t)
+	serve = start(true)
+	differs(exitFailure, "\n+outputs: [{name: raw, rate: 5,")
+	ask(http.MethodDelete, "")
+	serve.Stop(t)
+	serve = start(false)
+	differs(exitOK, "nothing is kept")
+	serve.Stop(t)
+}

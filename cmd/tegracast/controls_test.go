@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	_ "image/jpeg"
+	_ "image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	cdpbrowser "github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// A pilot uses the page's controls.
+type pilot struct {
+	*testing.T
+	ctx context.Context
+}
+
+// press presses the button of that id.
+func (p pilot) press(id string) {
+	p.Helper()
+	if _, err := chromedp.Run(p.ctx, chromedp.Click("#"+id)); err != nil {
+		p.Fatalf("%s: %v", id, err)
+	}
+}
+
+// views has the browser show so much of the page.
+func (p pilot) views(width, height int64) {
+	p.Helper()
+	if _, err := chromedp.Run(p.ctx, chromedp.EmulateViewport(width, height)); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// sees waits until an element has a text in it.
+func (p pilot) sees(id, text string) {
+	p.Helper()
+	awaitPage(p.ctx, p, id+": "+text, fmt.Sprintf(`document.getElementById(%q).textContent.includes(%q)`, id, text))
+}
+
+// switches stops an output by its button and starts it again. The button that was pressed keeps the focus.
+func (p pilot) switches(name string) {
+	p.Helper()
+	p.press("switch-" + name)
+	p.sees("outputs", name+": stopped")
+	p.sees("said-"+name, "stopped at")
+	awaitPage(p.ctx, p, "the button to start", fmt.Sprintf(`document.activeElement.id === "switch-%[1]s" &&
+		document.getElementById("switch-%[1]s").textContent.startsWith("Start")`, name))
+	p.press("switch-" + name)
+	p.sees("said-"+name, "started at")
+	awaitPage(p.ctx, p, "the button to stop", fmt.Sprintf(`document.getElementById("switch-%s").textContent.startsWith("Stop")`, name))
+}
+
+// recorded waits until a folder has so many recordings.
+func (p pilot) recorded(folder string, n int) {
+	p.Helper()
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		list, _ := filepath.Glob(filepath.Join(folder, "*.mcap"))
+		if len(list) == n {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			p.Fatalf("there are the recordings %q, and not %d", list, n)
+		}
+	}
+}
+
+// downloads presses the links to an output's snapshots, and checks the files that they give.
+func (p pilot) downloads(name string, width int) {
+	p.Helper()
+	folder := p.TempDir()
+	allow := chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{
+			Behavior: cdpbrowser.SetDownloadBehaviorBehaviorAllow, DownloadPath: folder,
+		})
+		return err
+	})
+	if _, err := chromedp.Run(p.ctx, allow); err != nil {
+		p.Fatal(err)
+	}
+	for kind, end := range map[string]string{"JPEG": "jpg", "PNG": "png", "DNG": "dng"} {
+		p.press("snapshot-" + kind + "-" + name)
+		var file []byte
+		for began := time.Now(); len(file) == 0; time.Sleep(50 * time.Millisecond) {
+			if list, _ := filepath.Glob(filepath.Join(folder, "*."+end)); len(list) == 1 {
+				file, _ = os.ReadFile(list[0])
+			}
+			if time.Since(began) > time.Minute {
+				p.Fatalf("%s: no file was downloaded", kind)
+			}
+		}
+		if kind == "DNG" {
+			if !bytes.HasPrefix(file, []byte("II*\x00")) {
+				p.Errorf("the DNG begins with %q", file[:8])
+			}
+			continue
+		}
+		picture, format, err := image.DecodeConfig(bytes.NewReader(file))
+		if err != nil || format != strings.ToLower(kind) || format == "png" && picture.Width != width {
+			p.Errorf("%s: %s %v %v", kind, format, picture, err)
+		}
+	}
+}
+
+// edits opens the editor, has a mistake shown by its line, applies a change, which outlives the process in the folder state, and goes back.
+func (p pilot) edits(state string) {
+	p.Helper()
+	if _, err := chromedp.Run(p.ctx, chromedp.Click("#editor > summary")); err != nil {
+		p.Fatal(err)
+	}
+	awaitPage(p.ctx, p, "the text", `document.getElementById("text").value.includes("name: jpeg, rate: 5")`)
+	accessible(p.ctx, p.T, "with the editor open")
+	if *screenshots != "" {
+		p.views(1280, 1720)
+		keepPicture(p.ctx, p.T, "controls")
+		p.views(1280, 800)
+	}
+	replace := func(old, new string) {
+		p.Helper()
+		script := fmt.Sprintf(`(() => { const t = document.getElementById("text"); t.value = t.value.replace(%q, %q); return true; })()`, old, new)
+		if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](script)); err != nil {
+			p.Fatal(err)
+		}
+	}
+	kept := filepath.Join(state, "tegracast.yaml")
+	replace("rate: 5,", "rate: many,")
+	for _, button := range []string{"check", "apply"} {
+		p.press(button)
+		p.sees("mistakes", "outputs[1].rate")
+		p.sees("verdict", "Refused")
+	}
+	if _, err := chromedp.Run(p.ctx, chromedp.Click("#mistakes button")); err != nil {
+		p.Fatal(err)
+	}
+	awaitPage(p.ctx, p, "the line of the mistake", `(() => { const t = document.getElementById("text");
+		return document.activeElement === t && t.value.slice(t.selectionStart, t.selectionEnd).includes("rate: many"); })()`)
+	replace("rate: many,", "rate: 4,")
+	p.press("check")
+	p.sees("verdict", "There is no mistake.")
+	if _, err := os.Stat(kept); err == nil {
+		p.Error("a check has kept the text")
+	}
+	p.press("apply")
+	p.sees("verdict", "Changed: outputs[jpeg].rate")
+	p.sees("origin", "was changed on the page")
+	if text, err := os.ReadFile(kept); err != nil || !strings.Contains(string(text), "rate: 4,") {
+		p.Errorf("%s %v", text, err)
+	}
+	p.press("reset")
+	p.sees("origin", "This is ")
+	if _, err := os.Stat(kept); err == nil {
+		p.Error("it is still kept")
+	}
+	replace("rate: 5,", "rate: nothing,")
+	p.press("again")
+	p.sees("verdict", "Loaded.")
+	awaitPage(p.ctx, p, "the text again", `document.getElementById("text").value.includes("rate: 5,")`)
+	if _, err := chromedp.Run(p.ctx, chromedp.Click("#editor > summary")); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// sets moves the sliders by the keyboard: the exposure, which nothing controls, and a gain of the white balance, which a loop sets until
+// then, and again afterwards.
+func (p pilot) sets(base string) {
+	p.Helper()
+	holds := func(what string) {
+		p.Helper()
+		for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+			_, text := fetch(p, base+"/api/v1/status")
+			if strings.Contains(text, what) {
+				return
+			}
+			if time.Since(began) > time.Minute {
+				p.Fatalf("the status has not %s: %s", what, text)
+			}
+		}
+	}
+	keys := func(id, keys string) {
+		p.Helper()
+		if _, err := chromedp.Run(p.ctx, chromedp.SendKeys("#"+id, keys)); err != nil {
+			p.Fatalf("%s: %v", id, err)
+		}
+	}
+	keys("exposure-camera-exposure_us", kb.Home)
+	p.sees("set", "set at")
+	holds(`"exposure_us":100,`)
+	keys("balance-isp-red", kb.End)
+	holds(`"red":8,`)
+	awaitPage(p.ctx, p, "no automatic balance", `!document.getElementById("balance-isp-auto").checked`)
+	p.press("balance-isp-auto")
+	awaitPage(p.ctx, p, "an automatic balance", `document.getElementById("balance-isp-auto").checked`)
+	holds(`"has_auto":true,"auto":true}`)
+	light := `fetch("api/v1/sources/camera/exposure", { method: "PUT", body: '{"exposure_us": 10000}' }).then((r) => r.ok)`
+	if ok, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](light, chromedp.EvalAwaitPromise)); err != nil || !ok {
+		p.Error(err)
+	}
+	awaitPage(p.ctx, p, "the slider to follow", `document.querySelector("#exposure-camera-exposure_us + output").textContent === "10.00 ms"`)
+}

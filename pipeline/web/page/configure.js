@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+"use strict";
+
+let loaded = null; // the version of the text that was loaded
+
+// showOrigin says where the configuration is from, and what becomes of a change.
+function showOrigin(c) {
+  const installed = c.installed || "the default configuration";
+  get("origin").textContent = c.kept
+    ? "This was changed on the page, and is used instead of " + installed + ", also after a restart. On the machine, tegracast config diff shows the difference."
+    : "This is " + installed + ". " + (c.keeps ? "A change is kept in the service's state folder, and used instead, also after a restart."
+      : "A change is forgotten with the next restart or reload: there is no state folder.");
+  get("reset").hidden = !c.kept && c.keeps;
+}
+
+async function load() {
+  const r = await fetch("api/v1/config");
+  if (!r.ok) throw new Error((await r.text()).trim());
+  loaded = r.headers.get("ETag");
+  const c = await r.json();
+  get("text").value = c.text;
+  showOrigin(c);
+}
+
+// goTo selects a line of the text, and shows it.
+function goTo(line) {
+  const text = get("text"), lines = text.value.split("\n");
+  const from = lines.slice(0, line - 1).reduce((n, l) => n + l.length + 1, 0);
+  text.focus();
+  text.setSelectionRange(from, from + (lines[line - 1] || "").length);
+  text.scrollTop = Math.max(0, line - 5) * text.scrollHeight / lines.length;
+}
+
+function showMistakes(list) {
+  get("mistakes").replaceChildren(...(list || []).map((m) => {
+    const item = element("li"), b = element("button", m.message, { type: "button" });
+    b.addEventListener("click", () => goTo(m.line));
+    item.append(b);
+    return item;
+  }));
+}
+
+// ask makes a request of the editor, and says what came of it. done is said of a good text.
+async function ask(method, path, headers, done) {
+  const verdict = get("verdict");
+  verdict.textContent = "asking";
+  showMistakes([]);
+  try {
+    const body = method === "DELETE" ? undefined : get("text").value;
+    const r = await fetch(path, { method, headers, body });
+    const answer = (r.headers.get("Content-Type") || "").startsWith("application/json") ? await r.json() : null;
+    if (!answer) throw new Error((await r.text()).trim());
+    showMistakes(answer.mistakes);
+    verdict.textContent = answer.good ? done(answer) : "Refused, nothing has changed. Mistakes: " + answer.mistakes.length;
+    return answer.good;
+  } catch (e) {
+    verdict.textContent = "Not done: " + e.message;
+    return false;
+  }
+}
+
+const changed = (a) => "It is used now. Changed: " + ((a.changed || []).join(", ") || "nothing");
+
+get("editor").addEventListener("toggle", () => {
+  if (get("editor").open && loaded === null) load().catch((e) => { get("verdict").textContent = e.message; });
+});
+get("check").addEventListener("click", () => ask("POST", "api/v1/config/check", {}, () => "There is no mistake."));
+get("apply").addEventListener("click", async () => {
+  if (await ask("PUT", "api/v1/config", { "If-Match": loaded || "*" }, changed)) await load().catch(() => {});
+});
+get("again").addEventListener("click", () => load().then(() => { get("verdict").textContent = "Loaded."; showMistakes([]); }).catch((e) => { get("verdict").textContent = e.message; }));
+get("reset").addEventListener("click", async () => {
+  if (await ask("DELETE", "api/v1/config", {}, changed)) await load().catch(() => {});
+});

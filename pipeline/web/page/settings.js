@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+"use strict";
+
+// A Setter is the sliders of a camera or of an isp. values are by the keys of the request: label, limits, step, and how a value is written.
+class Setter {
+  constructor(id, title, path, values, hasAuto) {
+    this.path = path;
+    this.values = values;
+    this.inputs = {};
+    this.field = element("fieldset");
+    this.field.append(element("legend", title));
+    if (hasAuto) {
+      const label = element("label");
+      this.auto = element("input", undefined, { type: "checkbox", id: id + "-auto" });
+      this.auto.addEventListener("change", () => this.send(this.auto.checked ? { auto: true } : this.now()));
+      label.append(this.auto, "automatic");
+      this.field.append(label);
+    }
+    for (const [key, v] of Object.entries(values)) {
+      const label = element("label"), input = element("input", undefined, { type: "range", min: v.min, max: v.max, step: v.step, id: id + "-" + key });
+      const shown = element("output", "", { for: input.id });
+      input.addEventListener("input", () => this.say(key));
+      input.addEventListener("change", () => this.send(this.now()));
+      label.append(element("span", v.label), input, shown);
+      this.field.append(label);
+      this.inputs[key] = { input, shown };
+    }
+    this.sending = 0;
+  }
+
+  now() {
+    return Object.fromEntries(Object.entries(this.inputs).map(([key, i]) => [key, Number(i.input.value)]));
+  }
+
+  say(key) {
+    const i = this.inputs[key], text = this.values[key].text(Number(i.input.value));
+    i.shown.textContent = text;
+    i.input.setAttribute("aria-valuetext", text);
+  }
+
+  async send(setting) {
+    this.sending++;
+    const r = await fetch(this.path, { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify(setting) }).catch((e) => e);
+    this.sending--;
+    get("set").textContent = r.ok ? "set at " + new Date().toLocaleTimeString() : r.text ? (await r.text()).trim() : String(r);
+  }
+
+  // show takes what is set now, unless somebody moves a slider, or a setting is on its way.
+  show(state) {
+    if (this.sending) return;
+    if (this.auto) this.auto.checked = state.auto;
+    for (const [key, i] of Object.entries(this.inputs)) {
+      if (document.activeElement === i.input && !state.auto) continue;
+      i.input.value = state[key];
+      this.say(key);
+    }
+  }
+}
+
+const setters = new Map();
+
+const gain = (label, max) => ({ label, min: 1, max, step: "any", text: (v) => "×" + v.toFixed(2) });
+
+function exposureValues(e) {
+  const values = {};
+  if (e.has_exposure)
+    values.exposure_us = { label: "exposure", min: Math.min(100, e.max_exposure_us / 100), max: e.max_exposure_us, step: "any", text: (v) => (v / 1000).toFixed(2) + " ms" };
+  if (e.has_gain) values.gain = gain("gain", Math.max(16, Math.ceil(e.gain)));
+  return values;
+}
+
+// showSettings shows what can be set. The sliders are made again when that changes.
+function showSettings(exposures, balances) {
+  const all = [
+    ...exposures.map((e) => ({ id: "exposure-" + e.source, title: e.source, state: e, values: () => exposureValues(e), path: "api/v1/sources/" + encodeURIComponent(e.source) + "/exposure" })),
+    ...balances.map((b) => ({ id: "balance-" + b.isp, title: b.isp, state: b, path: "api/v1/isp/" + encodeURIComponent(b.isp) + "/white_balance",
+      values: () => ({ red: { ...gain("red", 8), min: 0.25 }, blue: { ...gain("blue", 8), min: 0.25 } }) })),
+  ];
+  get("camera").hidden = !all.length;
+  const key = JSON.stringify(all.map((x) => [x.id, x.state.has_auto, x.state.max_exposure_us, x.state.has_exposure, x.state.has_gain]));
+  if (get("settings").dataset.key !== key) {
+    get("settings").dataset.key = key;
+    setters.clear();
+    for (const x of all) setters.set(x.id, new Setter(x.id, x.title, x.path, x.values(), x.state.has_auto));
+    get("settings").replaceChildren(...[...setters.values()].map((s) => s.field));
+  }
+  for (const x of all) setters.get(x.id).show(x.state);
+}
