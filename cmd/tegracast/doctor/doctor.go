@@ -15,6 +15,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/device"
+	"github.com/tegracast/tegracast/cudahost"
 )
 
 // Look examines the machine and tells what it finds, as text or as JSON. It returns command.ErrChecked when something is missing.
@@ -37,7 +38,7 @@ func thisMachine() patient {
 		name = u.Username
 	}
 	return patient{user: name, root: os.DirFS("/"), synchronised: clockSynchronised, info: deviceInfo, kernelLog: kernelLog, open: func(path string) error {
-		board, err := device.OpenBoard(slog.New(slog.DiscardHandler), path, "host")
+		board, err := device.OpenBoard(cudahost.Config{Backend: "host", Logger: slog.New(slog.DiscardHandler)}, path)
 		if err != nil {
 			return err
 		}

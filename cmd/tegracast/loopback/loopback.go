@@ -22,14 +22,14 @@ import (
 // Run opens the device, does the validation run, and closes it.
 func Run(ctx context.Context, e command.Env, o Options) (r Result, err error) {
 	if o.Device == ModelName {
-		m, err := device.NewModel(e.Log, o.Memory, 1, func(sim *tegrasim.Sim) model.Config { return model.Loopback(sim) })
+		m, err := device.NewModel(cudahost.Config{Backend: o.Memory, Logger: e.Log}, 1, func(sim *tegrasim.Sim) model.Config { return model.Loopback(sim) })
 		if err != nil {
 			return r, err
 		}
 		r, err = validate(ctx, e, m, o)
 		return r, errors.Join(err, m.Close())
 	}
-	board, err := device.OpenBoard(e.Log, o.Device, o.Memory)
+	board, err := device.OpenBoard(cudahost.Config{Backend: o.Memory, Logger: e.Log}, o.Device)
 	if err != nil {
 		return r, err
 	}
