@@ -76,8 +76,14 @@ func surfaceKinds(memory cudahost.Allocator) []surfaceKind {
 	return []surfaceKind{{flags: cudahost.Default}}
 }
 
+// large is a size in bytes at which memory may take a second to make.
+const large = 64 << 20
+
 // run adds what it finds to r.
 func (k surfaceKind) run(ctx context.Context, e command.Env, hw capture.Hardware, open opener, o Options, r *Result) (err error) {
+	if command.Terminal(e.Err) && o.Size >= large {
+		fmt.Fprintf(e.Err, "surfaces of %d bytes are being made\n", o.Size)
+	}
 	c, err := newCopier(ctx, hw, open, o, k.flags)
 	if errors.Is(err, context.Canceled) {
 		r.Interrupted = true
