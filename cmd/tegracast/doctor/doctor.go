@@ -76,7 +76,7 @@ func tellFindings(e command.Env, list []finding, ready, asJSON bool) error {
 	for _, x := range list {
 		fmt.Fprintf(e.Out, "%-8s %-13s %s\n", x.Grade, x.What, x.Detail)
 		if x.Command != "" {
-			fmt.Fprintf(e.Out, "%23s%s\n", "fix: ", x.Command)
+			fmt.Fprintf(e.Out, "%23s%s\n", remedy(os.Geteuid()), x.Command)
 		}
 	}
 	verdict := "ready for a camera of a real FPGA"
@@ -85,6 +85,14 @@ func tellFindings(e command.Env, list []finding, ready, asJSON bool) error {
 	}
 	fmt.Fprintln(e.Out, verdict)
 	return nil
+}
+
+// remedy is what stands before a command that fixes something: whoever cannot run it reads who can.
+func remedy(uid int) string {
+	if uid == 0 {
+		return "fix: "
+	}
+	return "fix, as root: "
 }
 
 // clockSynchronised asks the kernel (adjtimex(2)).
