@@ -71,7 +71,7 @@ type Mistake struct {
 	Message string `json:"message"`
 }
 
-// configCheck prints all mistakes of a configuration, the last one as its error.
+// configCheck prints all mistakes of a configuration, each as FILE:LINE:COLUMN: message, which editors take.
 func configCheck(e env, path string, asJSON bool) error {
 	c, err := checked(path)
 	var wrong *yamlfile.Error
@@ -80,20 +80,24 @@ func configCheck(e env, path string, asJSON bool) error {
 	}
 	check := Check{File: path, Good: err == nil, Mistakes: []Mistake{}}
 	if wrong != nil {
-		all := wrong.All()
-		for i, m := range all {
+		for _, m := range wrong.All() {
 			line, column, key := m.At.Position()
 			check.Mistakes = append(check.Mistakes, Mistake{line, column, key, m.Error()})
-			if err = m; i < len(all)-1 {
-				fmt.Fprintf(e.Err, "tegracast config: %v\n", m)
+			if line == 0 { // of the file, not of a place in it
+				fmt.Fprint(e.Err, "tegracast config: ")
 			}
+			fmt.Fprintln(e.Err, m)
 		}
+		err = command.UsageError{Err: command.ErrChecked}
 	}
 	if asJSON {
 		return errors.Join(command.WriteJSON(e.Out, check), err)
 	}
 	if err == nil {
-		fmt.Fprintf(e.Out, "%s: good: sources %d, isp %d, outputs %d\n", path, len(c.Sources), c.ISPs(), len(c.Outputs))
+		if path == "-" {
+			path = "standard input"
+		}
+		fmt.Fprintf(e.Out, "%s: OK (sources %d, isp %d, outputs %d)\n", path, len(c.Sources), c.ISPs(), len(c.Outputs))
 	}
 	return err
 }
