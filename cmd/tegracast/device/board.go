@@ -22,8 +22,8 @@ type Board struct {
 	Function *tegra.Device
 }
 
-// OpenBoard opens a device file of the kernel module, with memory as cfg says, and logs to its logger. What stands behind it is AMD's XDMA, which is found by its own
-// registers when it is needed, unless the PCI id is that of another engine.
+// OpenBoard opens a device file of the kernel module, with memory as cfg says, and logs to its logger. What stands behind it is AMD's
+// XDMA, which is found by its own registers when it is needed, unless the PCI id is that of another engine.
 func OpenBoard(cfg cudahost.Config, path string) (*Board, error) {
 	memory, err := cudahost.Open(cfg)
 	if err != nil {
