@@ -11,6 +11,10 @@ PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium fonts-dejavu-core make iproute2 e2fsprogs zsh fish \
 	kmod ethtool groff-base curl xz-utils xfsprogs libucx0 ucx-utils libucx-dev \
 	libopenh264-7 libopenh264-dev libturbojpeg0 gstreamer1.0-nice python3-gi gir1.2-gst-plugins-bad-1.0 nats-server mosquitto lintian mandoc shellcheck prometheus verilator yosys python3-numpy
+# What go test says, and at the end what was skipped, and what each test needs.
+gotest = go test -json $(1) | go -C $(CURDIR)/tools run ./skipped
+test check: SHELL := /bin/bash
+test check: .SHELLFLAGS := -o pipefail -c
 # What of $(1) is missing is installed.
 install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
@@ -72,13 +76,13 @@ run: build ## stream the test chart to this machine; prints how to watch (stop w
 
 check: setup-test build lint ## the quick round: build, lint, tests without race detector and virtual machine
 	go -C systemd/deb test -short .
-	go test -short -p 1 $$(go list ./... | grep -v -e /vjetson -e /kmodtest)
+	@$(call gotest,-short -p 1 $$(go list ./... | grep -v -e /vjetson -e /kmodtest))
 
 test: setup-test lint ## everything: lint, tests with the race detector, the long runs in virtual time without it
-	go test -race -p 1 -timeout 25m $(UNITS)
-	go test -count=1 -p 1 -timeout 45m ./cmd/...
+	@$(call gotest,-race -p 1 -timeout 25m $(UNITS))
+	@$(call gotest,-count=1 -p 1 -timeout 45m ./cmd/...)
 	go -C systemd/deb test -timeout 15m .
-	go test -timeout 15m -run 'TestFaults' ./capture
+	@$(call gotest,-timeout 15m -run 'TestFaults' ./capture)
 
 lint: ## gofumpt, vet, staticcheck, errors, spelling, scripts, code that nothing reaches, tidy modules
 	@bad=$$(go tool gofumpt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofumpt would change:" $$bad; exit 1; fi
@@ -88,8 +92,8 @@ lint: ## gofumpt, vet, staticcheck, errors, spelling, scripts, code that nothing
 	@$$(go -C tools tool -n misspell) -i mosquitto -error $$(git ls-files | grep -v /testdata/)
 	shellcheck --severity=warning $$(git ls-files '*.sh' '.ci/*' systemd/version systemd/deb/scripts)
 	go -C systemd/deb vet .
-	go -C tools vet .
-	go -C tools test -count=1 .
+	go -C tools vet ./...
+	go -C tools test -count=1 ./...
 	go mod tidy -diff
 	go -C systemd/deb mod tidy -diff
 	go -C tools mod tidy -diff

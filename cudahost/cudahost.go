@@ -56,6 +56,7 @@ type Config struct {
 	Backend     string      // "auto" (also ""), "cuda" or "host"
 	Invalidator Invalidator // may be nil
 	Logger      *slog.Logger
+	Beside      Allocator // another one of the same process: what host memory has to warn of is said by one of the two; may be nil
 
 	library string // instead of libcuda
 	root    fs.FS  // instead of the machine's files
@@ -67,7 +68,10 @@ func Open(cfg Config) (Allocator, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	host := &hostAllocator{invalidator: cfg.Invalidator, log: cfg.Logger}
+	host := &hostAllocator{invalidator: cfg.Invalidator, log: cfg.Logger, warn: new(sync.Once)}
+	if beside, is := cfg.Beside.(*hostAllocator); is {
+		host.warn = beside.warn
+	}
 	switch cfg.Backend {
 	case "host":
 		return host, nil

@@ -132,12 +132,14 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// An unprivileged process with a small limit gets its memory and a warning that names the remedy.
+// An unprivileged process with a small limit gets its memory and one warning that names the remedy, from two allocators, too.
 func TestLockLimit(t *testing.T) {
 	if os.Getenv("TEGRACAST_TEST_LIMIT") != "" {
-		a := open(t, Config{Backend: "host", Logger: slog.New(slog.NewTextHandler(os.Stdout, nil))})
-		for range 2 {
-			if _, err := a.AllocHost(1<<20, Default); err != nil {
+		log := slog.New(slog.NewTextHandler(os.Stdout, nil))
+		a := open(t, Config{Backend: "host", Logger: log})
+		b := open(t, Config{Backend: "host", Logger: log, Beside: a})
+		for _, from := range []Allocator{b, a, a} {
+			if _, err := from.AllocHost(1<<20, Default); err != nil {
 				t.Error(err)
 			}
 		}

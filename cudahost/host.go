@@ -22,7 +22,7 @@ type hostAllocator struct {
 	invalidator Invalidator
 	log         *slog.Logger
 	lastID      atomic.Uint64
-	warn        sync.Once
+	warn        *sync.Once // shared by the allocators of a process that know of each other
 }
 
 func (a *hostAllocator) Backend() string { return "host" }

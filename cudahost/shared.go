@@ -34,8 +34,24 @@ func newMemfd(size int) (*memfd, error) {
 	return m, nil
 }
 
+// reserve asks for all of length bytes in pieces: before Linux 6.10 any signal interrupts, and Go sends some to itself.
+func reserve(length int64, fallocate func(at, length int64) error) error {
+	const piece = 1 << 20
+	for at := int64(0); at < length; {
+		err := fallocate(at, min(piece, length-at))
+		switch {
+		case err == nil:
+			at += piece
+		case !errors.Is(err, unix.EINTR):
+			return err
+		}
+	}
+	return nil
+}
+
 func (m *memfd) open(fd, length int) (err error) {
-	if err := unix.Fallocate(fd, 0, 0, int64(length)); err != nil { // now, and not by a SIGBUS when a frame comes
+	fallocate := func(at, length int64) error { return unix.Fallocate(fd, 0, at, length) }
+	if err := reserve(int64(length), fallocate); err != nil { // now, and not by a SIGBUS when a frame comes
 		return fmt.Errorf("fallocate: %w", err)
 	}
 	if m.memory, err = unix.Mmap(fd, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {

@@ -16,6 +16,29 @@ func sharedMemory(t *testing.T) map[string]Allocator {
 	return map[string]Allocator{"host": open(t, Config{Backend: "host"}), "stand-in": openStandin(t)}
 }
 
+// TestReserve: every byte is asked for once it can be had, whatever signals interrupt; another error ends it.
+func TestReserve(t *testing.T) {
+	const length = 5<<20 + 1
+	var got int64
+	interrupted := false
+	err := reserve(length, func(at, n int64) error {
+		if interrupted = !interrupted; interrupted {
+			return unix.EINTR
+		}
+		if at != got {
+			t.Errorf("at %d, want %d", at, got)
+		}
+		got += n
+		return nil
+	})
+	if err != nil || got != length {
+		t.Errorf("%v, %d bytes of %d", err, got, length)
+	}
+	if err := reserve(length, func(_, _ int64) error { return unix.ENOSPC }); !errors.Is(err, unix.ENOSPC) {
+		t.Error(err)
+	}
+}
+
 // TestShared: another mapping of the file sees the buffer's bytes where File says, and nobody can write, shrink, grow or punch holes.
 func TestShared(t *testing.T) {
 	for name, a := range sharedMemory(t) {

@@ -47,12 +47,15 @@ outputs: [{name: raw, rtp: {payload: raw}}]
 				t.Fatalf("status %d, %v:\n%s", status, err, out)
 			}
 			lines := strings.Split(errw, "\n")
+			if len(lines) != len(check.Mistakes) {
+				t.Errorf("standard error: %s", errw)
+			}
 			for i, m := range check.Mistakes {
 				place, message, _ := strings.Cut(c.want[i], " ")
 				if fmt.Sprintf("%d:%d", m.Line, m.Column) != place || !strings.HasPrefix(m.Message, path+":"+place+": "+message) || !strings.HasPrefix(message, m.Key) {
 					t.Errorf("%+v, want %s", m, c.want[i])
 				}
-				if lines[i] != "tegracast config: "+m.Message {
+				if lines[i] != m.Message {
 					t.Errorf("standard error: %s, want %s", lines[i], m.Message)
 				}
 			}

@@ -84,7 +84,7 @@ type Check struct {
 	Mistakes []yamlfile.Mistake `json:"mistakes"`
 }
 
-// configCheck prints all mistakes of a configuration, the last one as its error.
+// configCheck prints all mistakes of a configuration, each as FILE:LINE:COLUMN: message, which editors take.
 func configCheck(e env, path string, asJSON bool) error {
 	c, err := checked(path)
 	var wrong *yamlfile.Error
@@ -93,19 +93,24 @@ func configCheck(e env, path string, asJSON bool) error {
 	}
 	check := Check{File: path, Good: err == nil, Mistakes: []yamlfile.Mistake{}}
 	if wrong != nil {
-		all := wrong.All()
-		for i, m := range all {
-			check.Mistakes = append(check.Mistakes, m.Mistake())
-			if err = m; i < len(all)-1 {
-				fmt.Fprintf(e.Err, "tegracast config: %v\n", m)
+		for _, m := range wrong.All() {
+			mistake := m.Mistake()
+			check.Mistakes = append(check.Mistakes, mistake)
+			if mistake.Line == 0 { // of the file, not of a place in it
+				fmt.Fprint(e.Err, "tegracast config: ")
 			}
+			fmt.Fprintln(e.Err, m)
 		}
+		err = command.UsageError{Err: command.ErrChecked}
 	}
 	if asJSON {
 		return errors.Join(command.WriteJSON(e.Out, check), err)
 	}
 	if err == nil {
-		fmt.Fprintf(e.Out, "%s: good: sources %d, isp %d, outputs %d\n", path, len(c.Sources), c.ISPs(), len(c.Outputs))
+		if path == "-" {
+			path = "standard input"
+		}
+		fmt.Fprintf(e.Out, "%s: OK (sources %d, isp %d, outputs %d)\n", path, len(c.Sources), c.ISPs(), len(c.Outputs))
 	}
 	return err
 }

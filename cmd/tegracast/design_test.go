@@ -78,7 +78,7 @@ func designCard(bus model.Bus, design model.Design) model.Config {
 func designStream(t *testing.T, design model.Design, to string, frames int, end func()) (*pipeline.Graph, *send.Sink) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	m, err := device.NewModel(log, "host", 1, func(sim *tegrasim.Sim) model.Config { return designCard(sim, design) })
+	m, err := device.NewModel(cudahost.Config{Backend: "host", Logger: log}, 1, func(sim *tegrasim.Sim) model.Config { return designCard(sim, design) })
 	if err != nil {
 		t.Fatal(err)
 	}

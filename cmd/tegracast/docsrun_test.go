@@ -153,7 +153,7 @@ func TestPagesRun(t *testing.T) {
 func runPage(t *testing.T, lines string) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: network namespaces need root")
+		t.Skip("NEEDS root, to make network namespaces")
 	}
 	dir := t.TempDir()
 	if out, err := exec.Command("bash", "-c", "cd ../.. && git ls-files -z | tar --null -T - -c | tar -x -C "+dir).CombinedOutput(); err != nil {

@@ -205,7 +205,7 @@ func TestBus(t *testing.T) {
 // TestTwentyBoards are processes, each with its model of the camera. Those that are killed are silent, after a while.
 func TestTwentyBoards(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
-		t.Skip("SKIPPED: 20 processes take a minute: TEGRACAST_LONG=1, or make test-long")
+		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
 	}
 	address := freePort(t)
 	busServer(t, address)

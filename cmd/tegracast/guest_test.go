@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/device"
+	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/fpga/xdma"
@@ -33,7 +34,7 @@ func boardUnderTest(t *testing.T) *device.Board {
 	if *devicePath == "" {
 		t.Skip("NEEDS a device of the kernel module tegra_p2p: -args -device /dev/tegra_p2p0")
 	}
-	board, err := device.OpenBoard(slog.New(slog.DiscardHandler), *devicePath, "host")
+	board, err := device.OpenBoard(cudahost.Config{Backend: "host", Logger: slog.New(slog.DiscardHandler)}, *devicePath)
 	if err != nil {
 		t.Fatal(err)
 	}

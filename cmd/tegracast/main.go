@@ -87,6 +87,9 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	case err == nil || errors.Is(err, pflag.ErrHelp):
 		return exitOK
 	case errors.Is(err, command.ErrChecked):
+		if errors.As(err, &u) {
+			return exitUsage
+		}
 		return exitFailure
 	case journald:
 		log.Error("tegracast "+args[0]+" failed", "error", err)

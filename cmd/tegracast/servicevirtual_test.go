@@ -220,15 +220,20 @@ func (a *installed) updates(t *testing.T) {
 	}
 }
 
-// vanishes removes the packages: the configuration goes with purge, and what is left is the administrator's. The service does not start
-// when it was stopped before an update.
+// vanishes removes the packages while the service runs, with an option of its administrator's: the configuration goes with purge, and
+// what is left is the administrator's. The service does not start when it was stopped before an update.
 func (a *installed) vanishes(t *testing.T) {
 	left := "find / -xdev \\( -name '*tegracast*' -o -name '*tegra_p2p*' \\) ! -path '/root/*' ! -path '/proc/*' ! -path '/lib/modules/*' ! -path '/usr/lib/modules/*' | sort"
 	a.is(t, "systemctl stop tegracast; dpkg -i /root/tegracast_"+newer+"_arm64.deb >/dev/null; systemctl is-active tegracast; systemctl is-enabled tegracast",
 		"inactive\nenabled\n")
 	a.is(t, "modprobe -r tegra_p2p; tegracast doctor | grep -c 'fix: modprobe tegra_p2p$'; tegracast doctor >/dev/null; echo $?", "1\n1\n")
-	a.must(t, "dpkg -r tegracast tegracast-dkms")
-	a.is(t, "systemctl is-active tegracast; ls /etc/tegracast; pgrep -x tegracast; lsmod | grep tegra_p2p", "inactive\ntegracast.yaml\n")
+	a.must(t, "echo TEGRACAST_OPTIONS=--log-level error > /etc/default/tegracast; modprobe tegra_p2p; udevadm settle; systemctl start tegracast")
+	a.is(t, "pid=$(systemctl show -P MainPID tegracast); echo $pid >/tmp/pid; cat /proc/$pid/comm; tr '\\0' ' ' </proc/$pid/cmdline | tail -c 18; "+
+		"systemctl is-active tegracast", "tegracast\n--log-level error active\n")
+	a.must(t, "rm /etc/default/tegracast; dpkg -r tegracast tegracast-dkms 2>/tmp/errors")
+	a.is(t, "systemctl is-active tegracast; systemctl show -P LoadState tegracast; ls /etc/tegracast; ps -o args= -p $(cat /tmp/pid); "+
+		"lsmod | grep tegra_p2p; grep -v 'files list file' /tmp/errors; "+
+		"journalctl -q -b -u tegracast -o cat | tail -n 5 | grep -c 'Deactivated successfully'", "inactive\nnot-found\ntegracast.yaml\n1\n")
 	const dropIn = "/etc/systemd/system/tegracast.service.d/cpus.conf"
 	a.must(t, "mkdir -p "+filepath.Dir(dropIn)+"; printf '[Service]\\nCPUAffinity=0\\n' > "+dropIn+"; touch /etc/tegracast/mine.cu; dpkg --purge tegracast tegracast-dkms")
 	a.is(t, left+"; ls /etc/tegracast; getent passwd tegracast | cut -d : -f 6; systemctl --failed --plain --no-legend",

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -35,6 +37,26 @@ func pseudoTerminal(t *testing.T) (master, slave *os.File) {
 		t.Fatal(err)
 	}
 	return master, slave
+}
+
+// TestLoopbackSaysWhatItWaitsFor: large memory takes its time, and a terminal is told; a file is not.
+func TestLoopbackSaysWhatItWaitsFor(t *testing.T) {
+	master, slave := pseudoTerminal(t)
+	defer master.Close()
+	defer slave.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	const says = "surfaces of 67108864 bytes are being made"
+	args := []string{"loopback", "--size", "64MiB"}
+	run(ctx, args, io.Discard, slave)
+	b := make([]byte, 4096)
+	if n, err := master.Read(b); err != nil || !strings.HasPrefix(string(b[:n]), says) {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+	var errw strings.Builder
+	if run(ctx, args, io.Discard, &errw); strings.Contains(errw.String(), says) {
+		t.Error(errw.String())
+	}
 }
 
 // TestTerminalCloses: serve reloads at a SIGHUP that somebody sends, and ends at the one of a terminal that closes.

@@ -102,7 +102,7 @@ func (p *proof) prove(t *testing.T, text string) error {
 func needYosys(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("yosys"); err != nil {
-		t.Skip("no yosys here: make setup-test installs it")
+		t.Skip("NEEDS yosys, which make setup-test installs")
 	}
 }
 

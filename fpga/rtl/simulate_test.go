@@ -85,7 +85,7 @@ func openDesign(dir, cache string, more ...string) (*design, error) {
 func theDesign(t testing.TB) *design {
 	t.Helper()
 	if _, err := exec.LookPath("verilator"); err != nil {
-		t.Skip("no verilator here: make setup-test installs it")
+		t.Skip("NEEDS verilator, which make setup-test installs")
 	}
 	d, err := openDesign(".", cacheFolder(t))
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *simulation) rules() error {
 
 func TestLint(t *testing.T) {
 	if _, err := exec.LookPath("verilator"); err != nil {
-		t.Skip("no verilator here: make setup-test installs it")
+		t.Skip("NEEDS verilator, which make setup-test installs")
 	}
 	files, err := filepath.Glob("*.sv")
 	if err != nil {

@@ -84,7 +84,7 @@ func TestBrokersSayNonsense(t *testing.T) {
 // TestIdleLink: a link on which nothing is published for a while is not given up by anybody.
 func TestIdleLink(t *testing.T) {
 	if !long() {
-		t.Skip("SKIPPED: it takes half a minute: TEGRACAST_LONG=1, or make test-long")
+		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
 	}
 	everyBroker(t, func(t *testing.T, b *broker) {
 		b.start(t)

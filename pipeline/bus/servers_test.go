@@ -120,7 +120,7 @@ func needs(t testing.TB, name string) string {
 		path, err = exec.LookPath("/usr/sbin/" + name)
 	}
 	if err != nil {
-		t.Skipf("SKIPPED: %s is not there: make setup-test installs Debian's package of that name", name)
+		t.Skipf("NEEDS %s: make setup-test installs Debian's package of that name", name)
 	}
 	return path
 }

@@ -200,7 +200,7 @@ func TestBadInputHuge(t *testing.T) {
 				err = file.Truncate(size)
 			}
 			if err := errors.Join(err, file.Close()); errors.Is(err, unix.EFBIG) {
-				t.Skipf("NOT TESTED: the file system has no files of %d bytes: %v", size, err)
+				t.Skipf("NEEDS a file system with files of %d bytes: %v", size, err)
 			} else if err != nil {
 				t.Fatal(err)
 			}

@@ -208,7 +208,7 @@ func busy(b *testing.B) (t time.Duration) {
 func BenchmarkRecord(b *testing.B) {
 	for _, name := range []string{"fio", "gst-launch-1.0", "ffmpeg"} {
 		if _, err := exec.LookPath(name); err != nil {
-			b.Skipf("not measured: %v: make setup-test installs it", err)
+			b.Skipf("NEEDS what make setup-test installs: %v", err)
 		}
 	}
 	f := format(b, pipeline.RGGB10, 1920, 1080)

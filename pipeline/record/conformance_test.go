@@ -108,7 +108,7 @@ func goReader(t *testing.T, path string, index bool) (all []string) {
 // and one that was cut off up to its last whole chunk; the same messages as this package.
 func TestOthersReadRecordings(t *testing.T) {
 	if _, err := os.Stat("testdata/core/node_modules/@mcap/core"); err != nil {
-		t.Skip("NOT TESTED: @mcap/core is missing: make setup-test installs it")
+		t.Skip("NEEDS @mcap/core, which make setup-test installs")
 	}
 	for _, f := range []pipeline.Format{format(t, pipeline.RGGB10, 320, 240), format(t, pipeline.UYVY, 62, 50)} {
 		dir := t.TempDir()

@@ -19,7 +19,7 @@ func small(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
-		t.Skipf("not tested: mounting a small tmpfs needs root: %v", err)
+		t.Skipf("NEEDS root, to mount a small tmpfs: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	return dir

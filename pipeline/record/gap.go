@@ -58,7 +58,7 @@ func (g *segment) forget(from, to int64) error {
 	if from >= to {
 		to = from + page // it is tried out on the first page
 	}
-	err := unix.Fallocate(int(g.plain.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
+	err := g.fallocate(unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return ErrNoHoles
 	}
@@ -96,7 +96,7 @@ func (g *segment) keep(e event) error {
 	g.writer.Keep(uint64(e.from), uint64(e.to))
 	g.writer.Offset = uint64(e.to)
 	if err == nil && e.from > g.head {
-		err = unix.Fallocate(int(g.plain.Fd()), unix.FALLOC_FL_COLLAPSE_RANGE, g.head, e.from-g.head)
+		err = g.fallocate(unix.FALLOC_FL_COLLAPSE_RANGE, g.head, e.from-g.head)
 		switch {
 		case err == nil:
 			g.writer.Move(g.head - e.from)

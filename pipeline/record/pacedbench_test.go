@@ -59,7 +59,7 @@ func (s *paced) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 // the configuration allows. It needs room for what fio writes in a minute. Nothing is checked but that the files are as they were written.
 func BenchmarkRecordPaced(b *testing.B) {
 	if _, err := exec.LookPath("fio"); err != nil {
-		b.Skipf("not measured: %v: make setup-test installs it", err)
+		b.Skipf("NEEDS what make setup-test installs: %v", err)
 	}
 	f := format(b, pipeline.RGGB10, 1920, 1080)
 	frame := make([]byte, f.Size())

@@ -217,7 +217,7 @@ func TestALateTriggerConnects(t *testing.T) {
 func sharedMemory(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "ring")
 	if err != nil {
-		t.Skipf("needs a tmpfs at /dev/shm: %v", err)
+		t.Skipf("NEEDS a tmpfs at /dev/shm: %v", err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir

@@ -174,7 +174,16 @@ func (g *segment) reserve(size int64) error {
 }
 
 func (g *segment) allocate(end int64) error {
-	return unix.Fallocate(int(g.plain.Fd()), unix.FALLOC_FL_KEEP_SIZE, g.allocated, end-g.allocated)
+	return g.fallocate(unix.FALLOC_FL_KEEP_SIZE, g.allocated, end-g.allocated)
+}
+
+// fallocate is fallocate(2), again where a signal has interrupted it.
+func (g *segment) fallocate(mode uint32, from, length int64) error {
+	for {
+		if err := unix.Fallocate(int(g.plain.Fd()), mode, from, length); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // end writes the index, and closes the file. Nothing is being written to it.

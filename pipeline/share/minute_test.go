@@ -137,7 +137,7 @@ func readers(t testing.TB, exe string, k *Sink, lines int) (commands []*exec.Cmd
 // nothing is copied. A consumer has less memory of its own than half a frame, gets no more, and touches each page of the slots once.
 func TestShareMinute(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
-		t.Skip("takes a minute: make test-long")
+		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
 	}
 	const lasts = time.Minute
 	exe := compile(t, "testdata/reader.c")

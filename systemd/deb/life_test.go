@@ -38,7 +38,7 @@ func debian(t *testing.T) string {
 // in a Debian that does not run. TestService does that where systemd runs.
 func TestAptLives(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
-		t.Skip("LONG: it makes a Debian")
+		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
 	}
 	if os.Getuid() != 0 {
 		t.Skip("NEEDS root: it makes a Debian in a folder")

@@ -77,7 +77,7 @@ func elsewhere(t *testing.T, root string) string {
 // TestRelease makes a release, has lintian, sha256sum and apt judge it, and makes it again in another folder: each file is the same.
 func TestRelease(t *testing.T) {
 	if testing.Short() {
-		t.Skip("compiles the program for another architecture, which -short leaves out")
+		t.Skip("SHORT: it compiles the program for another architecture")
 	}
 	root, err := filepath.Abs("../..")
 	if err != nil {

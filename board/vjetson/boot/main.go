@@ -80,6 +80,11 @@ func main() {
 func run(o options) (status int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	defer func() {
+		if err != nil && ctx.Err() != nil { // what failed then has failed for that reason
+			err = errors.New("interrupted")
+		}
+	}()
 	step("building tegracast and Debian's root for %s, with what is not in the cache", o.arch)
 	cfg, clean, err := configure(ctx, o)
 	if err != nil {

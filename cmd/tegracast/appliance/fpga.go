@@ -36,6 +36,11 @@ func (a *Appliance) openFPGA(c *config.Source, k *config.FPGA) (source, error) {
 	return camera, nil
 }
 
+// memoryBeside is what an FPGA's memory is like: it is made where the outputs' is.
+func (a *Appliance) memoryBeside() cudahost.Config {
+	return cudahost.Config{Backend: a.memory.Backend(), Logger: a.env.Log, Beside: a.memory}
+}
+
 // card is the FPGA of a source, opened.
 func (a *Appliance) card(c *config.Source) (*capture.Card, error) {
 	if card := a.cards[c.Card.Name]; card != nil {
@@ -44,7 +49,7 @@ func (a *Appliance) card(c *config.Source) (*capture.Card, error) {
 	if _, err := a.lines.Reset(context.Background(), c.Card.Name); err != nil {
 		return nil, fmt.Errorf("gpio.reset: %w", err)
 	}
-	board, err := device.OpenBoard(a.env.Log, c.Card.Name, a.memory.Backend())
+	board, err := device.OpenBoard(a.memoryBeside(), c.Card.Name)
 	if err != nil {
 		return nil, err
 	}

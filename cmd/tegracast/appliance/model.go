@@ -37,7 +37,7 @@ func (a *Appliance) modelCamera(c *config.Source, k *config.Model) (source, erro
 	if err != nil {
 		return nil, err
 	}
-	card, err := device.NewModel(a.env.Log, a.memory.Backend(), k.Seed, func(sim *tegrasim.Sim) model.Config {
+	card, err := device.NewModel(a.memoryBeside(), k.Seed, func(sim *tegrasim.Sim) model.Config {
 		cfg := model.Camera(sim, sensor)
 		cfg.Faults = faultPlan(k, sim)
 		cfg.Sinks = map[int]model.SinkConfig{0: {}} // checks what an fpga output sends

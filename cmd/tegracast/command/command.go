@@ -24,7 +24,7 @@ func (u UsageError) Error() string { return u.Err.Error() }
 
 func (u UsageError) Unwrap() error { return u.Err }
 
-// ErrChecked says that the run found what it looked for (losses, mismatches) and has reported it: status 1, no log.
+// ErrChecked says that the run found what it looked for (losses, mismatches) and has reported it: status 1, or 2 in a UsageError, no log.
 var ErrChecked = errors.New("check failed")
 
 // Terminal reports whether somebody looks at what is written to w.

@@ -6,7 +6,6 @@ package device
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 
 	"github.com/tegracast/tegracast/capture"
@@ -23,10 +22,10 @@ type Board struct {
 	Function *tegra.Device
 }
 
-// OpenBoard opens a device file of the kernel module. What stands behind it is AMD's XDMA, which is found by its own
-// registers when it is needed, unless the PCI id is that of another engine.
-func OpenBoard(log *slog.Logger, path, backend string) (*Board, error) {
-	memory, err := cudahost.Open(cudahost.Config{Backend: backend, Logger: log})
+// OpenBoard opens a device file of the kernel module, with memory as cfg says, and logs to its logger. What stands behind it is AMD's
+// XDMA, which is found by its own registers when it is needed, unless the PCI id is that of another engine.
+func OpenBoard(cfg cudahost.Config, path string) (*Board, error) {
+	memory, err := cudahost.Open(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -38,10 +37,10 @@ func OpenBoard(log *slog.Logger, path, backend string) (*Board, error) {
 	b.Name = fmt.Sprintf("%s (PCI id %04x:%04x)", path, device.Info().Vendor, device.Info().Device)
 	b.identify()
 	if b.Function.Info().Flags&uapi.InfoUnsafe != 0 {
-		log.Warn("no IOMMU protects memory from the device: whoever can open it controls the machine", "device", path)
+		cfg.Logger.Warn("no IOMMU protects memory from the device: whoever can open it controls the machine", "device", path)
 	}
 	if w := pinWarning(memory, b.Function.Info()); w != "" {
-		log.Warn(w, "device", path)
+		cfg.Logger.Warn(w, "device", path)
 	}
 	return b, nil
 }

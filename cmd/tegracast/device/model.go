@@ -5,7 +5,6 @@ package device
 import (
 	"context"
 	"errors"
-	"log/slog"
 
 	"github.com/tegracast/tegracast/capture"
 	"github.com/tegracast/tegracast/cudahost"
@@ -22,13 +21,14 @@ type Model struct {
 	ended  chan error
 }
 
-// NewModel plugs a model in. configure gets the bus and returns what stands on the card.
-func NewModel(log *slog.Logger, backend string, seed uint64, configure func(*tegrasim.Sim) model.Config) (*Model, error) {
+// NewModel plugs a model in, with memory as cfg says. configure gets the bus and returns what stands on the card.
+func NewModel(cfg cudahost.Config, seed uint64, configure func(*tegrasim.Sim) model.Config) (*Model, error) {
 	sim, err := tegrasim.New(tegrasim.Config{Seed: seed})
 	if err != nil {
 		return nil, err
 	}
-	memory, err := cudahost.Open(cudahost.Config{Backend: backend, Invalidator: sim, Logger: log})
+	cfg.Invalidator = sim
+	memory, err := cudahost.Open(cfg)
 	if err != nil {
 		return nil, errors.Join(err, sim.Close())
 	}

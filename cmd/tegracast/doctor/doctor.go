@@ -15,6 +15,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/device"
+	"github.com/tegracast/tegracast/cudahost"
 )
 
 // Look examines the machine and tells what it finds, as text or as JSON. It returns command.ErrChecked when something is missing.
@@ -37,7 +38,7 @@ func thisMachine() patient {
 		name = u.Username
 	}
 	return patient{user: name, root: os.DirFS("/"), synchronised: clockSynchronised, info: deviceInfo, kernelLog: kernelLog, open: func(path string) error {
-		board, err := device.OpenBoard(slog.New(slog.DiscardHandler), path, "host")
+		board, err := device.OpenBoard(cudahost.Config{Backend: "host", Logger: slog.New(slog.DiscardHandler)}, path)
 		if err != nil {
 			return err
 		}
@@ -75,7 +76,7 @@ func tellFindings(e command.Env, list []finding, ready, asJSON bool) error {
 	for _, x := range list {
 		fmt.Fprintf(e.Out, "%-8s %-13s %s\n", x.Grade, x.What, x.Detail)
 		if x.Command != "" {
-			fmt.Fprintf(e.Out, "%23s%s\n", "fix: ", x.Command)
+			fmt.Fprintf(e.Out, "%23s%s\n", remedy(os.Geteuid()), x.Command)
 		}
 	}
 	verdict := "ready for a camera of a real FPGA"
@@ -84,6 +85,14 @@ func tellFindings(e command.Env, list []finding, ready, asJSON bool) error {
 	}
 	fmt.Fprintln(e.Out, verdict)
 	return nil
+}
+
+// remedy is what stands before a command that fixes something: whoever cannot run it reads who can.
+func remedy(uid int) string {
+	if uid == 0 {
+		return "fix: "
+	}
+	return "fix, as root: "
 }
 
 // clockSynchronised asks the kernel (adjtimex(2)).

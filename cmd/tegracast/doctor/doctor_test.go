@@ -194,3 +194,12 @@ func exists(t *testing.T, line string) {
 		}
 	}
 }
+
+// TestWhoFixes: who is not root reads that the commands are for root.
+func TestWhoFixes(t *testing.T) {
+	for uid, want := range map[int]string{0: "fix: ", 65534: "fix, as root: "} {
+		if got := remedy(uid); got != want {
+			t.Errorf("user %d: %q, want %q", uid, got, want)
+		}
+	}
+}

@@ -107,7 +107,7 @@ func quietEnv(w io.Writer) command.Env {
 }
 
 func (r *reporter) pinsOf(ctx context.Context, w io.Writer, backend string) (err error) {
-	board, err := device.OpenBoard(quietEnv(w).Log, tegra.DefaultDevice, backend)
+	board, err := device.OpenBoard(cudahost.Config{Backend: backend, Logger: quietEnv(w).Log}, tegra.DefaultDevice)
 	if err != nil {
 		return err
 	}

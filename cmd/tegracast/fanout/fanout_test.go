@@ -27,7 +27,7 @@ func TestOutputs(t *testing.T) {
 	for _, name := range []string{"front", "rear"} {
 		_, err := o.Open("127.0.0.1:0", frames.StreamConfig{Name: name}, f, log)
 		if errors.Is(err, ucx.ErrNoLibrary) {
-			t.Skipf("SKIPPED: %v", err)
+			t.Skipf("NEEDS UCX, which make setup-test installs: %v", err)
 		} else if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/device"
+	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/fpga/xdma"
 	"github.com/tegracast/tegracast/tegra/tegrasim"
@@ -55,7 +56,7 @@ func TestFaultsInLoopback(t *testing.T) {
 func checkLoopback(t *testing.T, id model.FaultID, rate float64, seed uint64) {
 	e := command.Env{Out: io.Discard, Err: io.Discard, Log: slog.New(slog.DiscardHandler)}
 	plan := model.FaultPlan{Seed: seed, Rates: map[model.FaultID]float64{id: rate}}
-	m, err := device.NewModel(e.Log, "host", seed, func(sim *tegrasim.Sim) model.Config {
+	m, err := device.NewModel(cudahost.Config{Backend: "host", Logger: e.Log}, seed, func(sim *tegrasim.Sim) model.Config {
 		cfg := model.Loopback(sim)
 		plan.Revoke = func() { sim.InvalidateAny(seed) }
 		cfg.Faults = plan

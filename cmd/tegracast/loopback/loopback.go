@@ -22,14 +22,14 @@ import (
 // Run opens the device, does the validation run, and closes it.
 func Run(ctx context.Context, e command.Env, o Options) (r Result, err error) {
 	if o.Device == ModelName {
-		m, err := device.NewModel(e.Log, o.Memory, 1, func(sim *tegrasim.Sim) model.Config { return model.Loopback(sim) })
+		m, err := device.NewModel(cudahost.Config{Backend: o.Memory, Logger: e.Log}, 1, func(sim *tegrasim.Sim) model.Config { return model.Loopback(sim) })
 		if err != nil {
 			return r, err
 		}
 		r, err = validate(ctx, e, m, o)
 		return r, errors.Join(err, m.Close())
 	}
-	board, err := device.OpenBoard(e.Log, o.Device, o.Memory)
+	board, err := device.OpenBoard(cudahost.Config{Backend: o.Memory, Logger: e.Log}, o.Device)
 	if err != nil {
 		return r, err
 	}
@@ -76,8 +76,14 @@ func surfaceKinds(memory cudahost.Allocator) []surfaceKind {
 	return []surfaceKind{{flags: cudahost.Default}}
 }
 
+// large is a size in bytes at which memory may take a second to make.
+const large = 64 << 20
+
 // run adds what it finds to r.
 func (k surfaceKind) run(ctx context.Context, e command.Env, hw capture.Hardware, open opener, o Options, r *Result) (err error) {
+	if command.Terminal(e.Err) && o.Size >= large {
+		fmt.Fprintf(e.Err, "surfaces of %d bytes are being made\n", o.Size)
+	}
 	c, err := newCopier(ctx, hw, open, o, k.flags)
 	if errors.Is(err, context.Canceled) {
 		r.Interrupted = true

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/device"
+	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
@@ -32,7 +33,7 @@ func TestOneDirection(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
 			e := command.Env{Out: &out, Err: io.Discard, Log: slog.New(slog.DiscardHandler)}
-			m, err := device.NewModel(e.Log, "host", 1, func(sim *tegrasim.Sim) model.Config {
+			m, err := device.NewModel(cudahost.Config{Backend: "host", Logger: e.Log}, 1, func(sim *tegrasim.Sim) model.Config {
 				return model.Config{Bus: sim, H2C: []model.Interface{c.h2c}, C2H: []model.Interface{c.c2h}}
 			})
 			if err != nil {

@@ -47,6 +47,7 @@ var (
 	}
 	Files = []Pair{
 		{"/etc/tegracast/tegracast.yaml", "configuration of the service"},
+		{"/etc/default/tegracast", "more options of the service, as TEGRACAST_OPTIONS=--log-level debug; it need not be there"},
 		{"/run/tegracast", "SDP file of each stream of the service"},
 		{"/var/lib/tegracast", "state of the service, such as the number of consecutive failed starts, and messages that wait for the bus"},
 		{"/usr/share/tegracast/schema.json", "JSON Schema of the configuration, for editors"},

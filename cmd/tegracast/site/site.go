@@ -117,7 +117,7 @@ func (w *Server) listen(c readers.Web) (*web.Server, error) {
 		}
 		return server, nil
 	case c.Listen == "" && errors.Is(err, syscall.EADDRINUSE):
-		w.Config.Logger.Warn("no metrics: another program uses this address: set web.listen to another address, or to none",
+		w.Config.Logger.Warn("no page and no metrics: another program uses this address: set web.listen to another address, or to none",
 			"listen", c.Address())
 		return nil, nil
 	}

@@ -190,7 +190,7 @@ func TestFull(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	folder := t.TempDir()
 	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "size=96k"); err != nil {
-		t.Skipf("SKIPPED: a full disk needs root, to mount a small tmpfs: %v", err)
+		t.Skipf("NEEDS root, to mount a small tmpfs: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(folder, unix.MNT_DETACH) })
 	s := opened(t, folder, 128<<10)

@@ -20,7 +20,7 @@ func need(t *testing.T, program, debian string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)
 	if err != nil {
-		t.Skipf("NOT TESTED: %s is missing: apt-get install %s (make setup-test does)", program, debian)
+		t.Skipf("NEEDS %s: apt-get install %s (make setup-test does)", program, debian)
 	}
 	return path
 }

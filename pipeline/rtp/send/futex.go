@@ -34,12 +34,24 @@ func futexWake(word *atomic.Uint32) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWakeOne, 1, 0, 0, 0)
 }
 
-// ownThread gives the calling goroutine a thread of its own that the scheduler wakes before busy ones, as far as the
-// process may ask for that (CAP_SYS_NICE or LimitNICE). The thread ends with the goroutine.
-func ownThread() {
+// ownThread runs a function on a thread of its own that the scheduler wakes before busy ones, as far as the process may ask for
+// that (CAP_SYS_NICE or LimitNICE). The thread ends with the calling goroutine. It is not the process's first one, whose name is
+// the program's, in the journal, too.
+func ownThread(run func()) {
 	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() {
+		done := make(chan struct{})
+		go func() { // on another thread, since this one is taken
+			defer close(done)
+			ownThread(run)
+		}()
+		<-done
+		runtime.UnlockOSThread()
+		return
+	}
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, senderNice) // 0 is the calling thread
 	_ = os.WriteFile("/proc/thread-self/comm", []byte(senderName), 0)
+	run()
 }
 
 // senderName is what top and the like call the thread.

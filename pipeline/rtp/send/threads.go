@@ -91,7 +91,7 @@ func (s *Threads) choose(bits float64) *thread {
 		l := &thread{threads: s, clock: newClock()}
 		l.since = l.clock.now()
 		s.list = append(s.list, l)
-		go l.run()
+		go ownThread(l.run)
 		return l
 	}
 	return slices.MinFunc(s.list, func(a, b *thread) int {
@@ -125,7 +125,6 @@ func (s *Threads) relieve(l *thread) {
 
 // run has the turns go on when they are due, until there are none.
 func (l *thread) run() {
-	ownThread()
 	for l.accept() {
 		now := l.clock.now()
 		l.review(now)

@@ -4,10 +4,13 @@ package send
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
@@ -25,6 +28,26 @@ func TestTurnsTakeTurns(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Error("turns go on in the wrong order")
+	}
+}
+
+// Threads of senders have a name, and the process's first thread keeps its own, though every idle one is asked for.
+func TestSendersLeaveTheFirstThread(t *testing.T) {
+	const most = 64
+	tids, over := make(chan int, most), make(chan struct{})
+	defer close(over)
+	for range most {
+		go ownThread(func() {
+			tids <- unix.Gettid()
+			<-over
+		})
+	}
+	for range most {
+		tid := <-tids
+		name, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/comm", tid))
+		if err != nil || string(name) != senderName+"\n" || tid == os.Getpid() {
+			t.Errorf("thread %d of process %d: %q %v", tid, os.Getpid(), name, err)
+		}
 	}
 }
 

@@ -257,7 +257,7 @@ func TestSocketOptions(t *testing.T) {
 func TestIPv6(t *testing.T) {
 	c, err := net.ListenUDP("udp6", &net.UDPAddr{IP: net.IPv6loopback})
 	if err != nil {
-		t.Skip("no IPv6 here: ", err)
+		t.Skip("NEEDS IPv6: ", err)
 	}
 	defer func() { _ = c.Close() }()
 	for c.LocalAddr().(*net.UDPAddr).Port%2 != 0 {

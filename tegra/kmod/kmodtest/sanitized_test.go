@@ -91,7 +91,7 @@ const shortOfMemory = `DMA-API: (cacheline tracking ENOMEM|debugging out of memo
 // TestInjection lets the allocations of every call fail one after the other.
 func TestInjection(t *testing.T) {
 	if !sanitized() {
-		t.Skip("SANITIZED: Debian's kernels have no fault injection; make test-sanitized runs it")
+		t.Skip("NEEDS a kernel with fault injection: make test-sanitized runs it")
 	}
 	b := build(t, "arm64")
 	for name, w := range b.ways() {

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Skipped reads what go test -json says, and prints what go test says without -json: a line for each package, and what failed tests have
+// said. At the end it lists the tests that were skipped, by reason, which go test does not.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// An event is one line of go test -json (go doc cmd/test2json).
+type event struct {
+	Action, Package, Test, Output string
+}
+
+// A reader sorts events.
+type reader struct {
+	out     io.Writer
+	said    map[string][]string // lines of tests that have not ended, by package and test
+	skipped map[string][]string // tests, by reason
+}
+
+func main() {
+	r := reader{os.Stdout, map[string][]string{}, map[string][]string{}}
+	if err := r.read(os.Stdin); err != nil {
+		fmt.Fprintln(os.Stderr, "skipped:", err)
+		os.Exit(1)
+	}
+	r.report()
+}
+
+func (r *reader) read(from io.Reader) error {
+	lines := bufio.NewReader(from)
+	for {
+		line, err := lines.ReadString('\n')
+		var e event
+		if json.Unmarshal([]byte(line), &e) == nil {
+			r.take(e)
+		} else {
+			fmt.Fprint(r.out, line)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *reader) take(e event) {
+	name := e.Package + " " + e.Test
+	switch {
+	case e.Action == "build-output", e.Action == "output" && e.Test == "" && e.Output != "PASS\n":
+		fmt.Fprint(r.out, e.Output)
+	case e.Action == "output" && e.Test != "" && !strings.HasPrefix(e.Output, "=== "):
+		r.said[name] = append(r.said[name], e.Output)
+	case e.Action == "fail": // with a package, what its tests had said when they were ended
+		for _, other := range slices.Sorted(maps.Keys(r.said)) {
+			if other == name || e.Test == "" && strings.HasPrefix(other, name) {
+				fmt.Fprint(r.out, strings.Join(r.said[other], ""))
+				delete(r.said, other)
+			}
+		}
+	case e.Action == "skip" && e.Test != "":
+		why := reason(r.said[name])
+		r.skipped[why] = append(r.skipped[why], e.Test)
+		delete(r.said, name)
+	case e.Action == "pass":
+		delete(r.said, name)
+	}
+}
+
+// place is what go test writes before the reason.
+var place = regexp.MustCompile(`^ +[\w.-]+\.go:\d+: `)
+
+// reason is the last line that a skipped test has written.
+func reason(said []string) string {
+	for _, line := range slices.Backward(said) {
+		if at := place.FindString(line); at != "" {
+			return strings.TrimSpace(line[len(at):])
+		}
+	}
+	return "no reason"
+}
+
+func (r *reader) report() {
+	if len(r.skipped) == 0 {
+		return
+	}
+	fmt.Fprintln(r.out, "skipped:")
+	for _, why := range slices.Sorted(maps.Keys(r.skipped)) {
+		tests := slices.Compact(slices.Sorted(slices.Values(r.skipped[why])))
+		fmt.Fprintf(r.out, "  %s\n    %s\n", why, strings.Join(tests, " "))
+	}
+}
