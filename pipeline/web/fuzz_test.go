@@ -25,6 +25,9 @@ func FuzzRequest(f *testing.F) {
 		"POST /record/x/trigger HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer wrong\r\nContent-Length: 3\r\n\r\nabc", "GET /%2e%2e/film.mjpeg HTTP/1.1\r\nHost: a\r\n\r\n",
 		"GET http://localhost/page.js HTTP/1.1\r\nHost: localhost\r\n\r\n",
 		"POST /film/whep HTTP/1.1\r\nHost: a\r\n\r\n", "DELETE /film/whep/x HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"PUT /api/v1/config HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic eDpjb3JyZWN0IGhvcnNlIGJhdHRlcnk=\r\nContent-Length: 7\r\n\r\nweb: {}",
+		"PUT /api/v1/isp/isp/white_balance HTTP/1.1\r\nHost: a\r\nAuthorization: Basic eDpjb3JyZWN0IGhvcnNlIGJhdHRlcnk=\r\nContent-Length: 2\r\n\r\n{}",
+		"POST /api/v1/outputs/film/stop HTTP/1.1\r\nHost: a\r\n\r\n", "GET /film.dng HTTP/1.1\r\nHost: a\r\n\r\n",
 		"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", "CONNECT localhost:1 HTTP/1.1\r\n\r\n",
 		"GET /api/v1/events HTTP/1.1\r\nHost: a\r\nLast-Event-ID: 18446744073709551615\r\nAuthorization: Basic eDpjb3JyZWN0IGhvcnNlIGJhdHRlcnk=\r\n\r\n",
 	} {
@@ -36,7 +39,13 @@ func FuzzRequest(f *testing.F) {
 		View:    func(string) (View, error) { return &film{size: 10}, nil },
 		SDP:     func(string) ([]byte, error) { return []byte("v=0\r\n"), nil },
 		Trigger: func(string, string) (bool, error) { return true, nil },
-		WHEP:    http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }),
+		Send:    func(string, string) ([]byte, error) { return []byte("v=0\r\n"), nil },
+		Unsend:  func(string, string) error { return nil },
+		Switch:  func(context.Context, string, bool) error { return nil },
+		Still:   func(context.Context, string, string) (Still, error) { return Still{1, []byte("file")}, nil },
+
+		Settings: knobs{}, Configurator: editor{},
+		WHEP: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }),
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(raw))))

@@ -65,6 +65,15 @@ func showing(t *testing.T, films map[string]*film) (base string) {
 			}
 			return []byte("v=0\r\n"), nil
 		},
+		Still: func(_ context.Context, name, _ string) (Still, error) {
+			err := map[string]error{
+				"raw": nil, "sealed": errors.New("there is no picture of it"), "dark": context.DeadlineExceeded,
+			}
+			if e, known := err[name]; known {
+				return Still{7, []byte("a file")}, e
+			}
+			return Still{}, ErrNoOutput
+		},
 	})
 }
 
@@ -72,7 +81,11 @@ func showing(t *testing.T, films map[string]*film) (base string) {
 func TestPage(t *testing.T) {
 	base := showing(t, nil)
 	_, page := get(t, base+"/")
-	_, script := get(t, base+"/page.js")
+	script := ""
+	for _, name := range []string{"page.js", "settings.js", "configure.js"} {
+		_, text := get(t, base+"/"+name)
+		script += text
+	}
 	for _, m := range regexp.MustCompile(`get\("([a-z-]+)"\)`).FindAllStringSubmatch(script, -1) {
 		if !strings.Contains(page, `id="`+m[1]+`"`) {
 			t.Errorf("the page has no element %s", m[1])
@@ -114,7 +127,12 @@ func TestFilesOfOutputs(t *testing.T) {
 		{"/other.mjpeg", 404, "there is no output of that name"},
 		{"/sealed.jpg", 409, "only outputs behind an isp"},
 		{"/dark.jpg", 503, "no picture comes"},
-		{"/raw.png", 404, ""},
+		{"/raw.png", 200, "a file"},
+		{"/raw.dng", 200, "a file"},
+		{"/sealed.png", 409, "there is no picture"},
+		{"/dark.png", 503, "no frame comes"},
+		{"/other.dng", 404, "there is no output of that name"},
+		{"/raw.gif", 404, ""},
 	} {
 		if status, body := get(t, base+tt.path); status != tt.status || !strings.Contains(body, tt.says) {
 			t.Errorf("%s: status %d: %s", tt.path, status, body)
