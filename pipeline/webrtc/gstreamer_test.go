@@ -24,7 +24,7 @@ gi.require_version("GstWebRTC", "1.0")
 from gi.repository import Gst
 Gst.init(None)
 raise SystemExit(not all(map(Gst.ElementFactory.find, ["webrtcbin", "nicesrc", "openh264dec"])))`).CombinedOutput(); err != nil {
-		t.Skipf("MISSING: webrtcbin for Python: apt-get install python3-gi gir1.2-gst-plugins-bad-1.0 gstreamer1.0-nice: %s", out)
+		t.Skipf("NEEDS webrtcbin for Python: apt-get install python3-gi gir1.2-gst-plugins-bad-1.0 gstreamer1.0-nice: %s", out)
 	}
 	if !rtptest.Apart(t) { // libnice has no candidates of the loopback
 		return
