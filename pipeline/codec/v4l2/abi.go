@@ -146,7 +146,7 @@ const commandStop = 1 // V4L2_ENC_CMD_STOP
 const (
 	writes, reads = 1 << 30, 2 << 30
 
-	queryCapabilities = reads | unsafe.Sizeof(capability{})<<16 | 'V'<<8 | 0
+	queryCapabilities = reads | unsafe.Sizeof(capability{})<<16 | 'V'<<8
 	listFormats       = reads | writes | unsafe.Sizeof(formatDescription{})<<16 | 'V'<<8 | 2
 	setFormat         = reads | writes | unsafe.Sizeof(format{})<<16 | 'V'<<8 | 5
 	makeBuffers       = reads | writes | unsafe.Sizeof(requestBuffers{})<<16 | 'V'<<8 | 8

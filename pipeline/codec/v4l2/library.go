@@ -3,6 +3,7 @@
 package v4l2
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -76,7 +77,7 @@ func (t *through) call(f uintptr, args ...uintptr) (uintptr, error) {
 
 func (t *through) ioctl(request uintptr, argument unsafe.Pointer) error {
 	for {
-		if _, err := t.call(t.ioctls, t.fd, request, uintptr(argument)); err != unix.EINTR {
+		if _, err := t.call(t.ioctls, t.fd, request, uintptr(argument)); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@
 package v4l2
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -60,7 +61,7 @@ func (k kernel) wait(coded bool, limit time.Duration) error {
 	for until := time.Now().Add(limit); ; {
 		n, err := unix.Poll(list, int(max(time.Until(until), 0)/time.Millisecond))
 		switch {
-		case err == unix.EINTR:
+		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			return err
 		case n == 0:
