@@ -18,6 +18,7 @@ const (
 	canMulti  = 0x00004000 // V4L2_CAP_VIDEO_M2M_MPLANE
 	canSingle = 0x00008000 // V4L2_CAP_VIDEO_M2M
 	canStream = 0x04000000 // V4L2_CAP_STREAMING
+	hasDevice = 0x80000000 // V4L2_CAP_DEVICE_CAPS: capability.device says what this device file can
 )
 
 // Types of buffers: of coded data, which applications capture, and of pictures, which they output.
@@ -69,6 +70,7 @@ func (f *format) multi() *multiFormat   { return (*multiFormat)(unsafe.Pointer(&
 
 const (
 	fieldNone       = 1
+	hasPrivate      = 0xfeedcafe // V4L2_PIX_FMT_PRIV_MAGIC: the fields behind private are set
 	colorsSMPTE170M = 1
 	colorsREC709    = 3
 	matrixOf601     = 1
@@ -99,6 +101,7 @@ type buffer struct {
 
 const (
 	flagError = 0x00000040
+	flagStamp = 0x00004000 // V4L2_BUF_FLAG_TIMESTAMP_COPY
 	flagLast  = 0x00100000
 )
 
@@ -163,7 +166,8 @@ const (
 
 // Controls, from V4L2_CID_CODEC_BASE on.
 const (
-	codecBase       = 0x00990900
+	codecClass      = 0x00990000
+	codecBase       = codecClass + 0x900
 	controlBFrames  = codecBase + 202
 	controlGOP      = codecBase + 203
 	controlMode     = codecBase + 206
@@ -172,12 +176,16 @@ const (
 	controlHeaders  = codecBase + 216
 	controlForceKey = codecBase + 229
 	controlPeriod   = codecBase + 358
+	controlLevel    = codecBase + 359
 	controlProfile  = codecBase + 363
 	controlSets     = codecBase + 644
+	controlForceOld = codecClass + 0x1100 + 3 // V4L2_CID_MPEG_MFC51_VIDEO_FORCE_FRAME_TYPE, of NVIDIA's, too
 
-	modeConstant    = 1       // V4L2_MPEG_VIDEO_BITRATE_MODE_CBR
-	headersJoined   = 1       // V4L2_MPEG_VIDEO_HEADER_MODE_JOINED_WITH_1ST_FRAME
-	profileBaseline = 1       // V4L2_MPEG_VIDEO_H264_PROFILE_CONSTRAINED_BASELINE
+	modeConstant    = 1 // V4L2_MPEG_VIDEO_BITRATE_MODE_CBR
+	headersJoined   = 1 // V4L2_MPEG_VIDEO_HEADER_MODE_JOINED_WITH_1ST_FRAME
+	profileBaseline = 1 // V4L2_MPEG_VIDEO_H264_PROFILE_CONSTRAINED_BASELINE
+	level30         = 8 // V4L2_MPEG_VIDEO_H264_LEVEL_3_0, and so on up to 5.2
+	level52         = 16
 	longest         = 1 << 16 // frames: the kernel takes what is nearest
 )
 
@@ -185,6 +193,9 @@ const (
 func fourcc(s string) uint32 {
 	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
 }
+
+// h264 is the code of H.264.
+var h264 = fourcc("H264")
 
 // letters are those of a code.
 func letters(code uint32) string {

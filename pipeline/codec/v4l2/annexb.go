@@ -8,9 +8,11 @@ import "bytes"
 var startCode = []byte{0, 0, 0, 1}
 
 const (
-	kindMask = 0x1f
-	kindSPS  = 7
-	kindPPS  = 8
+	kindMask  = 0x1f
+	kindSlice = 1
+	kindIDR   = 5
+	kindSPS   = 7
+	kindPPS   = 8
 )
 
 // sets are copies of the parameter sets of a byte stream; nil: it has none.
@@ -34,4 +36,21 @@ func sets(stream []byte) (sps, pps []byte) {
 func hasSets(stream []byte) bool {
 	sps, _ := sets(stream[:min(len(stream), 256)])
 	return sps != nil
+}
+
+// setsAlone says whether a byte stream has parameter sets and no picture.
+func setsAlone(stream []byte) bool {
+	alone := false
+	for unit := range bytes.SplitSeq(stream, startCode[1:]) {
+		if len(unit) == 0 || len(unit) == 1 && unit[0] == 0 {
+			continue
+		}
+		switch unit[0] & kindMask {
+		case kindSPS, kindPPS:
+			alone = true
+		case kindSlice, kindIDR:
+			return false
+		}
+	}
+	return alone
 }

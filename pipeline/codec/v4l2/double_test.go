@@ -4,7 +4,7 @@ package v4l2
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 	"hash/crc32"
 	"slices"
 	"time"
@@ -24,6 +24,8 @@ type double struct {
 	fails   int      // picture that it cannot encode
 	hangs   int      // picture with which it stops to answer
 	cannot  uintptr  // request that fails
+	apart   bool     // empty buffers come, and parameter sets in one of their own
+	old     bool     // it does not tell what the device file can, and asks for key frames by the older control
 
 	controls map[uint32]int
 	width    int
@@ -35,7 +37,9 @@ type double struct {
 	coded    []buffer            // that are done
 	pictures []buffer
 	taken    int
-	mapped   int // that were not unmapped
+	fresh    bool   // it has begun, and has given no parameter sets
+	span     uint32 // of the pictures' samples, by the single-planar interface
+	mapped   int    // that were not unmapped
 	on       int
 	closed   bool
 }
@@ -54,8 +58,12 @@ func (d *double) ioctl(request uintptr, at unsafe.Pointer) error {
 	switch request {
 	case queryCapabilities:
 		c := (*capability)(at)
-		if c.device = canStream | canSingle; d.multi {
-			c.device = canStream | canMulti
+		can := uint32(canStream | canSingle)
+		if d.multi {
+			can = canStream | canMulti
+		}
+		if c.capabilities = can; !d.old {
+			c.capabilities, c.device = hasDevice, can
 		}
 	case listFormats:
 		f := (*formatDescription)(at)
@@ -75,6 +83,7 @@ func (d *double) ioctl(request uintptr, at unsafe.Pointer) error {
 		return d.dequeue((*buffer)(at))
 	case streamOn:
 		d.on++
+		d.fresh = true
 	case streamOff:
 		d.on--
 	case setControls:
@@ -84,6 +93,9 @@ func (d *double) ioctl(request uintptr, at unsafe.Pointer) error {
 			return unix.EINVAL
 		}
 		d.controls[c.id] = int(int32(c.value[0]))
+		if c.id == controlForceOld {
+			d.controls[controlForceKey] = 1
+		}
 	case encoderCommand:
 		d.coded = append(d.coded, buffer{index: d.take(), flags: flagLast})
 	case setSelection:
@@ -109,6 +121,10 @@ func (d *double) setFormat(f *format) {
 	d.stride, d.pixels = (d.width+63)&^63, pixels
 	if !d.multi {
 		s := f.single()
+		if s.private != hasPrivate { // as the kernel does
+			s.matrix, s.quantization = 0, 0
+		}
+		d.span = s.quantization
 		s.height, s.stride, s.size = uint32(d.height), uint32(d.stride), uint32(d.stride*d.height*3/2)
 		return
 	}
@@ -191,7 +207,19 @@ func (d *double) enqueue(b buffer) error {
 		return nil
 	}
 	done := buffer{index: d.take(), seconds: b.seconds, microseconds: b.microseconds}
+	if b.flags&flagStamp == 0 {
+		done.seconds, done.microseconds = 0, 0
+	}
 	unit := d.unit(b)
+	if d.apart {
+		d.coded = append(d.coded, buffer{index: done.index})
+		if n := bytes.LastIndex(unit, unitStart); n > 0 {
+			done.used = uint32(copy(d.memory[coded][done.index], unit[:n]))
+			d.coded[len(d.coded)-1] = done
+			unit = unit[n:]
+		}
+		done.index = d.take()
+	}
 	if d.taken == d.fails {
 		done.flags = flagError
 	}
@@ -207,7 +235,8 @@ func (d *double) unit(b buffer) []byte {
 	unit := []byte{0, 0, 0, 1, 0x41}
 	if key {
 		unit[4] = 0x65
-		if d.sets || d.taken == 1 {
+		if d.sets || d.fresh {
+			d.fresh = false
 			unit = append([]byte{0, 0, 0, 1, 0x67, 66, 192, 30, 0, 0, 0, 1, 0x68, 1, 2, 3}, unit...)
 		}
 	}
@@ -268,7 +297,7 @@ func (d *double) dequeue(b *buffer) error {
 
 func (d *double) wait(bool, time.Duration) error { return errHangs }
 
-var errHangs = errors.New("nothing for 2s")
+var errHangs = fmt.Errorf("nothing for %v", patience)
 
 func (d *double) close() error {
 	d.closed = true

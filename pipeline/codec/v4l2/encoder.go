@@ -15,7 +15,10 @@ import (
 )
 
 // patience is how long a device may take for a picture, or for its end.
-const patience = 2 * time.Second
+const patience = 5 * time.Second
+
+// ErrEncode is that of a picture that was not encoded.
+var ErrEncode = errors.New("not encoded")
 
 // An Encoder encodes pictures of one format on a device. It is not safe for concurrent use.
 type Encoder struct {
@@ -29,7 +32,10 @@ type Encoder struct {
 	sps, pps []byte
 	taken    int64 // pictures
 	askKey   bool  // the next picture is a key frame: one before is damaged
-	broken   error // the device does not answer
+	bitrate  int
+	open     func() (node, error) // opens the device again; nil: it is not
+	broken   error                // the device does not answer
+	since    time.Time            // when that was last tried
 	args     args
 }
 
@@ -49,17 +55,27 @@ func New(path string, f pipeline.Format, bitrate int) (*Encoder, error) {
 	if err := codec.CheckH264(f); err != nil {
 		return nil, err
 	}
-	n, err := open(path)
+	e, err := opened(func() (node, error) { return open(path) }, path, f, bitrate)
 	if err != nil {
 		return nil, err
 	}
-	e, err := newEncoder(n, path, f, fourcc("H264"))
+	return e, nil
+}
+
+// opened opens an encoder of H.264.
+func opened(open func() (node, error), path string, f pipeline.Format, bitrate int) (*Encoder, error) {
+	n, err := open()
+	if err != nil {
+		return nil, err
+	}
+	e, err := newEncoder(n, path, f, h264, bitrate)
 	if err == nil {
-		err = e.begin(bitrate)
+		err = e.begin()
 	}
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
+	e.open = open
 	return e, nil
 }
 
@@ -70,25 +86,20 @@ func open(path string) (node, error) {
 	return openKernel(path)
 }
 
-// newEncoder agrees with a device on formats, and makes buffers (dev-encoder.rst, Initialization). With an error, too, Close frees what
-// it returns.
-func newEncoder(n node, path string, f pipeline.Format, coding uint32) (*Encoder, error) {
+// newEncoder agrees with a device on formats and, where bitrate is not 0, on what H.264 has, and makes buffers (dev-encoder.rst,
+// Initialization). With an error, too, Close frees what it returns.
+func newEncoder(n node, path string, f pipeline.Format, coding uint32, bitrate int) (*Encoder, error) {
 	e := &Encoder{node: n, path: path, format: f, coding: coding}
-	c := &capability{}
-	if err := n.ioctl(queryCapabilities, unsafe.Pointer(c)); err != nil {
-		return e, e.errorf("it is no device of V4L2: %w", err)
-	}
-	e.multi = c.device&canMulti != 0
-	switch {
-	case c.device&(canMulti|canSingle) == 0 || c.device&canStream == 0:
-		return e, e.errorf("it does not turn memory into memory, as an encoder does (capabilities %#x)", c.device)
-	case e.multi:
-		e.pictures.kind, e.coded.kind = multiPicture, multiCoded
-	default:
-		e.pictures.kind, e.coded.kind = singlePicture, singleCoded
+	if err := e.recognize(); err != nil {
+		return e, err
 	}
 	if err := e.agree(); err != nil {
 		return e, err
+	}
+	if bitrate != 0 {
+		if err := e.control(bitrate); err != nil {
+			return e, err
+		}
 	}
 	e.pace()
 	for _, q := range []*queue{&e.coded, &e.pictures} {
@@ -99,28 +110,62 @@ func newEncoder(n node, path string, f pipeline.Format, coding uint32) (*Encoder
 	return e, nil
 }
 
-// begin sets what H.264 has, starts, and learns the parameter sets from a picture that nobody gets.
-func (e *Encoder) begin(bitrate int) error {
-	for _, c := range []struct {
-		what  string
-		id    uint32
-		value int
-		must  bool
-	}{
-		{"bit rate", controlBitrate, bitrate, true},
-		{"constant bit rate", controlMode, modeConstant, false},
-		{"rate control by frame", controlByFrame, 1, false},
-		{"no B pictures", controlBFrames, 0, false},
-		{"key frames on demand", controlGOP, longest, false},
-		{"period of intra pictures", controlPeriod, longest, false},
-		{"profile", controlProfile, profileBaseline, false},
-		{"parameter sets with pictures", controlHeaders, headersJoined, false},
-		{"parameter sets with each key frame", controlSets, 1, false},
+// recognize asks the device what it is.
+func (e *Encoder) recognize() error {
+	c := &capability{}
+	if err := e.node.ioctl(queryCapabilities, unsafe.Pointer(c)); err != nil {
+		return e.errorf("it is no device of V4L2: %w", err)
+	}
+	can := c.capabilities
+	if can&hasDevice != 0 {
+		can = c.device
+	}
+	e.multi = can&canMulti != 0
+	switch {
+	case can&(canMulti|canSingle) == 0 || can&canStream == 0:
+		return e.errorf("it does not turn memory into memory, as an encoder does (capabilities %#x)", can)
+	case e.multi:
+		e.pictures.kind, e.coded.kind = multiPicture, multiCoded
+	default:
+		e.pictures.kind, e.coded.kind = singlePicture, singleCoded
+	}
+	return nil
+}
+
+// control sets what H.264 has. Devices have what they have: only the bit rate is a must, and that key frames can be asked for.
+func (e *Encoder) control(bitrate int) error {
+	for _, c := range [][2]int{
+		{controlMode, modeConstant},
+		{controlByFrame, 1},
+		{controlBFrames, 0},
+		{controlGOP, longest},
+		{controlPeriod, longest},
+		{controlProfile, profileBaseline},
+		{controlLevel, level(e.format)},
+		{controlHeaders, headersJoined},
+		{controlSets, 1},
 	} {
-		if err := e.set(c.id, c.value); err != nil && c.must {
-			return e.errorf("%s %d: %w", c.what, c.value, err)
+		_ = e.set(uint32(c[0]), c[1])
+	}
+	return e.SetBitrate(bitrate)
+}
+
+// level is the least level for pictures of a format, as V4L2 numbers them (H.264 table A-1: blocks a picture, blocks a second).
+func level(f pipeline.Format) int {
+	blocks := (f.Width + 15) / 16 * ((f.Height + 15) / 16)
+	rate := blocks * f.Rate.Num / max(f.Rate.Den, 1)
+	for _, l := range [][3]int{
+		{level30, 1620, 40500}, {9, 3600, 108000}, {10, 5120, 216000}, {11, 8192, 245760}, {13, 8704, 522240}, {14, 22080, 589824}, {15, 36864, 983040},
+	} {
+		if blocks <= l[1] && rate <= l[2] {
+			return l[0]
 		}
 	}
+	return level52
+}
+
+// begin starts, and learns the parameter sets from a picture that nobody gets.
+func (e *Encoder) begin() error {
 	if err := e.start(); err != nil {
 		return err
 	}
@@ -133,7 +178,7 @@ func (e *Encoder) begin(bitrate int) error {
 		return err
 	}
 	if e.sps, e.pps = sets(unit); e.sps == nil || e.pps == nil {
-		return e.errorf("%w: no parameter sets in its first unit", codec.ErrEncode)
+		return e.errorf("%w: no parameter sets in its first unit", ErrEncode)
 	}
 	return nil
 }
@@ -141,7 +186,7 @@ func (e *Encoder) begin(bitrate int) error {
 // set sets a control.
 func (e *Encoder) set(id uint32, value int) error {
 	e.args.control = control{id: id, value: [2]uint32{uint32(int32(value))}}
-	e.args.controls = controls{count: 1, list: uintptr(unsafe.Pointer(&e.args.control))}
+	e.args.controls = controls{which: codecClass, count: 1, list: uintptr(unsafe.Pointer(&e.args.control))}
 	return e.node.ioctl(setControls, unsafe.Pointer(&e.args.controls))
 }
 
@@ -169,70 +214,132 @@ func (e *Encoder) SetBitrate(bits int) error {
 	if err := e.set(controlBitrate, bits); err != nil {
 		return e.errorf("bit rate %d: %w", bits, err)
 	}
+	e.bitrate = bits
 	return nil
 }
 
-// Encode appends f's picture to dst as a byte stream of H.264 (Annex B), as codec.H264 does. It waits for the device. An error that
-// wraps codec.ErrEncode is that of one picture, or of a device that has not answered for two seconds: then all that follow fail.
+// Encode appends f's picture to dst as a byte stream of H.264 (Annex B), as codec.H264 does. It waits for the device. Errors of a picture
+// wrap ErrEncode. A device that has not answered for five seconds is opened again, a second later: until then all pictures fail.
 func (e *Encoder) Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error) {
-	switch {
-	case e.broken != nil:
-		return dst, e.broken
-	case f.Format.Pixel != e.format.Pixel || f.Format.Width != e.format.Width || f.Format.Height != e.format.Height || len(f.Bytes) < f.Format.Size():
+	if f.Format.Pixel != e.format.Pixel || f.Format.Width != e.format.Width || f.Format.Height != e.format.Height || len(f.Bytes) < f.Format.Size() {
 		return dst, fmt.Errorf("%w: frame %d: %d bytes of %s", codec.ErrFormat, f.Sequence, len(f.Bytes), f.Format)
+	}
+	if err := e.revive(); err != nil {
+		return dst, err
 	}
 	key = key || e.askKey
 	if key {
-		if err := e.set(controlForceKey, 1); err != nil {
+		if err := e.forceKey(); err != nil {
 			return dst, e.errorf("key frame: %w", err)
 		}
 	}
-	unit, flags, index, err := e.code(f)
-	if err != nil {
-		e.broken = e.errorf("%w: frame %d: %w", codec.ErrEncode, f.Sequence, err)
-		return dst, e.broken
-	}
-	e.askKey = flags&flagError != 0
-	joined := !key || e.sps == nil || hasSets(unit)
+	unit, index, err := e.code(f)
 	switch {
-	case flags&flagError != 0 || len(unit) == 0:
-		err = fmt.Errorf("%w: frame %d: %s could not encode it", codec.ErrEncode, f.Sequence, e.path)
+	case errors.Is(err, errDamaged):
+		e.askKey = true
+		err = fmt.Errorf("%w: frame %d: %s could not encode it", ErrEncode, f.Sequence, e.path)
+	case err != nil:
+		e.broken, e.since = e.errorf("%w: frame %d: %w", ErrEncode, f.Sequence, err), time.Now()
+		return dst, e.broken
 	case len(unit)+len(e.sps)+len(e.pps)+8 > cap(dst)-len(dst):
-		err = fmt.Errorf("%w: frame %d: more than %d bytes", codec.ErrEncode, f.Sequence, cap(dst))
+		e.askKey = true
+		err = fmt.Errorf("%w: frame %d: more than %d bytes", ErrEncode, f.Sequence, cap(dst))
 	default:
-		if !joined {
+		if e.askKey = false; key && e.sps != nil && !hasSets(unit) {
 			dst = append(append(append(append(dst, startCode...), e.sps...), startCode...), e.pps...)
 		}
 		dst = append(dst, unit...)
 	}
-	if lost := e.enqueue(&e.coded, index, nil); lost != nil {
-		e.broken = e.errorf("%w: its buffer cannot be given back: %w", codec.ErrEncode, lost)
+	if index >= 0 {
+		if lost := e.enqueue(&e.coded, index, nil); lost != nil {
+			e.broken, e.since = e.errorf("%w: its buffer cannot be given back: %w", ErrEncode, lost), time.Now()
+		}
 	}
 	return dst, err
 }
 
-// code has the device encode a picture. unit is memory of the device: of that buffer, which is given back when it is read.
-func (e *Encoder) code(f *pipeline.Frame) (unit []byte, flags uint32, index int, err error) {
+// again is how long a device that has not answered is left alone.
+const again = time.Second
+
+// revive opens a device that has not answered once more.
+func (e *Encoder) revive() error {
+	switch {
+	case e.broken == nil:
+		return nil
+	case e.open == nil || time.Since(e.since) < again:
+		return e.broken
+	}
+	e.since = time.Now()
+	_ = e.Close() // it has nothing that is needed
+	next, err := opened(e.open, e.path, e.format, e.bitrate)
+	if err != nil {
+		e.node = gone{}
+		return fmt.Errorf("%w: again: %w", e.broken, err)
+	}
+	*e = *next
+	e.askKey = true
+	return nil
+}
+
+// forceKey asks for a key frame, by the kernel's control or by that of older devices.
+func (e *Encoder) forceKey() error {
+	err := e.set(controlForceKey, 1)
+	if err != nil && e.set(controlForceOld, 1) == nil {
+		return nil
+	}
+	return err
+}
+
+// errDamaged is that of a picture that the device could not encode.
+var errDamaged = errors.New("the picture is damaged")
+
+// code has the device encode a picture. unit is memory of the device, of the buffer index, which is given back when it is read; -1: there
+// is none. What comes before the picture's own data, such as parameter sets, is put before it.
+func (e *Encoder) code(f *pipeline.Frame) (unit []byte, index int, err error) {
 	e.taken++
 	if err := e.enqueue(&e.pictures, 0, f); err != nil {
-		return nil, 0, 0, err
+		return nil, -1, err
 	}
-	if index, err = e.dequeue(&e.coded); err != nil {
-		return nil, 0, 0, err
+	var before []byte
+	for until := time.Now().Add(patience); ; {
+		if index, err = e.dequeue(&e.coded, until); err != nil {
+			return nil, -1, err
+		}
+		part, flags := e.part(index)
+		own := len(part) > 0 && e.args.buffer.seconds == e.taken/1e6 && e.args.buffer.microseconds == e.taken%1e6
+		switch {
+		case flags&flagError != 0:
+			err = errDamaged
+		case own && (e.coding != h264 || !setsAlone(part)):
+			unit = part
+			if before != nil {
+				unit = append(before, part...)
+			}
+		default:
+			before = append(before, part...)
+			if err := e.enqueue(&e.coded, index, nil); err != nil {
+				return nil, -1, err
+			}
+			continue
+		}
+		if _, lost := e.dequeue(&e.pictures, until); lost != nil {
+			return nil, -1, lost
+		}
+		return unit, index, err
 	}
+}
+
+// part is what is in the buffer of coded data that was just dequeued.
+func (e *Encoder) part(index int) (part []byte, flags uint32) {
 	used, offset := int(e.args.buffer.used), 0
-	if flags = e.args.buffer.flags; e.multi {
+	if e.multi {
 		used, offset = int(e.args.planes[0].used), int(e.args.planes[0].dataOffset)
 	}
 	memory := e.coded.buffers[index][0]
 	if used > len(memory) || offset > used {
-		return nil, 0, 0, fmt.Errorf("%d bytes, from %d on, in a buffer of %d", used, offset, len(memory))
+		return nil, flagError
 	}
-	if e.args.buffer.microseconds != e.taken%1e6 || e.args.buffer.seconds != e.taken/1e6 {
-		return nil, 0, 0, errors.New("it coded another picture")
-	}
-	_, err = e.dequeue(&e.pictures)
-	return memory[offset:used], flags, index, err
+	return memory[offset:used], e.args.buffer.flags
 }
 
 // Close lets the device end what it has (dev-encoder.rst, Drain), and frees it.
@@ -247,15 +354,20 @@ func (e *Encoder) Close() error {
 	return errors.Join(append(errs, e.node.close())...)
 }
 
-// drain waits until the device says that nothing more comes. One without that command is at its end when its pictures are.
+// drain waits until the device says that nothing more comes: by a flag, or by a buffer with nothing in it. One without that command is at
+// its end when its pictures are.
 func (e *Encoder) drain() error {
 	err := e.node.ioctl(encoderCommand, unsafe.Pointer(&command{command: commandStop}))
-	for err == nil {
-		if _, err = e.dequeue(&e.coded); err == nil && e.args.buffer.flags&flagLast != 0 {
-			return nil
+	for until := time.Now().Add(patience); err == nil; {
+		var index int
+		if index, err = e.dequeue(&e.coded, until); err == nil {
+			if part, flags := e.part(index); flags&flagLast != 0 || len(part) == 0 {
+				return nil
+			}
+			err = e.enqueue(&e.coded, index, nil)
 		}
 	}
-	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EINVAL) {
+	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPIPE) {
 		return nil
 	}
 	return e.errorf("it does not end: %w", err)

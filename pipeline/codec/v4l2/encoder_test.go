@@ -19,11 +19,7 @@ func newDouble(multi bool, pixels string) *double {
 
 // opened is an encoder of H.264 on a device; err is why there is none.
 func (d *double) opened(f pipeline.Format) (*Encoder, error) {
-	e, err := newEncoder(d, "/dev/video7", f, fourcc("H264"))
-	if err == nil {
-		err = e.begin(2_000_000)
-	}
-	return e, err
+	return opened(func() (node, error) { return d, nil }, "/dev/video7", f, 2_000_000)
 }
 
 // TestPictures: each layout of pictures that a device may want has the picture in it; units leave one by one, key frames with
@@ -63,6 +59,9 @@ func encodes(t *testing.T, d *double, f pipeline.Format) {
 			t.Errorf("frame %d, key frame %v: % x", n, key, unit)
 		}
 	}
+	if !d.multi && d.span != fullRange {
+		t.Errorf("range of samples %d", d.span)
+	}
 	if err := e.SetBitrate(1_000_000); err != nil || d.controls[controlBitrate] != 1_000_000 {
 		t.Errorf("bit rate: %v, %v", d.controls, err)
 	}
@@ -80,7 +79,7 @@ func TestRefusals(t *testing.T) {
 	for want, d := range map[string]*double{
 		`it takes ["GREY" "RGB3"], and no 4:2:0`: newDouble(true, "RGB3"),
 		"bit rate 2000000: invalid argument":     {without: []uint32{controlBitrate}},
-		"key frame: invalid argument":            {without: []uint32{controlForceKey}},
+		"key frame: invalid argument":            {without: []uint32{controlForceKey, controlForceOld}},
 		"it is no device of V4L2":                {cannot: queryCapabilities},
 		"H264 of 200x90: input/output error":     {cannot: setFormat},
 		"buffers of H264: input/output error":    {cannot: makeBuffers},
@@ -90,7 +89,7 @@ func TestRefusals(t *testing.T) {
 		"frame 0: input/output error":            {cannot: dequeue},
 		"it codes 200x96 instead of 200x90":      {lines: 16, cannot: setSelection},
 		"could not encode it":                    {fails: 1},
-		"nothing for 2s":                         {hangs: 1},
+		"nothing for 5s":                         {hangs: 1},
 	} {
 		if d.offers == nil {
 			n := newDouble(true, "YM12")
@@ -98,11 +97,9 @@ func TestRefusals(t *testing.T) {
 			n.lines = max(d.lines, 1)
 			d = n
 		}
-		e, err := d.opened(f)
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := d.opened(f); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
-		_ = e.Close()
 		if d.mapped != 0 || !d.closed {
 			t.Errorf("%s: %d are mapped, closed %v", want, d.mapped, d.closed)
 		}
@@ -132,7 +129,7 @@ func TestErrors(t *testing.T) {
 	for n := range 5 {
 		unit, err := e.Encode(make([]byte, 0, f.Size()), rtptest.Frame(f, n), false)
 		switch {
-		case errors.Is(err, codec.ErrEncode):
+		case errors.Is(err, ErrEncode):
 			all = append(all, "error")
 		case err == nil && hasSets(unit):
 			all = append(all, "key")
@@ -143,10 +140,43 @@ func TestErrors(t *testing.T) {
 	if got := strings.Join(all, " "); got != "picture error key error error" || d.taken != 5 {
 		t.Errorf("%s, %d pictures", got, d.taken)
 	}
-	if _, err := e.Encode(make([]byte, 0, 40), rtptest.Frame(f, 0), false); !errors.Is(err, codec.ErrEncode) {
+	if _, err := e.Encode(make([]byte, 0, 40), rtptest.Frame(f, 0), false); !errors.Is(err, ErrEncode) {
 		t.Error(err)
 	}
-	if err := e.Close(); err != nil || d.mapped != 0 || !d.closed {
+	e.since = e.since.Add(-again)
+	d.hangs = d.taken + 1
+	if _, err := e.Encode(make([]byte, 0, f.Size()), rtptest.Frame(f, 0), false); err == nil || !strings.Contains(err.Error(), "again: encoder /dev/video7") {
+		t.Errorf("opened again in vain: %v", err)
+	}
+	e.since = e.since.Add(-again)
+	d.closed = false
+	frame := rtptest.Frame(f, 7)
+	if unit, err := e.Encode(make([]byte, 0, f.Size()), frame, false); err != nil || !hasSets(unit) || !ends(unit, frame.Bytes) || d.controls[controlBitrate] != 2_000_000 {
+		t.Errorf("opened again: % x, %v", unit, err)
+	}
+	if err := e.Close(); err != nil || d.leaks() {
 		t.Errorf("at the end: %v, %+v", err, d)
+	}
+}
+
+// TestApart: a device that gives empty buffers, and parameter sets in a buffer of their own, is waited for; one that has only the older control for
+// key frames, and one that tells no capabilities of its device file, are used.
+func TestApart(t *testing.T) {
+	f := rtptest.Format(t, pipeline.I420, 200, 90, 30)
+	d := newDouble(true, "YM12")
+	d.apart, d.without, d.old = true, []uint32{controlForceKey}, true
+	encodes(t, d, f)
+}
+
+// TestLevel: the level is the least that has room for the pictures.
+func TestLevel(t *testing.T) {
+	for want, f := range map[int]pipeline.Format{
+		8: {Width: 640, Height: 480, Rate: pipeline.Rate{Num: 30, Den: 1}}, 9: {Width: 1280, Height: 720, Rate: pipeline.Rate{Num: 30, Den: 1}},
+		11: {Width: 1920, Height: 1080, Rate: pipeline.Rate{Num: 30000, Den: 1001}}, 13: {Width: 1920, Height: 1080, Rate: pipeline.Rate{Num: 60, Den: 1}},
+		15: {Width: 3840, Height: 2160, Rate: pipeline.Rate{Num: 30, Den: 1}}, 16: {Width: 3840, Height: 2160, Rate: pipeline.Rate{Num: 60, Den: 1}},
+	} {
+		if got := level(f); got != want {
+			t.Errorf("%dx%d, %s: %d, want %d", f.Width, f.Height, f.Rate, got, want)
+		}
 	}
 }

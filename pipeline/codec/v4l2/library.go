@@ -31,7 +31,7 @@ func isNVIDIA(path string) bool {
 	return false
 }
 
-// through is a device behind a library that has the functions of libv4l2. Its dequeue waits, since the device is opened so.
+// through is a device behind a library that has the functions of libv4l2, which has none to wait.
 type through struct {
 	fd                                      uintptr
 	opens, closes, ioctls, maps, unmaps, no uintptr // functions; no is where errno is
@@ -55,7 +55,7 @@ func openThrough(library, path string) (*through, error) {
 		return nil, err
 	}
 	name := append([]byte(path), 0)
-	if t.fd, err = t.call(t.opens, uintptr(unsafe.Pointer(&name[0])), unix.O_RDWR|unix.O_CLOEXEC); err != nil {
+	if t.fd, err = t.call(t.opens, uintptr(unsafe.Pointer(&name[0])), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	return t, nil
@@ -96,7 +96,10 @@ func (t *through) munmap(b []byte) error {
 	return err
 }
 
-func (t *through) wait(bool, time.Duration) error { return nil }
+func (t *through) wait(bool, time.Duration) error {
+	time.Sleep(glance)
+	return nil
+}
 
 func (t *through) close() error {
 	_, err := t.call(t.closes, t.fd)

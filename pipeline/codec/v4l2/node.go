@@ -4,7 +4,6 @@ package v4l2
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"time"
 	"unsafe"
@@ -17,7 +16,7 @@ type node interface {
 	ioctl(request uintptr, argument unsafe.Pointer) error
 	mmap(offset int64, length int) ([]byte, error)
 	munmap(b []byte) error
-	// wait waits until a buffer is done: of coded data, or of pictures. A node whose dequeue waits by itself returns at once.
+	// wait waits until a buffer may be done, of coded data or of pictures, or for the limit.
 	wait(coded bool, limit time.Duration) error
 	close() error
 }
@@ -58,18 +57,26 @@ func (k kernel) wait(coded bool, limit time.Duration) error {
 		events = unix.POLLIN
 	}
 	list := []unix.PollFd{{Fd: int32(k), Events: events}}
-	for until := time.Now().Add(limit); ; {
-		n, err := unix.Poll(list, int(max(time.Until(until), 0)/time.Millisecond))
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return err
-		case n == 0:
-			return fmt.Errorf("nothing for %v", limit)
-		default:
-			return nil // an error of the device is dequeue's to tell
-		}
+	_, err := unix.Poll(list, int(max(limit, 0)/time.Millisecond)+1)
+	switch {
+	case errors.Is(err, unix.EINTR):
+		return nil
+	case err == nil && list[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0 && list[0].Revents&events == 0:
+		time.Sleep(glance) // nothing is queued, or the device has gone: dequeue tells
 	}
+	return err
 }
 
+// glance is how often a device is looked at that cannot be waited for.
+const glance = time.Millisecond
+
 func (k kernel) close() error { return unix.Close(int(k)) }
+
+// gone is a device that could not be opened again.
+type gone struct{}
+
+func (gone) ioctl(uintptr, unsafe.Pointer) error    { return unix.ENODEV }
+func (gone) mmap(int64, int) ([]byte, error)        { return nil, unix.ENODEV }
+func (gone) munmap([]byte) error                    { return nil }
+func (gone) wait(coded bool, _ time.Duration) error { return unix.ENODEV }
+func (gone) close() error                           { return nil }

@@ -34,7 +34,14 @@ func (q *queue) fill(planes [][]byte, f *pipeline.Frame) error {
 			second = c[n:]
 		}
 	}
-	if wide < w || len(y) < wide*h || len(c) < narrow*(h/2) || len(second) < narrow*(h/2) {
+	least := w / 2 // bytes a line of chroma
+	if joined {
+		least = w
+	}
+	if len(planes) > 2 && int(q.planes[2].stride) != narrow {
+		return fmt.Errorf("planes of chroma have lines of %d and %d bytes", narrow, q.planes[2].stride)
+	}
+	if wide < w || narrow < least || len(y) < wide*h || len(c) < narrow*(h/2) || len(second) < narrow*(h/2) {
 		return fmt.Errorf("planes of %d and %d bytes, %d a line, do not take %dx%d", len(y), len(c), wide, w, h)
 	}
 	rows(y, wide, luma, stride, w, h)

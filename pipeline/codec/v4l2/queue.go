@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -83,7 +84,9 @@ func (e *Encoder) setFormat(q *queue, code, size uint32) error {
 		*m = multiFormat{width: w, height: h, pixels: code, field: fieldNone, colors: colors, count: 1, matrix: uint8(matrix), quantization: uint8(span)}
 		m.planes[0].size = size
 	} else {
-		*f.single() = singleFormat{width: w, height: h, pixels: code, field: fieldNone, size: size, colors: colors, matrix: matrix, quantization: span}
+		*f.single() = singleFormat{
+			width: w, height: h, pixels: code, field: fieldNone, size: size, colors: colors, private: hasPrivate, matrix: matrix, quantization: span,
+		}
 	}
 	if err := e.node.ioctl(setFormat, unsafe.Pointer(f)); err != nil {
 		return e.errorf("%w: %s of %dx%d: %w", codec.ErrFormat, letters(code), w, h, err)
@@ -128,7 +131,7 @@ func (e *Encoder) pace() {
 	_ = e.node.ioctl(setRate, unsafe.Pointer(r))
 }
 
-// count is how many buffers a queue has: one is coded while the one before is read.
+// count is how many buffers a queue has: the most that devices ask for with one picture at a time.
 const count = 2
 
 // allocate makes a queue's buffers and maps them.
@@ -186,7 +189,7 @@ func (e *Encoder) enqueue(q *queue, i int, f *pipeline.Frame) error {
 		if err := q.fill(q.buffers[i], f); err != nil {
 			return err
 		}
-		b.seconds, b.microseconds = e.taken/1e6, e.taken%1e6 // the coded data has it, too
+		b.flags, b.seconds, b.microseconds = flagStamp, e.taken/1e6, e.taken%1e6 // the coded data has it, too
 		b.used = q.planes[0].size
 		for k := range q.planes {
 			e.args.planes[k].used, e.args.planes[k].length = q.planes[k].size, uint32(len(q.buffers[i][k]))
@@ -197,8 +200,8 @@ func (e *Encoder) enqueue(q *queue, i int, f *pipeline.Frame) error {
 	return err
 }
 
-// dequeue takes a buffer that the device is done with; e.args.buffer and planes say what is in it.
-func (e *Encoder) dequeue(q *queue) (int, error) {
+// dequeue takes a buffer that the device is done with; e.args.buffer and planes say what is in it. It waits for that until a moment.
+func (e *Encoder) dequeue(q *queue, until time.Time) (int, error) {
 	for {
 		b := e.buffer(q, 0)
 		err := e.node.ioctl(dequeue, unsafe.Pointer(b))
@@ -209,8 +212,10 @@ func (e *Encoder) dequeue(q *queue) (int, error) {
 			return 0, fmt.Errorf("buffer %d of %d", b.index, len(q.buffers))
 		case !errors.Is(err, unix.EAGAIN):
 			return 0, err
+		case time.Now().After(until):
+			return 0, fmt.Errorf("nothing for %v", patience)
 		}
-		if err := e.node.wait(q == &e.coded, patience); err != nil {
+		if err := e.node.wait(q == &e.coded, time.Until(until)); err != nil {
 			return 0, err
 		}
 	}

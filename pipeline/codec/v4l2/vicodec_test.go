@@ -72,7 +72,7 @@ func TestDevice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := newEncoder(n, *device, f, fourcc("FWHT"))
+		e, err := newEncoder(n, *device, f, fourcc("FWHT"), 0)
 		if err == nil {
 			err = e.start()
 		}
@@ -108,8 +108,8 @@ func TestDevice(t *testing.T) {
 	}
 	small := rtptest.Format(t, pipeline.I420, w/2, h/2, 30)
 	for want, refused := range map[string]func(n node) (*Encoder, error){
-		"it makes or takes FWHT and no H264": func(n node) (*Encoder, error) { return newEncoder(n, *device, f, fourcc("H264")) },
-		"it codes 640x368 instead of 320x18": func(n node) (*Encoder, error) { return newEncoder(n, *device, small, fourcc("FWHT")) },
+		"it makes or takes FWHT and no H264": func(n node) (*Encoder, error) { return newEncoder(n, *device, f, fourcc("H264"), 0) },
+		"it codes 640x368 instead of 320x18": func(n node) (*Encoder, error) { return newEncoder(n, *device, small, fourcc("FWHT"), 0) },
 	} {
 		n, err := open(*device)
 		if err != nil {
