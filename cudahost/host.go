@@ -64,7 +64,8 @@ func (a *hostAllocator) alloc(ctx context.Context, size int, flags Flags) (*Buff
 	length := withLeadingPage(size)
 	room := length
 	if size >= hugePage {
-		room += hugePage
+		length = inWholeHugePages(length)
+		room = length + hugePage
 	}
 	mem, err := unix.Mmap(-1, 0, room, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -124,6 +125,16 @@ func inHugePages(mem []byte, length int) []byte {
 	used := mem[at:][:length]
 	_ = unix.Madvise(used[pageSize:], unix.MADV_HUGEPAGE)
 	return used
+}
+
+// inWholeHugePages is the length of a mapping whose last huge page is whole, too, where that takes at most an eighth more: else the
+// kernel has that in small pages, each of which is pinned by itself.
+func inWholeHugePages(length int) int {
+	whole := (length-pageSize+hugePage-1)&^(hugePage-1) + pageSize
+	if whole-length > length/8 {
+		return length
+	}
+	return whole
 }
 
 // withLeadingPage is the length of a mapping for a buffer of size bytes that begins at its second page.
