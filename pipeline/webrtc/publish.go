@@ -191,8 +191,8 @@ func (p *Publisher) begin(ctx context.Context, v *session) (place string, err er
 
 // end tells the server that the session of an address is over. One that does not answer finds out by itself.
 func (p *Publisher) end(place string) error {
-	if CheckURL(place, p.token != "") != nil {
-		return nil // the token is not for that address
+	if CheckURL(place, false) != nil {
+		return nil // there is nobody to be told
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
 	defer cancel()
@@ -203,7 +203,17 @@ func (p *Publisher) end(place string) error {
 	return answer.Body.Close()
 }
 
-// ask sends the server a request.
+// sameOrigin says whether two addresses have the scheme, host and port in common (RFC 6454 §5).
+func sameOrigin(a, b *url.URL) bool {
+	port := func(u *url.URL) string {
+		usual := map[string]string{"http": "80", "https": "443"}
+		return cmp.Or(u.Port(), usual[u.Scheme])
+	}
+	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+}
+
+// ask sends a request to an address that the server may have named: the token goes to the configured one alone. When redirected, net/http
+// drops it for another host.
 func (p *Publisher) ask(ctx context.Context, method, address, offer string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(offer))
 	if err != nil {
@@ -212,7 +222,11 @@ func (p *Publisher) ask(ctx context.Context, method, address, offer string) (*ht
 	if offer != "" {
 		r.Header.Set("Content-Type", mediaType)
 	}
-	if p.token != "" {
+	server, err := url.Parse(p.remote.URL)
+	if err != nil {
+		return nil, err
+	}
+	if p.token != "" && sameOrigin(r.URL, server) {
 		r.Header.Set("Authorization", "Bearer "+p.token)
 	}
 	r.Header.Set("User-Agent", "tegracast")

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -186,6 +187,52 @@ func TestPublishInVain(t *testing.T) {
 	}
 	if _, err := server.Publish("other", Remote{URL: "https://h/x"}); !errors.Is(err, errNoStream) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestTokenStays: a server that names another server as the place of the session does not get the token sent there.
+func TestTokenStays(t *testing.T) {
+	server, _, _ := serve(t, usual)
+	asked := make(chan string, 4)
+	stranger := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + " " + r.Header.Get("Authorization")
+	}))
+	t.Cleanup(stranger.Close)
+	named := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer a word" {
+			t.Error("the server itself does not get the token")
+		}
+		w.Header().Set("Location", stranger.URL+"/sessions/1")
+		w.WriteHeader(http.StatusCreated)
+	}))
+	t.Cleanup(named.Close)
+	p, err := server.Publish("camera", Remote{URL: named.URL + "/whip", Token: word})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	select {
+	case got := <-asked:
+		if got != "DELETE " {
+			t.Errorf("the other server is sent %q", got)
+		}
+	case <-time.After(patience):
+		t.Error("the session is not ended")
+	}
+}
+
+func TestSameOrigin(t *testing.T) {
+	for address, want := range map[string]bool{
+		"https://h/x": true, "https://H:443/y?z": true,
+		"http://h/x": false, "http://h:443/x": false, "https://h:444/x": false, "https://h.example/x": false, "https://sub.h/x": false,
+	} {
+		a, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sameOrigin(a, &url.URL{Scheme: "https", Host: "h"}); got != want {
+			t.Errorf("%s: %v", address, got)
+		}
 	}
 }
 
