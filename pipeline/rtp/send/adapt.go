@@ -51,6 +51,13 @@ func (a *adaptation) follow(now time.Time) {
 	}
 }
 
+// sent takes the bytes of a picture that leaves.
+func (a *adaptation) sent(bytes int, now time.Time) {
+	if a.control != nil {
+		a.control.Sent(8*bytes, now)
+	}
+}
+
 // lost takes what a receiver reports.
 func (a *adaptation) lost(reports []Report) {
 	if a.control == nil {
