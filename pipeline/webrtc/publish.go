@@ -119,13 +119,14 @@ func (p *Publisher) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v.by = "WHIP"
+	v.by, v.begins = "WHIP", func() {
+		p.server.log.Info("webrtc: the server takes the stream", "output", p.stream.name, "server", p.remote.URL)
+	}
 	place, err := p.begin(ctx, v)
 	if err != nil {
 		return errors.Join(err, v.peer.GracefulClose())
 	}
 	v.agreed(sender)
-	p.server.log.Info("webrtc: the server takes the stream", "output", p.stream.name, "server", p.remote.URL)
 	defer context.AfterFunc(ctx, func() { v.end(errOutputEnded) })()
 	p.stream.join(v)
 	v.run(p.server.limits.connect)
@@ -170,23 +171,30 @@ func (p *Publisher) begin(ctx context.Context, v *session) (place string, err er
 		return "", err
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxOffer))
-	if err != nil {
-		return "", err
-	}
 	if answer.StatusCode != http.StatusCreated {
-		words := strings.TrimSpace(string(text[:min(len(text), maxWords)]))
-		return "", fmt.Errorf("the server answers %q: %q", answer.Status, words)
+		text, err := io.ReadAll(io.LimitReader(answer.Body, maxWords))
+		return "", errors.Join(fmt.Errorf("the server answers %q: %q", answer.Status, strings.TrimSpace(string(text))), err)
 	}
 	at, err := answer.Location()
 	if err != nil {
 		return "", fmt.Errorf("the server does not say where the session is: %w", err)
 	}
-	err = v.peer.SetRemoteDescription(pion.SessionDescription{Type: pion.SDPTypeAnswer, SDP: string(text)})
-	if err != nil {
-		return "", errors.Join(fmt.Errorf("what the server answers is no answer of WebRTC: %w", err), p.end(at.String()))
+	if err := agree(v, answer.Body); err != nil {
+		return "", errors.Join(err, p.end(at.String()))
 	}
 	return at.String(), nil
+}
+
+// agree takes the server's answer.
+func agree(v *session, answer io.Reader) error {
+	text, err := io.ReadAll(io.LimitReader(answer, maxOffer))
+	if err != nil {
+		return fmt.Errorf("the server's answer cannot be read: %w", err)
+	}
+	if err := v.peer.SetRemoteDescription(pion.SessionDescription{Type: pion.SDPTypeAnswer, SDP: string(text)}); err != nil {
+		return fmt.Errorf("what the server answers is no answer of WebRTC: %w", err)
+	}
+	return nil
 }
 
 // end tells the server that the session of an address is over. One that does not answer finds out by itself.

@@ -112,12 +112,17 @@ func TestPublish(t *testing.T) {
 	l := usual
 	l.disconnected, l.failed = time.Second/2, time.Second/2
 	server, _, _ := serve(t, l)
+	said := make(chan string, 64)
+	server.log = slog.New(slog.NewTextHandler(lines(said), nil))
 	x := take(t, 1)
 	p, err := server.Publish("camera", Remote{URL: x.address + "/moved", Token: word})
 	if err != nil {
 		t.Fatal(err)
 	}
 	v := x.key()
+	if refused, taken := <-said, <-said; !strings.Contains(refused, "later") || !strings.Contains(taken, "takes the stream") {
+		t.Errorf("the log says %s and %s", refused, taken)
+	}
 	if list := server.Viewers("camera"); len(list) != 1 || list[0].Reader != "WHIP" || !strings.HasPrefix(list[0].Address, "127.0.0.1:") {
 		t.Errorf("%+v", list)
 	}
@@ -187,6 +192,61 @@ func TestPublishInVain(t *testing.T) {
 	}
 	if _, err := server.Publish("other", Remote{URL: "https://h/x"}); !errors.Is(err, errNoStream) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestPublishFails: a session that the server has begun is ended when the answer is cut or is none, or nobody connects. Then the log does
+// not say that the server takes the stream.
+func TestPublishFails(t *testing.T) {
+	server, _, _ := serve(t, usual)
+	for what, answers := range map[string]func(w http.ResponseWriter, offer string){
+		"nothing": func(http.ResponseWriter, string) {},
+		"a part": func(w http.ResponseWriter, _ string) {
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		},
+		"and goes": func(w http.ResponseWriter, offer string) {
+			v := client(t, pion.SettingEngine{})
+			answer, err := negotiate(v.peer, offer)
+			if err := errors.Join(err, v.peer.GracefulClose()); err != nil {
+				t.Error(err)
+			}
+			_, _ = io.WriteString(w, answer)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			over, said := make(chan string, 4), make(chan string, 16)
+			remote := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodDelete {
+					over <- r.URL.Path
+					return
+				}
+				offer, _ := io.ReadAll(r.Body)
+				w.Header().Set("Location", "/sessions/1")
+				w.WriteHeader(http.StatusCreated)
+				answers(w, string(offer))
+			}))
+			t.Cleanup(remote.Close)
+			s := New(slog.New(slog.NewTextHandler(lines(said), nil)))
+			s.streams, s.limits.connect = server.streams, time.Second/4
+			p, err := s.Publish("camera", Remote{URL: remote.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			select {
+			case path := <-over:
+				if path != "/sessions/1" {
+					t.Error(path)
+				}
+			case <-time.After(patience):
+				t.Error("the session is not ended")
+			}
+			if line := <-said; strings.Contains(line, "takes the stream") {
+				t.Error(line)
+			}
+		})
 	}
 }
 
