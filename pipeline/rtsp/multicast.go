@@ -3,6 +3,7 @@
 package rtsp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -49,6 +50,7 @@ type group struct {
 	packets *send.Reader
 	members int
 	begun   bool
+	failed  error // why it cannot be sent to; nil: it can
 }
 
 // groups are those that are sent to, one for the readers of a stream behind a network interface.
@@ -62,7 +64,7 @@ type groups struct {
 
 // join adds a reader, which has reached this machine at an address.
 func (g *groups) join(st *stream, at netip.Addr) (*group, error) {
-	iface := udp.InterfaceOf(at)
+	iface := cmp.Or(st.sink.Interface(), udp.InterfaceOf(at))
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, x := range g.open {
@@ -94,16 +96,27 @@ func (g *groups) free() (netip.AddrPort, bool) {
 	return netip.AddrPort{}, false
 }
 
-// begin has the group sent to. A further reader gets a key frame soon, if frames refer to others.
+// begin has the group sent to. A further reader gets a key frame soon, if frames refer to others. A group that cannot be sent to is
+// refused to all its readers. The next reader opens another one.
 func (g *groups) begin(x *group) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if x.begun {
+	switch {
+	case x.failed != nil:
+	case x.begun:
 		x.stream.sink.KeyFrame()
-		return nil
+	default:
+		if x.failed = x.packets.Begin(); x.failed != nil {
+			g.drop(x)
+		}
+		x.begun = x.failed == nil
 	}
-	x.begun = true
-	return x.packets.Begin()
+	return x.failed
+}
+
+// drop frees the address of a group. The lock is held.
+func (g *groups) drop(x *group) {
+	g.open = slices.DeleteFunc(g.open, func(o *group) bool { return o == x })
 }
 
 // leave takes a reader off. With the last one the sending ends.
@@ -113,7 +126,7 @@ func (g *groups) leave(x *group) error {
 	if x.members--; x.members > 0 {
 		return nil
 	}
-	g.open = slices.DeleteFunc(g.open, func(o *group) bool { return o == x })
+	g.drop(x)
 	return x.packets.Close()
 }
 

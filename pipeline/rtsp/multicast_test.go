@@ -123,6 +123,41 @@ func TestGroups(t *testing.T) {
 	eventually(t, "nobody reads and it is sent", func() bool { return sent() == 0 })
 }
 
+// TestGroupFails: a group to which the output sends already is refused to all readers that have asked for it, and is free again.
+func TestGroupFails(t *testing.T) {
+	if !rtptest.Apart(t) {
+		return
+	}
+	c := send.Config{Destinations: []string{"239.255.42.8:20000"}, Interface: "x"}
+	sink, server := serve(t, Config{Groups: netip.MustParsePrefix("239.255.42.8/32")}, "raw", c, small(t, 30))
+	st, g := server.streams["raw"], &server.groups
+	first, err := g.join(st, netip.MustParseAddr("127.0.0.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := g.join(st, netip.MustParseAddr("10.9.0.1"))
+	if err != nil || second != first {
+		t.Fatalf("readers of two interfaces, whose packets leave by one, get two groups: %v", err)
+	}
+	for range 2 {
+		if err := g.begin(first); !errors.Is(err, send.ErrDestination) {
+			t.Errorf("a group that cannot be sent to: %v", err)
+		}
+	}
+	third, err := g.join(st, netip.MustParseAddr("127.0.0.1"))
+	if err != nil || third == first {
+		t.Fatalf("the group is not free again: %v", err)
+	}
+	for _, x := range []*group{first, third, second} {
+		if err := g.leave(x); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := len(sink.Stats().Destinations); n != 1 || len(g.open) != 0 {
+		t.Errorf("%d destinations, %d groups", n, len(g.open))
+	}
+}
+
 func TestCheckGroups(t *testing.T) {
 	for text, good := range map[string]bool{
 		"239.255.42.0/24": true, "239.1.2.3/32": true, "239.0.0.0/8": true, "224.0.1.0/24": true,

@@ -119,13 +119,14 @@ func (p *Publisher) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v.by = "WHIP"
+	v.by, v.begins = "WHIP", func() {
+		p.server.log.Info("webrtc: the server takes the stream", "output", p.stream.name, "server", p.remote.URL)
+	}
 	place, err := p.begin(ctx, v)
 	if err != nil {
 		return errors.Join(err, v.peer.GracefulClose())
 	}
 	v.agreed(sender)
-	p.server.log.Info("webrtc: the server takes the stream", "output", p.stream.name, "server", p.remote.URL)
 	defer context.AfterFunc(ctx, func() { v.end(errOutputEnded) })()
 	p.stream.join(v)
 	v.run(p.server.limits.connect)
@@ -170,29 +171,36 @@ func (p *Publisher) begin(ctx context.Context, v *session) (place string, err er
 		return "", err
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxOffer))
-	if err != nil {
-		return "", err
-	}
 	if answer.StatusCode != http.StatusCreated {
-		words := strings.TrimSpace(string(text[:min(len(text), maxWords)]))
-		return "", fmt.Errorf("the server answers %q: %q", answer.Status, words)
+		text, err := io.ReadAll(io.LimitReader(answer.Body, maxWords))
+		return "", errors.Join(fmt.Errorf("the server answers %q: %q", answer.Status, strings.TrimSpace(string(text))), err)
 	}
 	at, err := answer.Location()
 	if err != nil {
 		return "", fmt.Errorf("the server does not say where the session is: %w", err)
 	}
-	err = v.peer.SetRemoteDescription(pion.SessionDescription{Type: pion.SDPTypeAnswer, SDP: string(text)})
-	if err != nil {
-		return "", errors.Join(fmt.Errorf("what the server answers is no answer of WebRTC: %w", err), p.end(at.String()))
+	if err := agree(v, answer.Body); err != nil {
+		return "", errors.Join(err, p.end(at.String()))
 	}
 	return at.String(), nil
 }
 
+// agree takes the server's answer.
+func agree(v *session, answer io.Reader) error {
+	text, err := io.ReadAll(io.LimitReader(answer, maxOffer))
+	if err != nil {
+		return fmt.Errorf("the server's answer cannot be read: %w", err)
+	}
+	if err := v.peer.SetRemoteDescription(pion.SessionDescription{Type: pion.SDPTypeAnswer, SDP: string(text)}); err != nil {
+		return fmt.Errorf("what the server answers is no answer of WebRTC: %w", err)
+	}
+	return nil
+}
+
 // end tells the server that the session of an address is over. One that does not answer finds out by itself.
 func (p *Publisher) end(place string) error {
-	if CheckURL(place, p.token != "") != nil {
-		return nil // the token is not for that address
+	if CheckURL(place, false) != nil {
+		return nil // there is nobody to be told
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
 	defer cancel()
@@ -203,7 +211,17 @@ func (p *Publisher) end(place string) error {
 	return answer.Body.Close()
 }
 
-// ask sends the server a request.
+// sameOrigin says whether two addresses have the scheme, host and port in common (RFC 6454 §5).
+func sameOrigin(a, b *url.URL) bool {
+	port := func(u *url.URL) string {
+		usual := map[string]string{"http": "80", "https": "443"}
+		return cmp.Or(u.Port(), usual[u.Scheme])
+	}
+	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+}
+
+// ask sends a request to an address that the server may have named: the token goes to the configured one alone. When redirected, net/http
+// drops it for another host.
 func (p *Publisher) ask(ctx context.Context, method, address, offer string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(offer))
 	if err != nil {
@@ -212,7 +230,11 @@ func (p *Publisher) ask(ctx context.Context, method, address, offer string) (*ht
 	if offer != "" {
 		r.Header.Set("Content-Type", mediaType)
 	}
-	if p.token != "" {
+	server, err := url.Parse(p.remote.URL)
+	if err != nil {
+		return nil, err
+	}
+	if p.token != "" && sameOrigin(r.URL, server) {
 		r.Header.Set("Authorization", "Bearer "+p.token)
 	}
 	r.Header.Set("User-Agent", "tegracast")

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -111,12 +112,17 @@ func TestPublish(t *testing.T) {
 	l := usual
 	l.disconnected, l.failed = time.Second/2, time.Second/2
 	server, _, _ := serve(t, l)
+	said := make(chan string, 64)
+	server.log = slog.New(slog.NewTextHandler(lines(said), nil))
 	x := take(t, 1)
 	p, err := server.Publish("camera", Remote{URL: x.address + "/moved", Token: word})
 	if err != nil {
 		t.Fatal(err)
 	}
 	v := x.key()
+	if refused, taken := <-said, <-said; !strings.Contains(refused, "later") || !strings.Contains(taken, "takes the stream") {
+		t.Errorf("the log says %s and %s", refused, taken)
+	}
 	if list := server.Viewers("camera"); len(list) != 1 || list[0].Reader != "WHIP" || !strings.HasPrefix(list[0].Address, "127.0.0.1:") {
 		t.Errorf("%+v", list)
 	}
@@ -186,6 +192,107 @@ func TestPublishInVain(t *testing.T) {
 	}
 	if _, err := server.Publish("other", Remote{URL: "https://h/x"}); !errors.Is(err, errNoStream) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestPublishFails: a session that the server has begun is ended when the answer is cut or is none, or nobody connects. Then the log does
+// not say that the server takes the stream.
+func TestPublishFails(t *testing.T) {
+	server, _, _ := serve(t, usual)
+	for what, answers := range map[string]func(w http.ResponseWriter, offer string){
+		"nothing": func(http.ResponseWriter, string) {},
+		"a part": func(w http.ResponseWriter, _ string) {
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		},
+		"and goes": func(w http.ResponseWriter, offer string) {
+			v := client(t, pion.SettingEngine{})
+			answer, err := negotiate(v.peer, offer)
+			if err := errors.Join(err, v.peer.GracefulClose()); err != nil {
+				t.Error(err)
+			}
+			_, _ = io.WriteString(w, answer)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			over, said := make(chan string, 4), make(chan string, 16)
+			remote := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodDelete {
+					over <- r.URL.Path
+					return
+				}
+				offer, _ := io.ReadAll(r.Body)
+				w.Header().Set("Location", "/sessions/1")
+				w.WriteHeader(http.StatusCreated)
+				answers(w, string(offer))
+			}))
+			t.Cleanup(remote.Close)
+			s := New(slog.New(slog.NewTextHandler(lines(said), nil)))
+			s.streams, s.limits.connect = server.streams, time.Second/4
+			p, err := s.Publish("camera", Remote{URL: remote.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			select {
+			case path := <-over:
+				if path != "/sessions/1" {
+					t.Error(path)
+				}
+			case <-time.After(patience):
+				t.Error("the session is not ended")
+			}
+			if line := <-said; strings.Contains(line, "takes the stream") {
+				t.Error(line)
+			}
+		})
+	}
+}
+
+// TestTokenStays: a server that names another server as the place of the session does not get the token sent there.
+func TestTokenStays(t *testing.T) {
+	server, _, _ := serve(t, usual)
+	asked := make(chan string, 4)
+	stranger := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + " " + r.Header.Get("Authorization")
+	}))
+	t.Cleanup(stranger.Close)
+	named := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer a word" {
+			t.Error("the server itself does not get the token")
+		}
+		w.Header().Set("Location", stranger.URL+"/sessions/1")
+		w.WriteHeader(http.StatusCreated)
+	}))
+	t.Cleanup(named.Close)
+	p, err := server.Publish("camera", Remote{URL: named.URL + "/whip", Token: word})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	select {
+	case got := <-asked:
+		if got != "DELETE " {
+			t.Errorf("the other server is sent %q", got)
+		}
+	case <-time.After(patience):
+		t.Error("the session is not ended")
+	}
+}
+
+func TestSameOrigin(t *testing.T) {
+	for address, want := range map[string]bool{
+		"https://h/x": true, "https://H:443/y?z": true,
+		"http://h/x": false, "http://h:443/x": false, "https://h:444/x": false, "https://h.example/x": false, "https://sub.h/x": false,
+	} {
+		a, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sameOrigin(a, &url.URL{Scheme: "https", Host: "h"}); got != want {
+			t.Errorf("%s: %v", address, got)
+		}
 	}
 }
 

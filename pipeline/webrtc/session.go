@@ -29,13 +29,14 @@ const (
 	streamTag = "tegracast"      // of the stream in the answer
 )
 
-// session is one viewer of a stream.
+// session is one peer that takes a stream: a viewer, or a server to which it is published.
 type session struct {
 	id     string
 	stream *stream
 	peer   *pion.PeerConnection
 	track  *pion.TrackLocalStaticRTP
 	by     string // how it has begun
+	begins func() // called when it is connected
 	heads  heads
 
 	pictures  chan *picture
@@ -45,7 +46,7 @@ type session struct {
 	channel   atomic.Pointer[pion.DataChannel]
 	sequence  uint16 // of the next packet
 
-	up    chan struct{} // closed when the viewer is connected
+	up    chan struct{} // closed when the peer is connected
 	ended chan struct{} // closed when the session is to end
 	over  chan struct{} // closed when it has given everything back
 	once  sync.Once
@@ -90,7 +91,7 @@ func newSession(st *stream, codec pion.RTPCodecParameters, w way, l limits) (v *
 		return nil, nil, err
 	}
 	v = &session{
-		id: rand.Text(), stream: st, peer: peer, by: "WebRTC", pictures: make(chan *picture, waiting), lost: true,
+		id: rand.Text(), stream: st, peer: peer, by: "WebRTC", begins: func() {}, pictures: make(chan *picture, waiting), lost: true,
 		up: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{}),
 	}
 	v.track, err = pion.NewTrackLocalStaticRTP(codec.RTPCodecCapability, "video", streamTag)
@@ -133,7 +134,7 @@ func (v *session) changes(s pion.PeerConnectionState) {
 	}
 }
 
-// hear takes RTCP from the viewer.
+// hear takes RTCP from the peer.
 func (v *session) hear(sender *pion.RTPSender) {
 	for {
 		list, _, err := sender.ReadRTCP()
@@ -155,7 +156,7 @@ func (v *session) hear(sender *pion.RTPSender) {
 	}
 }
 
-// lose takes what the viewer reports. Packets that were sent again are lost packets here.
+// lose takes what the peer reports. Packets that were sent again are lost packets here.
 func (v *session) lose(reports []rtcp.ReceptionReport) {
 	for _, r := range reports { // there is one track
 		v.stream.sink.Lost(float64(r.FractionLost) / 256)
@@ -179,6 +180,7 @@ func (v *session) run(connect time.Duration) {
 		case <-up:
 			deadline.Stop()
 			up = nil
+			v.begins()
 		case <-deadline.C:
 			v.end(errConnect)
 		case p := <-v.pictures:
@@ -194,10 +196,10 @@ func (v *session) close() {
 	st := v.stats()
 	v.stream.leave(v)
 	if err := v.peer.GracefulClose(); err != nil {
-		v.stream.log.Warn("webrtc: a session was closed with errors", "output", v.stream.name, "viewer", st.Address, "error", err)
+		v.stream.log.Warn("webrtc: a session was closed with errors", "output", v.stream.name, "peer", st.Address, "error", err)
 	}
 	v.stream.log.Info("webrtc: a session has ended",
-		"output", v.stream.name, "viewer", st.Address, "frames", st.Frames, "lost", st.Cut, "reason", v.why)
+		"output", v.stream.name, "peer", st.Address, "frames", st.Frames, "lost", st.Cut, "reason", v.why)
 }
 
 // take offers a picture to the session. The stream's lock is held.

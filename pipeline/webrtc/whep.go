@@ -26,7 +26,7 @@ var (
 	errNoH264      = errors.New("the offer has no video to be received as H.264 with packetization-mode=1: nothing else is sent")
 	errOutputEnded = errors.New("the output has ended")
 	errServerEnded = errors.New("the appliance ends")
-	errDeleted     = errors.New("the other side has said so")
+	errDeleted     = errors.New("the other side has ended the session")
 	errSilent      = errors.New("nothing comes from the other side any more")
 	errConnect     = errors.New("the other side did not connect in time")
 )
@@ -73,7 +73,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, err)
 		return
 	}
-	s.log.Info("webrtc: a session begins", "output", v.stream.name, "viewer", r.RemoteAddr)
+	s.log.Info("webrtc: a session begins", "output", v.stream.name, "peer", r.RemoteAddr)
 	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("Location", r.URL.Path+"/"+v.id)
 	w.WriteHeader(http.StatusCreated)

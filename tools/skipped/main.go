@@ -47,6 +47,9 @@ func (r *reader) read(from io.Reader) error {
 		} else {
 			fmt.Fprint(r.out, line)
 		}
+		if err != nil { // what has not ended yet never does: go test was ended
+			r.tell("")
+		}
 		if err == io.EOF {
 			return nil
 		}
@@ -63,19 +66,29 @@ func (r *reader) take(e event) {
 		fmt.Fprint(r.out, e.Output)
 	case e.Action == "output" && e.Test != "" && !strings.HasPrefix(e.Output, "=== "):
 		r.said[name] = append(r.said[name], e.Output)
-	case e.Action == "fail": // with a package, what its tests had said when they were ended
-		for _, other := range slices.Sorted(maps.Keys(r.said)) {
-			if other == name || e.Test == "" && strings.HasPrefix(other, name) {
-				fmt.Fprint(r.out, strings.Join(r.said[other], ""))
-				delete(r.said, other)
-			}
-		}
+	case e.Action == "fail" && e.Test == "": // what its tests had said when they were ended
+		r.tell(name)
+	case e.Action == "fail":
+		fmt.Fprint(r.out, strings.Join(r.said[name], ""))
+		delete(r.said, name)
 	case e.Action == "skip" && e.Test != "":
 		why := reason(r.said[name])
 		r.skipped[why] = append(r.skipped[why], e.Test)
 		delete(r.said, name)
+	case e.Action == "pass" && e.Test == "":
+		maps.DeleteFunc(r.said, func(other string, _ []string) bool { return strings.HasPrefix(other, name) })
 	case e.Action == "pass":
 		delete(r.said, name)
+	}
+}
+
+// tell prints what tests have said that have not ended, of a package and a space, or of all.
+func (r *reader) tell(of string) {
+	for _, name := range slices.Sorted(maps.Keys(r.said)) {
+		if strings.HasPrefix(name, of) {
+			fmt.Fprint(r.out, strings.Join(r.said[name], ""))
+			delete(r.said, name)
+		}
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestRead: what failed is printed, what passed is not, and what was skipped is listed by reason.
+// TestRead: what failed is printed, or did not end, what passed is not, and what was skipped is listed by reason.
 func TestRead(t *testing.T) {
 	const in = `{"Action":"build-output","ImportPath":"b","Output":"b.go:1: wrong\n"}
 go: a line that is no JSON
@@ -29,9 +29,12 @@ go: a line that is no JSON
 {"Action":"output","Package":"c","Output":"PASS\n"}
 {"Action":"output","Package":"c","Output":"ok  \tc\t1s\n"}
 {"Action":"skip","Package":"f"}
+{"Action":"output","Package":"g","Test":"TestLate","Output":"    late_test.go:1: quiet, after its end\n"}
+{"Action":"pass","Package":"g"}
+{"Action":"output","Package":"h","Test":"TestKilled","Output":"    killed_test.go:1: looked\n"}
 `
 	const want = "b.go:1: wrong\ngo: a line that is no JSON\n    bad_test.go:1: loud\nFAIL\ta\t1s\npanic: test timed out\nok  \tc\t1s\n" +
-		"skipped:\n  NEEDS A GPU\n    TestCUDA TestGPU\n  no reason\n    TestMute\n"
+		"    killed_test.go:1: looked\nskipped:\n  NEEDS A GPU\n    TestCUDA TestGPU\n  no reason\n    TestMute\n"
 	var out strings.Builder
 	r := reader{&out, map[string][]string{}, map[string][]string{}}
 	if err := r.read(strings.NewReader(in)); err != nil {

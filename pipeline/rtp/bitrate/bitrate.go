@@ -21,6 +21,7 @@ const (
 )
 
 const (
+	window       = time.Second     // over which what leaves is counted, at least
 	estimateEnds = 6 * time.Second // after which a receiver's estimate is forgotten
 	maxEstimates = 64              // that are remembered
 )
@@ -36,7 +37,19 @@ type Control struct {
 	cut       time.Time // when it last fell for losses
 	restUntil time.Time
 	estimates map[string]estimate
+	sent      sent
 }
+
+// sent is what leaves. A key frame is in one window, so that the lower of two is without it.
+type sent struct {
+	since time.Time // when the present window began
+	bits  float64   // in it
+	last  float64   // bits a second in the window before,
+	older float64   // and in the one before that
+}
+
+// lately is how many bits a second leave at least; 0 before two windows are over.
+func (s *sent) lately() float64 { return min(s.last, s.older) }
 
 // estimate is what a receiver says that its network takes.
 type estimate struct {
@@ -64,13 +77,29 @@ func (c *Control) Lost(share float64, now time.Time) {
 	}
 }
 
-// Estimate takes the bits a second that a receiver says its network takes (REMB, draft-alvestrand-rmcat-remb). receiver names it.
+// Estimate takes the bits a second that a receiver says its network takes (REMB, draft-alvestrand-rmcat-remb). receiver names it. It counts
+// while more than that is sent (Sent): receivers say little more than what comes, and then a still scene is the limit, not the network.
 func (c *Control) Estimate(receiver string, bits float64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, known := c.estimates[receiver]; known || len(c.estimates) < maxEstimates {
 		c.estimates[receiver] = estimate{bits, now}
 	}
+}
+
+// Sent takes the bits of a picture that leaves.
+func (c *Control) Sent(bits int, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.sent
+	if s.since.IsZero() {
+		s.since = now
+	}
+	if d := now.Sub(s.since); d >= window {
+		s.older, s.last = s.last, s.bits/d.Seconds()
+		s.since, s.bits = now, 0
+	}
+	s.bits += float64(bits)
 }
 
 // Bits is the rate of now.
@@ -83,7 +112,9 @@ func (c *Control) Bits(now time.Time) int {
 			delete(c.estimates, receiver)
 			continue
 		}
-		c.rate = max(min(c.rate, e.bits), c.least)
+		if e.bits < c.sent.lately() {
+			c.rate = max(min(c.rate, e.bits), c.least)
+		}
 	}
 	return int(c.rate)
 }

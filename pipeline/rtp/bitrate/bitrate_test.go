@@ -47,10 +47,19 @@ func TestLoss(t *testing.T) {
 	}
 }
 
+// sends has bits a second leave, from a time on until another one, as ten pictures a second.
+func sends(c *Control, bits int, from, until float64) {
+	for n := range int((until - from) * 10) {
+		c.Sent(bits/10, at(from+float64(n)/10))
+	}
+}
+
 // TestEstimate: the lowest estimate of the receivers bounds the rate, which rises slowly after that.
 func TestEstimate(t *testing.T) {
 	c := New(least, most)
 	c.Bits(start)
+	sends(c, most, -3, 0)
+	c.Sent(0, start)
 	c.Estimate("a", 2e6, at(0))
 	c.Estimate("b", 3e6, at(0))
 	for i := range 10 * maxEstimates { // who makes up receivers
@@ -70,6 +79,32 @@ func TestEstimate(t *testing.T) {
 	}
 	if got := c.Bits(at(100)); got != most || len(c.estimates) != 0 {
 		t.Errorf("after all %d, %d estimates", got, len(c.estimates))
+	}
+}
+
+// TestStillScene: a receiver that gets little, because there is little to be sent, and estimates little more, does not lower the rate, nor
+// does a key frame in between. As soon as more is sent than it estimates, it does.
+func TestStillScene(t *testing.T) {
+	const still = 200_000
+	c := New(least, most)
+	for second := range 20 {
+		from := float64(second)
+		if second%2 == 0 {
+			c.Sent(5*still, at(from)) // a key frame
+		}
+		sends(c, still, from, from+1)
+		c.Estimate("a", still*1.5, at(from+0.95))
+		if got := c.Bits(at(from + 0.95)); got != most {
+			t.Fatalf("after %d s of a still scene %d", second, got)
+		}
+	}
+	for second := 20; second < 24; second++ {
+		from := float64(second)
+		sends(c, most, from, from+1)
+		c.Estimate("a", most/2, at(from+0.95))
+	}
+	if got := c.Bits(at(23.95)); got != most/2 {
+		t.Errorf("in motion, with a network that takes half: %d", got)
 	}
 }
 

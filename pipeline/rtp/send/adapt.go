@@ -19,10 +19,15 @@ type adaptation struct {
 	most    int
 	bits    atomic.Int64 // a second, that the encoder makes
 	logged  time.Time    // when the log heard of fewer bits last
+	refused bool         // the encoder has not taken the last change, as the log has heard,
+	again   time.Time    // and is told no sooner
 }
 
 // nearly is the part of the rate by which it must differ for the encoder to hear of it.
 const nearly = 20
+
+// refusedFor is how long an encoder is left alone that has not taken a change.
+const refusedFor = time.Second
 
 func newAdaptation(c Config) *adaptation {
 	a := &adaptation{}
@@ -35,7 +40,7 @@ func newAdaptation(c Config) *adaptation {
 
 // follow tells the encoder what it may make now.
 func (a *adaptation) follow(now time.Time) {
-	if a.control == nil {
+	if a.control == nil || now.Before(a.again) {
 		return
 	}
 	bits, is := a.control.Bits(now), int(a.bits.Load())
@@ -43,11 +48,23 @@ func (a *adaptation) follow(now time.Time) {
 		return
 	}
 	if err := a.encoder.SetBitrate(bits); err != nil {
-		a.log.Warn("rtp: the encoder's bit rate cannot be changed", "bits_per_second", bits, "error", err)
+		if !a.refused {
+			a.log.Warn("rtp: the encoder's bit rate cannot be changed", "bits_per_second", bits, "error", err)
+		}
+		a.refused, a.again = true, now.Add(refusedFor)
+		return
 	}
+	a.refused = false
 	if a.bits.Store(int64(bits)); is == a.most && now.Sub(a.logged) > tellEvery {
 		a.logged = now
 		a.log.Info("rtp: receivers lose packets, or say that their network takes less: the picture gets fewer bits", "bits_per_second", bits)
+	}
+}
+
+// sent takes the bytes of a picture that leaves.
+func (a *adaptation) sent(bytes int, now time.Time) {
+	if a.control != nil {
+		a.control.Sent(8*bytes, now)
 	}
 }
 

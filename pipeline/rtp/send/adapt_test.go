@@ -3,7 +3,11 @@
 package send
 
 import (
+	"bytes"
+	"errors"
+	"log/slog"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,5 +64,43 @@ func TestLossesCostBits(t *testing.T) {
 		if err := h.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// stubborn is an encoder that does not take another rate until it is told that it may.
+type stubborn struct {
+	rtp.H264Encoder
+	may  bool
+	told int
+}
+
+func (s *stubborn) SetBitrate(int) error {
+	if s.told++; s.may {
+		return nil
+	}
+	return errors.New("no")
+}
+
+// TestAdaptRefused: what the books have is what the encoder makes. One that does not take a change is told again later, and the log hears of
+// it once.
+func TestAdaptRefused(t *testing.T) {
+	const most = 240_000
+	var log bytes.Buffer
+	e := &stubborn{}
+	a := newAdaptation(Config{
+		Stream: rtp.Stream{Payload: rtp.H264, H264: e}, MostBits: most, LeastBits: most / 4, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	now := time.Unix(1700000000, 0)
+	a.lost([]Report{{FractionLost: 0.5, At: now}})
+	for range 4 * 15 { // frames, in 4 s
+		a.follow(now)
+		now = now.Add(time.Second / 15)
+	}
+	if got := a.bits.Load(); got != most || e.told != 4 || strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("%d bits after %d refusals; the log: %s", got, e.told, &log)
+	}
+	e.may = true
+	if a.follow(now.Add(refusedFor)); a.bits.Load() != most*3/4 {
+		t.Errorf("%d bits when the encoder takes them", a.bits.Load())
 	}
 }

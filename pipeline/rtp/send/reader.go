@@ -33,11 +33,13 @@ func (s *Sink) ReaderTo(to netip.AddrPort) (*Reader, error) {
 	return s.readerAt(to, s.config, "RTSP over UDP")
 }
 
-// ReaderGroup is the same for readers that share a multicast group. Its packets leave by the network interface that the sink's
-// configuration names, or else by iface.
+// Interface is the network interface by which the stream leaves to multicast groups, as configured; empty: there is none.
+func (s *Sink) Interface() string { return s.config.Interface }
+
+// ReaderGroup is the same for readers that share a multicast group. Its packets leave by the network interface iface.
 func (s *Sink) ReaderGroup(to netip.AddrPort, iface string) (*Reader, error) {
 	c := s.config
-	c.Interface = cmp.Or(c.Interface, iface)
+	c.Interface = iface
 	return s.readerAt(to, c, "RTSP by multicast")
 }
 

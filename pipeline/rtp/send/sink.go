@@ -170,8 +170,13 @@ func (s *Sink) packetize(t *train, f *pipeline.Frame) error {
 	if ssrc, changes := s.sender.identity.next(); changes {
 		s.packer.SetSSRC(ssrc)
 	}
-	s.sender.adaptation.follow(time.Now())
-	return s.packer.Packetize(t.Train, f)
+	now := time.Now()
+	s.sender.adaptation.follow(now)
+	err := s.packer.Packetize(t.Train, f)
+	if err == nil {
+		s.sender.adaptation.sent(t.Train.Bytes(), now)
+	}
+	return err
 }
 
 // Close frees a Sink that is not running. A second Close does nothing.
