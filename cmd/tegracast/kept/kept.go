@@ -63,6 +63,12 @@ func (s Store) Load(log *slog.Logger) (c *config.Appliance, kept bool, err error
 	return c, true, nil
 }
 
+// Instead is the installed file, after what is kept could not be opened. The log has the reason.
+func (s Store) Instead(log *slog.Logger, reason error) (*config.Appliance, error) {
+	log.Error("the configuration that the page has kept cannot be opened: the installed one is", "file", s.File(), "error", reason)
+	return config.Load(s.Installed)
+}
+
 // Keep keeps a text, so that it outlives a loss of power. The installed file's own text is not kept: it returns false.
 func (s Store) Keep(text []byte) (kept bool, err error) {
 	if s.Folder == "" {
