@@ -22,13 +22,13 @@ func (r *runner) Configuration() web.Configuration { return *r.shown.Load() }
 
 // Check implements web.Configurator: it is what config check says.
 func (r *runner) Check(text []byte) web.Check {
-	_, check := kept.Check(text, r.web.Now())
+	_, check := kept.Check(text, r.web.Now(), r.Configuration().Text)
 	return check
 }
 
 // Configure implements web.Configurator.
 func (r *runner) Configure(ctx context.Context, text []byte) (web.Check, error) {
-	next, check := kept.Check(text, r.web.Now())
+	next, check := kept.Check(text, r.web.Now(), r.Configuration().Text)
 	if !check.Good {
 		return check, nil
 	}
@@ -54,6 +54,7 @@ func (r *runner) Reset(ctx context.Context) (web.Check, error) {
 func (r *runner) change(ctx context.Context, next *config.Appliance, keep func() (kept bool, err error)) (web.Check, error) {
 	check := &web.Check{Good: true}
 	err := r.ask(ctx, func(ctx context.Context) (result, fatal error) {
+		next.TakeWeb(r.cfg)
 		check.Changed, result, fatal = r.become(ctx, "page", next)
 		if result != nil || fatal != nil {
 			return result, fatal

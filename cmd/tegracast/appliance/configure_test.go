@@ -65,6 +65,10 @@ func TestConfigure(t *testing.T) {
 	if s.a.flow("one").outputs[0] != untouched || s.Configuration().Text != next+"# a comment\n" {
 		t.Error("what has not changed was opened again, or the comment is lost")
 	}
+	s.put(t, strings.Replace(text, "listen: none", "listen: none, profile: true", 1)) // the kept text says another web from now on
+	if got := configure(next + "# another\n"); got != "true [] []" || !s.web.Now().Profile || !s.Configuration().Kept {
+		t.Errorf("%s, and the page is reached by %+v", got, s.web.Now())
+	}
 	s.hangup <- nil
 	if c, err := s.Reset(t.Context()); err != nil || !slices.Equal(c.Changed, []string{"outputs[raw3].rtp.mtu"}) || s.Configuration().Kept {
 		t.Errorf("%+v %v", c, err)

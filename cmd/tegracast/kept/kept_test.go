@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config/readers"
 )
 
 const text = `web: {listen: "127.0.0.1:8080"}
@@ -77,5 +79,16 @@ func TestKept(t *testing.T) {
 	loaded("forgotten", false, "", text)
 	if kept, err := (Store{Installed: s.Installed}).Keep([]byte(other)); kept || err != nil {
 		t.Errorf("it was kept nowhere: %v", err)
+	}
+}
+
+// TestCheckOfWeb: a text may say what the page is reached by, or what it has said before, and nothing else.
+func TestCheckOfWeb(t *testing.T) {
+	now := readers.Web{Listen: "127.0.0.1:9090"}
+	for listen, want := range map[string]bool{"127.0.0.1:9090": true, "127.0.0.1:8080": true, "0.0.0.0:8080": false} {
+		c, check := Check([]byte(strings.Replace(text, "127.0.0.1:8080", listen, 1)), now, text)
+		if check.Good != want || (len(check.Mistakes) == 0) != want || c == nil {
+			t.Errorf("%s: %+v", listen, check)
+		}
 	}
 }
