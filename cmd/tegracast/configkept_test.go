@@ -70,7 +70,15 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 		t.Fatal(err)
 	}
 	serve = start(false) // what is kept cannot be opened
+	ignored := func(want string) {
+		t.Helper()
+		if _, body := fetch(t, url); !strings.Contains(body, `"ignored":`+want) {
+			t.Error(body)
+		}
+	}
+	ignored("true")
 	ask(http.MethodDelete, "")
+	ignored("false")
 	serve.Stop(t)
 	serve = start(false)
 	differs(exitOK, "nothing is kept")

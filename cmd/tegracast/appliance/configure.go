@@ -14,7 +14,9 @@ import (
 
 // show notes the configuration of now, for the page.
 func (r *runner) show(kept bool) {
-	r.shown.Store(&web.Configuration{Text: string(r.cfg.Text), Installed: r.store.Installed, Kept: kept, Keeps: r.store.Folder != ""})
+	r.shown.Store(&web.Configuration{
+		Text: string(r.cfg.Text), Installed: r.store.Installed, Kept: kept, Keeps: r.store.Folder != "", Ignored: !kept && r.store.Holds(),
+	})
 }
 
 // Configuration implements web.Configurator.

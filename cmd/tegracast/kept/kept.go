@@ -39,6 +39,15 @@ func (s Store) File() string {
 	return filepath.Join(s.Folder, Name)
 }
 
+// Holds says whether something is kept, good or not.
+func (s Store) Holds() bool {
+	if s.Folder == "" {
+		return false
+	}
+	_, err := os.Lstat(s.File())
+	return err == nil
+}
+
 // Load reads what is kept, or else the installed file. The section web is always the installed file's: the page cannot change how it is
 // reached itself. The installed file must be good. If only what is kept is not, the installed file is used, and the log has the error.
 func (s Store) Load(log *slog.Logger) (c *config.Appliance, kept bool, err error) {

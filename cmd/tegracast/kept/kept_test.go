@@ -69,12 +69,18 @@ func TestKept(t *testing.T) {
 	}
 	write(s.File(), other+"unknown: key\n")
 	loaded("a bad one", false, "cannot be used", text)
+	if !s.Holds() {
+		t.Error("a bad one is none")
+	}
 	keep(other, true)
 	keep(text, false)
 	loaded("the installed file's own text", false, "", text)
 	keep(other, true)
 	if err := s.Forget(); err != nil {
 		t.Error(err)
+	}
+	if s.Holds() {
+		t.Error("it is still kept")
 	}
 	loaded("forgotten", false, "", text)
 	if kept, err := (Store{Installed: s.Installed}).Keep([]byte(other)); kept || err != nil {

@@ -10,7 +10,8 @@ function showOrigin(c) {
     ? "This was changed on the page, and is used instead of " + installed + ", also after a restart. On the machine, tegracast config diff shows the difference."
     : "This is " + installed + ". " + (c.keeps ? "A change is kept in the service's state folder, and used instead, also after a restart."
       : "A change is forgotten with the next restart or reload: there is no state folder.");
-  get("reset").hidden = !c.kept && c.keeps;
+  if (c.ignored) get("origin").textContent += " Another one is kept from the page and not used: the log says why. Back to the installed file takes it away.";
+  get("reset").hidden = !c.kept && c.keeps && !c.ignored;
 }
 
 async function load() {
