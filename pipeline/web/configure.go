@@ -29,6 +29,7 @@ type Check struct {
 	Good     bool      `json:"good"`
 	Mistakes []Mistake `json:"mistakes,omitempty"` // in the order of the text
 	Changed  []string  `json:"changed,omitempty"`  // paths such as outputs[raw].rtp.mtu
+	Warning  string    `json:"warning,omitempty"`  // it is used now, and not after a restart, and why
 }
 
 // Mistake is one mistake of a configuration.

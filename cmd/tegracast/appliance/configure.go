@@ -46,10 +46,7 @@ func (r *runner) Reset(ctx context.Context) (web.Check, error) {
 	if next.Web != r.web.Now() {
 		return web.Check{}, errors.New("the section web of the installed file differs from what the page works by: reload first")
 	}
-	return r.change(ctx, next, func() (kept bool, err error) {
-		err = r.store.Forget()
-		return err != nil, err
-	})
+	return r.change(ctx, next, func() (kept bool, err error) { return false, r.store.Forget() })
 }
 
 // change has the appliance work by a configuration, and then keeps it.
@@ -63,9 +60,10 @@ func (r *runner) change(ctx context.Context, next *config.Appliance, keep func()
 		}
 		kept, err := keep()
 		if r.show(kept); err != nil {
-			err = fmt.Errorf("it is used now, and not after a reload or a restart, since it cannot be kept: %w", err)
+			check.Warning = fmt.Sprint("not after a reload or a restart, since it cannot be kept: ", err)
+			r.a.env.Log.Warn("page: the configuration is used now, and not after a reload or a restart: it cannot be kept", "error", err)
 		}
-		return err, nil
+		return nil, nil
 	})
 	if err != nil { // it may still be under way
 		return web.Check{}, err

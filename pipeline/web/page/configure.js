@@ -60,16 +60,18 @@ async function ask(method, path, headers, done) {
   }
 }
 
-const changed = (a) => "It is used now. Changed: " + ((a.changed || []).join(", ") || "nothing");
+const changed = (a) => "It is used now" + (a.warning ? ", but " + a.warning : "") + ". Changed: " + ((a.changed || []).join(", ") || "nothing");
+
+// become has the appliance work by another text, and loads what is used then.
+async function become(method, headers) {
+  if (!await ask(method, "api/v1/config", headers, changed)) return;
+  await load().catch((e) => { get("verdict").textContent += ". It cannot be loaded again: " + e.message; });
+}
 
 get("editor").addEventListener("toggle", () => {
   if (get("editor").open && loaded === null) load().catch((e) => { get("verdict").textContent = e.message; });
 });
 get("check").addEventListener("click", () => ask("POST", "api/v1/config/check", {}, () => "There is no mistake."));
-get("apply").addEventListener("click", async () => {
-  if (await ask("PUT", "api/v1/config", { "If-Match": loaded || "*" }, changed)) await load().catch(() => {});
-});
+get("apply").addEventListener("click", () => become("PUT", { "If-Match": loaded || "*" }));
 get("again").addEventListener("click", () => load().then(() => { get("verdict").textContent = "Loaded."; showMistakes([]); }).catch((e) => { get("verdict").textContent = e.message; }));
-get("reset").addEventListener("click", async () => {
-  if (await ask("DELETE", "api/v1/config", {}, changed)) await load().catch(() => {});
-});
+get("reset").addEventListener("click", () => become("DELETE", {}));
