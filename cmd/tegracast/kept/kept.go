@@ -86,7 +86,8 @@ func (s Store) Keep(text []byte) (kept bool, err error) {
 	if installed, err := s.installed(); err == nil && string(installed) == string(text) {
 		return false, s.Forget()
 	}
-	f, err := os.CreateTemp(s.Folder, Name+".*") // for its owner alone
+	// One name, so that what a loss of power has left is written over.
+	f, err := os.OpenFile(s.File()+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // for its owner alone
 	if err != nil {
 		return false, err
 	}
@@ -97,7 +98,16 @@ func (s Store) Keep(text []byte) (kept bool, err error) {
 	if err != nil {
 		return false, errors.Join(err, os.Remove(f.Name()))
 	}
-	return true, nil
+	return true, s.sync()
+}
+
+// sync has the names in the folder outlive a loss of power.
+func (s Store) sync() error {
+	folder, err := os.Open(s.Folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // Forget goes back to the installed file.
@@ -105,10 +115,12 @@ func (s Store) Forget() error {
 	if s.Folder == "" {
 		return nil
 	}
-	if err := os.Remove(s.File()); !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(s.File()); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
 		return err
 	}
-	return nil
+	return s.sync()
 }
 
 func (s Store) installed() ([]byte, error) {

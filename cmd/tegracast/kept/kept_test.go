@@ -58,6 +58,7 @@ func TestKept(t *testing.T) {
 	loaded("nothing is kept", false, "", text)
 	differs(false, "nothing is kept")
 	other := strings.NewReplacer("5104", "5106", "8080", "8081").Replace(text)
+	write(s.File()+".new", "half of a te") // as the power was lost
 	keep(other, true)
 	loaded("kept", true, "tegracast config diff", other)
 	differs(true, "\n+outputs: [{name: raw, rtp: {payload: raw, destinations: [\"127.0.0.1:5106\"]}}]\n")
