@@ -110,12 +110,12 @@ func (s Store) sync() error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// Forget goes back to the installed file.
+// Forget goes back to the installed file. What was kept stays beside it, under the name with .old, instead of the one before.
 func (s Store) Forget() error {
 	if s.Folder == "" {
 		return nil
 	}
-	if err := os.Remove(s.File()); errors.Is(err, fs.ErrNotExist) {
+	if err := os.Rename(s.File(), s.File()+".old"); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err

@@ -41,11 +41,20 @@ function showMistakes(list) {
   }));
 }
 
+// wait keeps the buttons from being pressed while a request is on its way. The one that was pressed gets the focus again.
+function wait(on) {
+  const buttons = ["check", "apply", "again", "reset"].map(get);
+  if (on) wait.pressed = document.activeElement;
+  for (const b of buttons) b.disabled = on;
+  if (!on && document.activeElement === document.body && buttons.includes(wait.pressed)) wait.pressed.focus();
+}
+
 // ask makes a request of the editor, and says what came of it. done is said of a good text.
 async function ask(method, path, headers, done) {
   const verdict = get("verdict");
   verdict.textContent = "asking";
   showMistakes([]);
+  wait(true);
   try {
     const body = method === "DELETE" ? undefined : get("text").value;
     const r = await fetch(path, { method, headers, body });
@@ -57,6 +66,8 @@ async function ask(method, path, headers, done) {
   } catch (e) {
     verdict.textContent = "Not done: " + e.message;
     return false;
+  } finally {
+    wait(false);
   }
 }
 
