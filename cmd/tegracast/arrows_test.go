@@ -45,7 +45,7 @@ var may = map[string][]string{
 	"cmd/tegracast/lines":           {"board", "capture", "pipeline", "pipeline/web", "cmd/tegracast/config", "cmd/tegracast/programtest"},
 	"cmd/tegracast/command":         {},
 	"cmd/tegracast/manpage":         {},
-	"cmd/tegracast/boardwatch":      {"board"},
+	"cmd/tegracast/boardwatch":      {"board", "pipeline/..."},
 	"cmd/tegracast/fanout":          {"pipeline/..."},
 	"cmd/tegracast/egress":          {"pipeline/...", "cudahost", "cmd/tegracast/config"},
 	"cmd/tegracast/device":          {"cudahost", "tegra", "fpga", "capture"},

@@ -5,17 +5,21 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/kept"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // TestChangedConfigurationOutlivesARestart: serve goes on with what was changed, and config diff shows it, until serve has gone back to
-// its file.
+// its file. What is kept and cannot be opened does not keep serve from its file.
 func TestChangedConfigurationOutlivesARestart(t *testing.T) {
-	t.Setenv("STATE_DIRECTORY", t.TempDir())
+	state := t.TempDir()
+	t.Setenv("STATE_DIRECTORY", state)
 	p := rtptest.EvenPorts(t, 2)
 	text := fmt.Sprintf(`web: {listen: "127.0.0.1:%d"}
 rtsp: {listen: none}
@@ -24,10 +28,10 @@ isp: [{name: isp, workers: 1}]
 outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 `, p[0], p[1])
 	file, url := programtest.Write(t, "config.yaml", text), fmt.Sprintf("http://127.0.0.1:%d/api/v1/config", p[0])
-	start := func(kept bool) *programtest.Process {
+	start := func(used bool) *programtest.Process {
 		t.Helper()
 		serve := programtest.StartProgram(t, "serve", "--config", file, "--sdp-dir", t.TempDir())
-		if status, body := fetch(t, url); status != http.StatusOK || strings.Contains(body, `"kept":true`) != kept {
+		if status, body := fetch(t, url); status != http.StatusOK || strings.Contains(body, `"kept":true`) != used {
 			t.Errorf("%d %s", status, body)
 		}
 		return serve
@@ -59,7 +63,22 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 	serve.Stop(t)
 	serve = start(true)
 	differs(exitFailure, "\n+outputs: [{name: raw, rate: 5,")
+	serve.Stop(t)
+	keptFile := filepath.Join(state, kept.Name)
+	closed := strings.Replace(text, "127.0.0.1:"+fmt.Sprint(p[1]), "nowhere.invalid:5004", 1)
+	if err := os.WriteFile(keptFile, []byte(closed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serve = start(false) // what is kept cannot be opened
+	ignored := func(want string) {
+		t.Helper()
+		if _, body := fetch(t, url); !strings.Contains(body, `"ignored":`+want) {
+			t.Error(body)
+		}
+	}
+	ignored("true")
 	ask(http.MethodDelete, "")
+	ignored("false")
 	serve.Stop(t)
 	serve = start(false)
 	differs(exitOK, "nothing is kept")

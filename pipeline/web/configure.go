@@ -21,6 +21,7 @@ type Configuration struct {
 	Installed string `json:"installed"` // path of the installed file; empty: it is the default configuration
 	Kept      bool   `json:"kept"`      // it was changed, and is kept instead of the installed file
 	Keeps     bool   `json:"keeps"`     // a change outlives the process
+	Ignored   bool   `json:"ignored"`   // one is kept and not used, since it is wrong or cannot be opened
 }
 
 // A Check is what came of a configuration: its mistakes, or what it has changed.
@@ -28,6 +29,7 @@ type Check struct {
 	Good     bool      `json:"good"`
 	Mistakes []Mistake `json:"mistakes,omitempty"` // in the order of the text
 	Changed  []string  `json:"changed,omitempty"`  // paths such as outputs[raw].rtp.mtu
+	Warning  string    `json:"warning,omitempty"`  // it is used now, and not after a restart, and why
 }
 
 // Mistake is one mistake of a configuration.

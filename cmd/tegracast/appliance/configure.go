@@ -14,7 +14,9 @@ import (
 
 // show notes the configuration of now, for the page.
 func (r *runner) show(kept bool) {
-	r.shown.Store(&web.Configuration{Text: string(r.cfg.Text), Installed: r.store.Installed, Kept: kept, Keeps: r.store.Folder != ""})
+	r.shown.Store(&web.Configuration{
+		Text: string(r.cfg.Text), Installed: r.store.Installed, Kept: kept, Keeps: r.store.Folder != "", Ignored: !kept && r.store.Holds(),
+	})
 }
 
 // Configuration implements web.Configurator.
@@ -22,13 +24,13 @@ func (r *runner) Configuration() web.Configuration { return *r.shown.Load() }
 
 // Check implements web.Configurator: it is what config check says.
 func (r *runner) Check(text []byte) web.Check {
-	_, check := kept.Check(text, r.web.Now())
+	_, check := kept.Check(text, r.web.Now(), r.Configuration().Text)
 	return check
 }
 
 // Configure implements web.Configurator.
 func (r *runner) Configure(ctx context.Context, text []byte) (web.Check, error) {
-	next, check := kept.Check(text, r.web.Now())
+	next, check := kept.Check(text, r.web.Now(), r.Configuration().Text)
 	if !check.Good {
 		return check, nil
 	}
@@ -44,25 +46,24 @@ func (r *runner) Reset(ctx context.Context) (web.Check, error) {
 	if next.Web != r.web.Now() {
 		return web.Check{}, errors.New("the section web of the installed file differs from what the page works by: reload first")
 	}
-	return r.change(ctx, next, func() (kept bool, err error) {
-		err = r.store.Forget()
-		return err != nil, err
-	})
+	return r.change(ctx, next, func() (kept bool, err error) { return false, r.store.Forget() })
 }
 
 // change has the appliance work by a configuration, and then keeps it.
 func (r *runner) change(ctx context.Context, next *config.Appliance, keep func() (kept bool, err error)) (web.Check, error) {
 	check := &web.Check{Good: true}
 	err := r.ask(ctx, func(ctx context.Context) (result, fatal error) {
+		next.TakeWeb(r.cfg)
 		check.Changed, result, fatal = r.become(ctx, "page", next)
 		if result != nil || fatal != nil {
 			return result, fatal
 		}
 		kept, err := keep()
 		if r.show(kept); err != nil {
-			err = fmt.Errorf("it is used now, and not after a reload or a restart, since it cannot be kept: %w", err)
+			check.Warning = fmt.Sprint("not after a reload or a restart, since it cannot be kept: ", err)
+			r.a.env.Log.Warn("page: the configuration is used now, and not after a reload or a restart: it cannot be kept", "error", err)
 		}
-		return err, nil
+		return nil, nil
 	})
 	if err != nil { // it may still be under way
 		return web.Check{}, err

@@ -5,6 +5,7 @@ package appliance
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +66,19 @@ func TestConfigure(t *testing.T) {
 	if s.a.flow("one").outputs[0] != untouched || s.Configuration().Text != next+"# a comment\n" {
 		t.Error("what has not changed was opened again, or the comment is lost")
 	}
+	s.put(t, strings.Replace(text, "listen: none", "listen: none, profile: true", 1)) // the kept text says another web from now on
+	if got := configure(next + "# another\n"); got != "true [] []" || !s.web.Now().Profile || !s.Configuration().Kept {
+		t.Errorf("%s, and the page is reached by %+v", got, s.web.Now())
+	}
+	folder := s.store.Folder
+	s.store.Folder = filepath.Join(folder, "gone")
+	if c, err := s.Configure(t.Context(), []byte(next)); err != nil || !c.Good || !strings.Contains(c.Warning, "cannot be kept") {
+		t.Errorf("it cannot be kept: %+v %v", c, err)
+	}
+	if c := s.Configuration(); c.Text != next || c.Kept {
+		t.Errorf("it is used, and not kept: %+v", c)
+	}
+	s.store.Folder = folder
 	s.hangup <- nil
 	if c, err := s.Reset(t.Context()); err != nil || !slices.Equal(c.Changed, []string{"outputs[raw3].rtp.mtu"}) || s.Configuration().Kept {
 		t.Errorf("%+v %v", c, err)

@@ -41,16 +41,19 @@ func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
 		return nil
 	}
 	e.interrupt = ctx.Done()
-	a, err := Open(e, c)
+	a, err := openAlone(e, c)
+	if err != nil && o.Kept && !errors.Is(err, cudahost.ErrInterrupted) && !pipeline.DeviceLost(err) {
+		if c, err = o.Store.Instead(e.Log, err); err == nil {
+			o.Kept = false
+			a, err = openAlone(e, c)
+		}
+	}
 	if errors.Is(err, cudahost.ErrInterrupted) {
 		e.Log.Info("ended before the start", "reason", cudahost.ErrInterrupted)
 		failed.Forget()
 		return nil
 	} else if err != nil {
 		return err
-	}
-	if err := egress.Alone(c); err != nil {
-		return a.finish(err)
 	}
 	r := &runner{a: a, cfg: c, store: o.Store, fixed: o.Fixed, dir: o.Dir, asked: make(chan func(context.Context) error)}
 	r.show(o.Kept)
@@ -59,6 +62,17 @@ func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
 		failed.Forget()
 	}
 	return err
+}
+
+// openAlone opens an appliance that sends where no other program of this machine does.
+func openAlone(e Env, c *config.Appliance) (*Appliance, error) {
+	a, err := Open(e, c)
+	if err == nil {
+		if err = egress.Alone(c); err != nil {
+			err = a.finish(err)
+		}
+	}
+	return a, err
 }
 
 func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {

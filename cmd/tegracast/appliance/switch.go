@@ -44,8 +44,11 @@ func (r *runner) switchOutput(ctx context.Context, name string, on bool) error {
 		p.outputs[name] = true
 		was := r.a.turn(name, on)
 		err := r.apply(ctx, r.cfg, p)
-		if err != nil && on {
+		if err != nil && on && !pipeline.DeviceLost(err) {
 			r.a.stopAgain(map[string]web.Output{name: was})
+			if again := r.apply(ctx, r.cfg, p); pipeline.DeviceLost(again) { // it may be open by now
+				err = again
+			}
 		}
 		if pipeline.DeviceLost(err) {
 			return err, err

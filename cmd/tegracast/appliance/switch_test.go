@@ -5,6 +5,7 @@ package appliance
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -80,16 +81,26 @@ func TestStoppedOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	for _, o := range s.a.stats().Outputs {
-		if o.Name == "raw3" {
-			t.Error("it is in the books")
+	notInBooks := func(when string) {
+		t.Helper()
+		if slices.ContainsFunc(s.a.stats().Outputs, func(o pipeline.OutputStats) bool { return o.Name == "raw3" }) {
+			t.Errorf("%s: it is in the books", when)
 		}
 	}
+	notInBooks("stopped")
 	s.streaming(t, "raw1")
 	_ = socket.SetReadDeadline(time.Now())
 	if n, _, err := socket.ReadFrom(make([]byte, 2000)); err == nil {
 		t.Errorf("%d bytes were sent", n)
 	}
+	folder := s.dir
+	s.dir = filepath.Join(folder, "gone")
+	if err := s.switchOutput(t.Context(), "raw3", true); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it starts without a folder of the SDP files: %v", err)
+	}
+	is("it cannot be started", "raw1", "raw2", "raw3-")
+	notInBooks("it cannot be started")
+	s.dir = folder
 	turn("raw3", true)
 	is("started", "raw1", "raw2", "raw3")
 	s.streaming(t, "raw3")

@@ -41,14 +41,5 @@ func (a *Appliance) told(h *progress.Watch) telemetry.Appliance {
 	}
 }
 
-// sensors are the temperatures of the board and the power of its rails.
-func sensors() (list []web.Reading) {
-	root := os.DirFS("/")
-	for _, z := range board.Zones(root) {
-		list = append(list, web.Reading{Name: z.Name, Value: z.Celsius, Unit: "°C"})
-	}
-	for _, r := range board.Rails(root) {
-		list = append(list, web.Reading{Name: r.Name, Value: r.Volts * r.Amps, Unit: "W", Alarm: r.Alarm})
-	}
-	return list
-}
+// sensors are the board's, now.
+func sensors() []web.Reading { return boardwatch.Readings(os.DirFS("/")) }

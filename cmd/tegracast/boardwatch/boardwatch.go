@@ -14,7 +14,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tegracast/tegracast/board"
+	"github.com/tegracast/tegracast/pipeline/web"
 )
+
+// Readings are the temperatures of the board in °C, and the power of its rails in W. root is /.
+func Readings(root fs.FS) (list []web.Reading) {
+	for _, z := range board.Zones(root) {
+		list = append(list, web.Reading{Name: z.Name, Value: z.Celsius, Unit: "°C"})
+	}
+	for _, r := range board.Rails(root) {
+		list = append(list, web.Reading{Name: r.Name, Value: r.Volts * r.Amps, Unit: "W", Alarm: r.Alarm})
+	}
+	return list
+}
 
 // Metrics are the board's sensors, read when they are asked for.
 type Metrics struct{ Root fs.FS } // /

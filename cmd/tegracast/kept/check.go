@@ -15,12 +15,12 @@ import (
 // pageText is what mistakes call the text of the page's editor.
 const pageText = "configuration"
 
-// Check reads the text of the page's editor, and returns all mistakes where there are some. page is how the page is reached now: the text
-// must say the same. Who may only look from this machine must not open the page to others, and an answer would not come from a page that
-// is closed.
-func Check(text []byte, page readers.Web) (*config.Appliance, web.Check) {
+// Check reads the text of the page's editor, and returns all mistakes where there are some. page is how the page is reached now, shown the
+// text that the page shows: the text must say one of both, or nobody could edit what was kept before the installed file's web has changed.
+// Who may only look from this machine must not open the page to others, and an answer would not come from a page that is closed.
+func Check(text []byte, page readers.Web, shown string) (*config.Appliance, web.Check) {
 	c, err := config.Parse(pageText, text)
-	if err == nil && c.Web != page {
+	if err == nil && c.Web != page && !saysWeb(shown, c.Web) {
 		err = yamlfile.At(pageText, lineOfWeb(text), "web").Errorf(
 			"the page cannot change how it is reached itself: write that into the installed file, and reload")
 	}
@@ -32,6 +32,12 @@ func Check(text []byte, page readers.Web) (*config.Appliance, web.Check) {
 		}
 	}
 	return c, check
+}
+
+// saysWeb says whether a text has that section web.
+func saysWeb(text string, section readers.Web) bool {
+	c, err := config.Parse(pageText, []byte(text))
+	return err == nil && c.Web == section
 }
 
 // lineOfWeb is the line of the key web, or else the first one.

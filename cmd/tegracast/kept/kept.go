@@ -39,6 +39,15 @@ func (s Store) File() string {
 	return filepath.Join(s.Folder, Name)
 }
 
+// Holds says whether something is kept, good or not.
+func (s Store) Holds() bool {
+	if s.Folder == "" {
+		return false
+	}
+	_, err := os.Lstat(s.File())
+	return err == nil
+}
+
 // Load reads what is kept, or else the installed file. The section web is always the installed file's: the page cannot change how it is
 // reached itself. The installed file must be good. If only what is kept is not, the installed file is used, and the log has the error.
 func (s Store) Load(log *slog.Logger) (c *config.Appliance, kept bool, err error) {
@@ -63,6 +72,12 @@ func (s Store) Load(log *slog.Logger) (c *config.Appliance, kept bool, err error
 	return c, true, nil
 }
 
+// Instead is the installed file, after what is kept could not be opened. The log has the reason.
+func (s Store) Instead(log *slog.Logger, reason error) (*config.Appliance, error) {
+	log.Error("the configuration that the page has kept cannot be opened: the installed one is", "file", s.File(), "error", reason)
+	return config.Load(s.Installed)
+}
+
 // Keep keeps a text, so that it outlives a loss of power. The installed file's own text is not kept: it returns false.
 func (s Store) Keep(text []byte) (kept bool, err error) {
 	if s.Folder == "" {
@@ -71,7 +86,8 @@ func (s Store) Keep(text []byte) (kept bool, err error) {
 	if installed, err := s.installed(); err == nil && string(installed) == string(text) {
 		return false, s.Forget()
 	}
-	f, err := os.CreateTemp(s.Folder, Name+".*") // for its owner alone
+	// One name, so that what a loss of power has left is written over.
+	f, err := os.OpenFile(s.File()+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // for its owner alone
 	if err != nil {
 		return false, err
 	}
@@ -82,18 +98,29 @@ func (s Store) Keep(text []byte) (kept bool, err error) {
 	if err != nil {
 		return false, errors.Join(err, os.Remove(f.Name()))
 	}
-	return true, nil
+	return true, s.sync()
 }
 
-// Forget goes back to the installed file.
+// sync has the names in the folder outlive a loss of power.
+func (s Store) sync() error {
+	folder, err := os.Open(s.Folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// Forget goes back to the installed file. What was kept stays beside it, under the name with .old, instead of the one before.
 func (s Store) Forget() error {
 	if s.Folder == "" {
 		return nil
 	}
-	if err := os.Remove(s.File()); !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Rename(s.File(), s.File()+".old"); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
 		return err
 	}
-	return nil
+	return s.sync()
 }
 
 func (s Store) installed() ([]byte, error) {

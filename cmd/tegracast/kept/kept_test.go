@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config/readers"
 )
 
 const text = `web: {listen: "127.0.0.1:8080"}
@@ -56,6 +58,7 @@ func TestKept(t *testing.T) {
 	loaded("nothing is kept", false, "", text)
 	differs(false, "nothing is kept")
 	other := strings.NewReplacer("5104", "5106", "8080", "8081").Replace(text)
+	write(s.File()+".new", "half of a te") // as the power was lost
 	keep(other, true)
 	loaded("kept", true, "tegracast config diff", other)
 	differs(true, "\n+outputs: [{name: raw, rtp: {payload: raw, destinations: [\"127.0.0.1:5106\"]}}]\n")
@@ -67,6 +70,9 @@ func TestKept(t *testing.T) {
 	}
 	write(s.File(), other+"unknown: key\n")
 	loaded("a bad one", false, "cannot be used", text)
+	if !s.Holds() {
+		t.Error("a bad one is none")
+	}
 	keep(other, true)
 	keep(text, false)
 	loaded("the installed file's own text", false, "", text)
@@ -74,8 +80,22 @@ func TestKept(t *testing.T) {
 	if err := s.Forget(); err != nil {
 		t.Error(err)
 	}
+	if old, err := os.ReadFile(s.File() + ".old"); s.Holds() || string(old) != other {
+		t.Errorf("it is still kept, or lost: %s %v", old, err)
+	}
 	loaded("forgotten", false, "", text)
 	if kept, err := (Store{Installed: s.Installed}).Keep([]byte(other)); kept || err != nil {
 		t.Errorf("it was kept nowhere: %v", err)
+	}
+}
+
+// TestCheckOfWeb: a text may say what the page is reached by, or what it has said before, and nothing else.
+func TestCheckOfWeb(t *testing.T) {
+	now := readers.Web{Listen: "127.0.0.1:9090"}
+	for listen, want := range map[string]bool{"127.0.0.1:9090": true, "127.0.0.1:8080": true, "0.0.0.0:8080": false} {
+		c, check := Check([]byte(strings.Replace(text, "127.0.0.1:8080", listen, 1)), now, text)
+		if check.Good != want || (len(check.Mistakes) == 0) != want || c == nil {
+			t.Errorf("%s: %+v", listen, check)
+		}
 	}
 }

@@ -105,6 +105,9 @@ func (w *Server) listen(c readers.Web) (*web.Server, error) {
 	}
 	cfg := w.Config
 	cfg.Listen, cfg.Profile = c.Address(), c.Profile
+	if c.Lock {
+		cfg.Configurator = nil
+	}
 	var err error
 	if cfg.Access, err = access(c); err != nil {
 		return nil, err
@@ -114,6 +117,10 @@ func (w *Server) listen(c readers.Web) (*web.Server, error) {
 	case err == nil:
 		if l, ok := server.Addr().(*net.TCPAddr); ok && !l.IP.IsLoopback() && !c.TLS() {
 			w.Config.Logger.Warn("everyone who can reach this address can read metrics and health, and trigger recordings", "listen", server.Addr())
+		}
+		if cfg.Configurator != nil && cfg.Access == nil && os.Geteuid() == 0 {
+			w.Config.Logger.Warn("every user of this machine can change the configuration on the page, and the program runs as root: " +
+				"set web.lock_configuration, or web.password_file with its certificate, or run it as another user")
 		}
 		return server, nil
 	case c.Listen == "" && errors.Is(err, syscall.EADDRINUSE):

@@ -10,7 +10,8 @@ function showOrigin(c) {
     ? "This was changed on the page, and is used instead of " + installed + ", also after a restart. On the machine, tegracast config diff shows the difference."
     : "This is " + installed + ". " + (c.keeps ? "A change is kept in the service's state folder, and used instead, also after a restart."
       : "A change is forgotten with the next restart or reload: there is no state folder.");
-  get("reset").hidden = !c.kept && c.keeps;
+  if (c.ignored) get("origin").textContent += " Another one is kept from the page and not used: the log says why. Back to the installed file takes it away.";
+  get("reset").hidden = !c.kept && c.keeps && !c.ignored;
 }
 
 async function load() {
@@ -40,11 +41,20 @@ function showMistakes(list) {
   }));
 }
 
+// wait keeps the buttons from being pressed while a request is on its way. The one that was pressed gets the focus again.
+function wait(on) {
+  const buttons = ["check", "apply", "again", "reset"].map(get);
+  if (on) wait.pressed = document.activeElement;
+  for (const b of buttons) b.disabled = on;
+  if (!on && document.activeElement === document.body && buttons.includes(wait.pressed)) wait.pressed.focus();
+}
+
 // ask makes a request of the editor, and says what came of it. done is said of a good text.
 async function ask(method, path, headers, done) {
   const verdict = get("verdict");
   verdict.textContent = "asking";
   showMistakes([]);
+  wait(true);
   try {
     const body = method === "DELETE" ? undefined : get("text").value;
     const r = await fetch(path, { method, headers, body });
@@ -56,19 +66,23 @@ async function ask(method, path, headers, done) {
   } catch (e) {
     verdict.textContent = "Not done: " + e.message;
     return false;
+  } finally {
+    wait(false);
   }
 }
 
-const changed = (a) => "It is used now. Changed: " + ((a.changed || []).join(", ") || "nothing");
+const changed = (a) => "It is used now" + (a.warning ? ", but " + a.warning : "") + ". Changed: " + ((a.changed || []).join(", ") || "nothing");
+
+// become has the appliance work by another text, and loads what is used then.
+async function become(method, headers) {
+  if (!await ask(method, "api/v1/config", headers, changed)) return;
+  await load().catch((e) => { get("verdict").textContent += ". It cannot be loaded again: " + e.message; });
+}
 
 get("editor").addEventListener("toggle", () => {
   if (get("editor").open && loaded === null) load().catch((e) => { get("verdict").textContent = e.message; });
 });
 get("check").addEventListener("click", () => ask("POST", "api/v1/config/check", {}, () => "There is no mistake."));
-get("apply").addEventListener("click", async () => {
-  if (await ask("PUT", "api/v1/config", { "If-Match": loaded || "*" }, changed)) await load().catch(() => {});
-});
+get("apply").addEventListener("click", () => become("PUT", { "If-Match": loaded || "*" }));
 get("again").addEventListener("click", () => load().then(() => { get("verdict").textContent = "Loaded."; showMistakes([]); }).catch((e) => { get("verdict").textContent = e.message; }));
-get("reset").addEventListener("click", async () => {
-  if (await ask("DELETE", "api/v1/config", {}, changed)) await load().catch(() => {});
-});
+get("reset").addEventListener("click", () => become("DELETE", {}));
