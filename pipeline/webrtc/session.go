@@ -285,6 +285,9 @@ func (v *session) stats() send.DestinationStats {
 
 // address is where the packets go.
 func (v *session) address() string {
+	if !v.connected.Load() { // pion may be about to begin
+		return "not connected"
+	}
 	if pair, err := v.peer.SCTP().Transport().ICETransport().GetSelectedCandidatePair(); err == nil && pair != nil {
 		return net.JoinHostPort(pair.Remote.Address, strconv.Itoa(int(pair.Remote.Port)))
 	}

@@ -91,13 +91,14 @@ outputs:
 		}
 	}
 	for what, err := range map[string]error{
-		"up to the frame period": set.SetExposure("free", web.ExposureSetting{Microseconds: 20000}),
-		"above 0":                set.SetExposure("free", web.ExposureSetting{}),
-		"nothing controls":       set.SetExposure("free", web.ExposureSetting{Auto: true}),
-		"must be from 1/4096":    set.SetWhiteBalance("plain", web.WhiteBalanceSetting{Red: 100, Blue: 1}),
-		"gains of red and blue":  set.SetWhiteBalance("eye", web.WhiteBalanceSetting{Red: 1}),
-		"auto: {white_balance":   set.SetWhiteBalance("plain", web.WhiteBalanceSetting{Auto: true}),
-		"nothing of that name":   set.SetWhiteBalance("free", web.WhiteBalanceSetting{Red: 1, Blue: 1}),
+		"20000 µs: must be up to": set.SetExposure("free", web.ExposureSetting{Microseconds: 20000}),
+		"1e+300 µs: must be":      set.SetExposure("free", web.ExposureSetting{Microseconds: 1e300}), // no duration
+		"above 0":                 set.SetExposure("free", web.ExposureSetting{}),
+		"nothing controls":        set.SetExposure("free", web.ExposureSetting{Auto: true}),
+		"must be from 1/4096":     set.SetWhiteBalance("plain", web.WhiteBalanceSetting{Red: 100, Blue: 1}),
+		"gains of red and blue":   set.SetWhiteBalance("eye", web.WhiteBalanceSetting{Red: 1}),
+		"auto: {white_balance":    set.SetWhiteBalance("plain", web.WhiteBalanceSetting{Auto: true}),
+		"nothing of that name":    set.SetWhiteBalance("free", web.WhiteBalanceSetting{Red: 1, Blue: 1}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want %q", err, what)

@@ -113,17 +113,19 @@ func (p *Panel) SetExposure(s web.ExposureSetting) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	loop, exposure := p.exposureLoop(), time.Duration(s.Microseconds*float64(time.Microsecond))
+	loop, period := p.exposureLoop(), p.source.Format().Rate.Period()
+	if s.Microseconds > micro(period) && !s.Auto { // before it is a duration, which may have no room for it
+		return fmt.Errorf("%g µs: must be up to the frame period, %v", s.Microseconds, period)
+	}
+	exposure := time.Duration(s.Microseconds * float64(time.Microsecond))
 	switch {
 	case s.Auto && loop == nil:
 		return errors.New("nothing controls the exposure: write auto: {exposure: {}} into an isp of this source in the configuration")
 	case s.Auto:
 		loop.Release(true, false)
 		return nil
-	case exposure < 0 || s.Gain < 0 || exposure == 0 && s.Gain == 0:
+	case s.Microseconds < 0 || s.Gain < 0 || exposure == 0 && s.Gain == 0:
 		return errors.New("give an exposure or a gain above 0")
-	case exposure > p.source.Format().Rate.Period():
-		return fmt.Errorf("%v: must be up to the frame period, %v", exposure, p.source.Format().Rate.Period())
 	case loop != nil:
 		return loop.SetExposure(exposure, s.Gain)
 	}

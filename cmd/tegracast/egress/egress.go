@@ -139,11 +139,13 @@ func (s *Streams) Listen(c readers.RTSP, out io.Writer, log *slog.Logger) error 
 
 // Close ends all sessions. No other one begins.
 func (s *Streams) Close() {
+	var closing sync.WaitGroup // a server that has gone keeps its publisher for a while
 	for _, x := range s.open() {
 		if x.publisher != nil {
-			x.publisher.Close()
+			closing.Go(x.publisher.Close)
 		}
 	}
+	closing.Wait()
 	s.viewers.Close()
 	s.endRTSP()
 }
