@@ -202,9 +202,34 @@ func (p pilot) sets(base string) {
 	p.press("balance-isp-auto")
 	awaitPage(p.ctx, p, "an automatic balance", `document.getElementById("balance-isp-auto").checked`)
 	holds(`"has_auto":true,"auto":true}`)
+	p.slides()
 	light := `fetch("api/v1/sources/camera/exposure", { method: "PUT", body: '{"exposure_us": 10000}' }).then((r) => r.ok)`
 	if ok, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](light, chromedp.EvalAwaitPromise)); err != nil || !ok {
 		p.Error(err)
 	}
 	awaitPage(p.ctx, p, "the slider to follow", `document.querySelector("#exposure-camera-exposure_us + output").textContent === "10.00 ms"`)
+}
+
+// slides holds sliders: one stays where it is, whatever is set meanwhile, and is set alone where that can be, and else with what is set of
+// the others.
+func (p pilot) slides() {
+	p.Helper()
+	held := `(() => {
+		const sent = [], move = (id, key, to, states) => {
+			const s = setters.get(id), i = s.inputs[key].input, was = s.send, seen = [];
+			s.send = (x) => sent.push(x);
+			i.value = to;
+			i.dispatchEvent(new Event("input"));
+			for (const state of states) { s.show({ ...s.state, ...state }); seen.push(i.value); }
+			i.dispatchEvent(new Event("change"));
+			s.send = was;
+			return seen.every((v) => v === String(to));
+		};
+		const stays = move("balance-isp", "red", 3, [{ red: 1, blue: 9, auto: true }]) && move("exposure-camera", "gain", 2, [{ gain: 1 }]);
+		return stays + JSON.stringify(sent);
+	})()`
+	const want = `true[{"red":3,"blue":9},{"gain":2}]`
+	if got, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](held)); err != nil || got != want {
+		p.Errorf("%s %v, want %s", got, err, want)
+	}
 }

@@ -25,7 +25,7 @@ const fleetUsage = `Usage: tegracast fleet [--server URL] [--user NAME --passwor
 Lists the boards that publish on a message bus, with their version, their health
 and their streams. A board tells of itself when bus is in its configuration
 (docs/bus.md). Without --server the bus of this machine's own configuration,
-/etc/tegracast/tegracast.yaml, is asked.
+/etc/tegracast/tegracast.yaml, is asked, not one that the page has changed.
 
   tegracast fleet --server nats://bus.example:4222
   tegracast fleet --server mqtts://broker.example --user desk --password-file desk.password

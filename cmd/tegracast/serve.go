@@ -87,7 +87,7 @@ func serve(ctx context.Context, e env, args []string) error {
 	}
 	o := appliance.Options{Store: kept.Store{Installed: *path, Folder: kept.Folder()}, Dir: *dir, Fixed: *path == "" || len(*faults) > 0}
 	if o.Fixed {
-		o.Store.Folder = "" // --fault is in no file
+		o.Store = o.Store.Alone(e.Log) // --fault is in no file
 	}
 	var c *config.Appliance
 	if c, o.Kept, err = o.Store.Load(e.Log); err != nil {

@@ -48,6 +48,14 @@ func (s Store) Holds() bool {
 	return err == nil
 }
 
+// Alone is the installed file, and nothing kept in its stead. If there is something, the log says that it is not used.
+func (s Store) Alone(log *slog.Logger) Store {
+	if s.Holds() {
+		log.Info("the configuration that the page has kept is not used: serve has --fault, or no file that it would replace", "file", s.File())
+	}
+	return Store{Installed: s.Installed}
+}
+
 // Load reads what is kept, or else the installed file. The section web is always the installed file's: the page cannot change how it is
 // reached itself. The installed file must be good. If only what is kept is not, the installed file is used, and the log has the error.
 func (s Store) Load(log *slog.Logger) (c *config.Appliance, kept bool, err error) {

@@ -68,6 +68,15 @@ func TestKept(t *testing.T) {
 	if info, err := os.Stat(s.File()); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
+	alone := func(want bool) {
+		t.Helper()
+		var log bytes.Buffer
+		a := s.Alone(slog.New(slog.NewTextHandler(&log, nil)))
+		if a != (Store{Installed: s.Installed}) || strings.Contains(log.String(), "is not used") != want {
+			t.Errorf("%+v, and the log has %s", a, &log)
+		}
+	}
+	alone(true)
 	write(s.File(), other+"unknown: key\n")
 	loaded("a bad one", false, "cannot be used", text)
 	if !s.Holds() {
@@ -84,6 +93,7 @@ func TestKept(t *testing.T) {
 		t.Errorf("it is still kept, or lost: %s %v", old, err)
 	}
 	loaded("forgotten", false, "", text)
+	alone(false)
 	if kept, err := (Store{Installed: s.Installed}).Keep([]byte(other)); kept || err != nil {
 		t.Errorf("it was kept nowhere: %v", err)
 	}

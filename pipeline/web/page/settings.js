@@ -2,25 +2,30 @@
 "use strict";
 
 // A Setter is the sliders of a camera or of an isp. values are by the keys of the request: label, limits, step, and how a value is written.
+// together: a request has them all.
 class Setter {
-  constructor(id, title, path, values, hasAuto) {
+  constructor(id, { title, path, state, together }, values) {
     this.path = path;
     this.values = values;
+    this.together = together;
+    this.state = state;
+    this.moving = new Set(); // keys of the sliders that are held
     this.inputs = {};
     this.field = element("fieldset");
     this.field.append(element("legend", title));
-    if (hasAuto) {
+    if (state.has_auto) {
       const label = element("label");
       this.auto = element("input", undefined, { type: "checkbox", id: id + "-auto" });
-      this.auto.addEventListener("change", () => this.send(this.auto.checked ? { auto: true } : this.now()));
+      this.auto.addEventListener("change", () => this.send(this.auto.checked ? { auto: true } : this.all()));
       label.append(this.auto, "automatic");
       this.field.append(label);
     }
     for (const [key, v] of Object.entries(values)) {
       const label = element("label"), input = element("input", undefined, { type: "range", min: v.min, max: v.max, step: v.step, id: id + "-" + key });
       const shown = element("output", "", { for: input.id });
-      input.addEventListener("input", () => this.say(key));
-      input.addEventListener("change", () => this.send(this.now()));
+      input.addEventListener("input", () => { this.moving.add(key); this.say(key); });
+      for (const end of ["change", "pointerup", "pointercancel", "blur"]) input.addEventListener(end, () => this.moving.delete(key));
+      input.addEventListener("change", () => this.moved(key, Number(input.value)));
       label.append(element("span", v.label), input, shown);
       this.field.append(label);
       this.inputs[key] = { input, shown };
@@ -28,8 +33,15 @@ class Setter {
     this.sending = 0;
   }
 
-  now() {
-    return Object.fromEntries(Object.entries(this.inputs).map(([key, i]) => [key, Number(i.input.value)]));
+  // all is what is set now. A slider may not reach as far.
+  all() {
+    return Object.fromEntries(Object.keys(this.inputs).map((key) => [key, this.state[key]]));
+  }
+
+  // moved sets what one slider says, and leaves the others as they are.
+  moved(key, value) {
+    this.state = { ...this.state, [key]: value };
+    this.send(this.together ? this.all() : { [key]: value });
   }
 
   say(key) {
@@ -48,9 +60,10 @@ class Setter {
   // show takes what is set now, unless somebody moves a slider, or a setting is on its way.
   show(state) {
     if (this.sending) return;
+    this.state = state;
     if (this.auto) this.auto.checked = state.auto;
     for (const [key, i] of Object.entries(this.inputs)) {
-      if (document.activeElement === i.input && !state.auto) continue;
+      if (this.moving.has(key) || document.activeElement === i.input && !state.auto) continue;
       i.input.value = state[key];
       this.say(key);
     }
@@ -73,7 +86,7 @@ function exposureValues(e) {
 function showSettings(exposures, balances) {
   const all = [
     ...exposures.map((e) => ({ id: "exposure-" + e.source, title: e.source, state: e, values: () => exposureValues(e), path: "api/v1/sources/" + encodeURIComponent(e.source) + "/exposure" })),
-    ...balances.map((b) => ({ id: "balance-" + b.isp, title: b.isp, state: b, path: "api/v1/isp/" + encodeURIComponent(b.isp) + "/white_balance",
+    ...balances.map((b) => ({ id: "balance-" + b.isp, title: b.isp, state: b, together: true, path: "api/v1/isp/" + encodeURIComponent(b.isp) + "/white_balance",
       values: () => ({ red: { ...gain("red", 8), min: 0.25 }, blue: { ...gain("blue", 8), min: 0.25 } }) })),
   ];
   get("camera").hidden = !all.length;
@@ -81,7 +94,7 @@ function showSettings(exposures, balances) {
   if (get("settings").dataset.key !== key) {
     get("settings").dataset.key = key;
     setters.clear();
-    for (const x of all) setters.set(x.id, new Setter(x.id, x.title, x.path, x.values(), x.state.has_auto));
+    for (const x of all) setters.set(x.id, new Setter(x.id, x, x.values()));
     get("settings").replaceChildren(...[...setters.values()].map((s) => s.field));
   }
   for (const x of all) setters.get(x.id).show(x.state);
