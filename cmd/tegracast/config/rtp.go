@@ -19,7 +19,7 @@ import (
 
 // RTP is an RTP stream.
 type RTP struct {
-	Payload      yamlfile.Word[rtp.Payload] `yaml:"payload" jsonschema_description:"raw: RFC 4175. jpeg: RFC 2435. h264: H.264 by openh264 (RFC 6184). results: what the stages found in the frames, as JSON (docs/results-output.md)."`
+	Payload      yamlfile.Word[rtp.Payload] `yaml:"payload" jsonschema_description:"raw: RFC 4175. jpeg: RFC 2435. h264: H.264 (RFC 6184), by openh264 or by encoder. results: what the stages found in the frames, as JSON (docs/results-output.md)."`
 	Pixels       string                     `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24" jsonschema_description:"For payload raw: uyvy (default) is 4:2:2 of 8 bits, uyvp is 4:2:2 of 10 bits, rgb24 is RGB."`
 	Destinations []string                   `yaml:"destinations,omitempty" jsonschema_description:"Each is host:port with an even port. RTCP goes to the next port. Without any the stream is read by RTSP, and h264 on the page, alone."`
 	Publish      *readers.Publish           `yaml:"publish,omitempty" jsonschema_description:"A server that takes the stream, by RTSP or WebRTC."`
@@ -35,7 +35,7 @@ type RTP struct {
 	Quality      int                        `yaml:"quality,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"For payload jpeg: quality of the pictures (default 90)."`
 	Bitrate      int                        `yaml:"bitrate,omitempty" jsonschema:"minimum=10,maximum=240000" jsonschema_description:"For payload h264: kilobits a second (default: a tenth of a bit for each pixel)."`
 	Encoder      string                     `yaml:"encoder,omitempty" jsonschema:"pattern=^/dev/." jsonschema_description:"For payload h264: the device file of an encoder of V4L2, for instance /dev/video11 (default: openh264, on the CPU). Not run on a board yet."`
-	BitrateMin   int                        `yaml:"bitrate_min,omitempty" jsonschema:"minimum=10,maximum=240000" jsonschema_description:"For payload h264: kilobits a second to which the rate falls at most when receivers lose packets (default: a quarter of bitrate). As much as bitrate: the rate stays."`
+	BitrateMin   int                        `yaml:"bitrate_min,omitempty" jsonschema:"minimum=10,maximum=240000" jsonschema_description:"For payload h264: the lowest rate, in kilobits a second, when receivers lose packets (default: a quarter of bitrate). The same as bitrate: the rate stays."`
 
 	path int // what the paths to all destinations take, in bytes; 0: not looked at, or it makes no difference
 }

@@ -49,7 +49,10 @@ var (
 		{"/etc/tegracast/tegracast.yaml", "configuration of the service"},
 		{"/etc/default/tegracast", "more options of the service, as TEGRACAST_OPTIONS=--log-level debug; it need not be there"},
 		{"/run/tegracast", "SDP file of each stream of the service"},
-		{"/var/lib/tegracast", "state of the service, such as the number of consecutive failed starts, and messages that wait for the bus"},
+		{
+			"/var/lib/tegracast", "state of the service: the configuration that was changed on the page (tegracast.yaml, and .old), messages that wait for the bus, " +
+				"the number of consecutive failed starts",
+		},
 		{"/usr/share/tegracast/schema.json", "JSON Schema of the configuration, for editors"},
 	}
 )

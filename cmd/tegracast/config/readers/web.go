@@ -10,10 +10,10 @@ import (
 type Web struct {
 	Listen       string `yaml:"listen,omitempty" jsonschema_description:"address:port of the page, metrics and health (default 127.0.0.1:8080), or none."`
 	Profile      bool   `yaml:"profile,omitempty" jsonschema_description:"Serve Go's profiles under /debug/pprof/, too. Only on a loopback address."`
-	Lock         bool   `yaml:"lock_configuration,omitempty" jsonschema_description:"Nobody sees or changes the configuration on the page."`
+	Lock         bool   `yaml:"lock_configuration,omitempty" jsonschema_description:"The configuration can be neither seen nor changed on the page or by the API."`
 	Certificate  string `yaml:"certificate,omitempty" jsonschema_description:"PEM file with the certificate by which other machines may look, over TLS. tegracast config tls makes it, the key and the password."`
 	Key          string `yaml:"key,omitempty" jsonschema_description:"PEM file with the certificate's private key."`
-	PasswordFile string `yaml:"password_file,omitempty" jsonschema_description:"File with the password of other machines in its first line, at least 12 characters."`
+	PasswordFile string `yaml:"password_file,omitempty" jsonschema_description:"File with the page's password in its first line, at least 12 characters: for other machines, and for the configuration on this machine, too."`
 }
 
 // Address is where the server listens; empty: nowhere.
