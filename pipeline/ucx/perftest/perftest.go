@@ -4,6 +4,7 @@
 package perftest
 
 import (
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -55,18 +56,22 @@ func Bandwidth(b *testing.B, size int, sleeps bool) float64 {
 const Total = 1 << 30
 
 // A Comparison is what both have reached, in turn.
-type Comparison struct{ ours, ratios, theirs, asleep []float64 }
+type Comparison struct{ ours, ratios, theirs, asleep, rendezvous []float64 }
 
 // Add adds a turn of both.
 func (c *Comparison) Add(ours, theirs float64) {
 	c.ours, c.theirs, c.ratios = append(c.ours, ours), append(c.theirs, theirs), append(c.ratios, ours/theirs)
 }
 
-// Bandwidth adds a turn of ours and of ucx_perftest, both ways.
+// Bandwidth adds a turn of ours and of ucx_perftest: one that polls, one that sleeps, and one that polls and sends by rendezvous what it
+// would send at once, as frames go.
 func (c *Comparison) Bandwidth(b *testing.B, size int, ours float64) {
 	b.Helper()
 	c.Add(ours, Bandwidth(b, size, false))
 	c.asleep = append(c.asleep, ours/Bandwidth(b, size, true))
+	b.Setenv("UCX_RNDV_THRESH", "0")
+	c.rendezvous = append(c.rendezvous, ours/Bandwidth(b, size, false))
+	os.Unsetenv("UCX_RNDV_THRESH")
 }
 
 // Report prints the median ratio with its spread, that of the best of both, which a busy machine harms least, and the best of ours.
@@ -80,6 +85,8 @@ func (c *Comparison) Report(b *testing.B, best func([]float64) float64, unit str
 	if n := len(c.asleep); n > 0 {
 		slices.Sort(c.asleep)
 		b.ReportMetric(c.asleep[n/2], "ratio-asleep")
+		slices.Sort(c.rendezvous)
+		b.ReportMetric(c.rendezvous[n/2], "ratio-rendezvous")
 	}
 	b.ReportMetric(0, "ns/op")
 }
