@@ -108,7 +108,7 @@ func cleanupNames(t *testing.T) {
 	}
 	wantError(t, m.Close(), ErrClosed)
 	wantError(t, l.Close(), ErrClosed)
-	wantError(t, e.Send(&Outgoing{}, nil), ErrClosed)
+	wantError(t, refusal(t, e, &Outgoing{}), ErrClosed)
 	wantError(t, e.Close(t.Context()), ErrClosed)
 	wantError(t, w.Close(), ErrClosed)
 	e.Abort()
@@ -233,7 +233,7 @@ func reject(t *testing.T) {
 	err := next(t, e.failed, "failure")
 	wantError(t, err, refused...)
 	wantError(t, e.Err(), refused...)
-	wantError(t, e.Send(&Outgoing{}, nil), refused...)
+	wantError(t, refusal(t, e.Endpoint, &Outgoing{}), refused...)
 	if !bytes.Contains([]byte(err.Error()), []byte(l.Addr().String())) {
 		t.Errorf("%v does not name %v", err, l.Addr())
 	}
@@ -343,7 +343,7 @@ func closeFlushes(t *testing.T) {
 			t.Fatalf("message %d is %q, with %d bytes", i, p.header, len(p.data))
 		}
 	}
-	wantError(t, client.Send(&Outgoing{ID: 1}, nil), ErrClosed)
+	wantError(t, refusal(t, client.Endpoint, &Outgoing{ID: 1}), ErrClosed)
 }
 
 func closeForces(t *testing.T) {

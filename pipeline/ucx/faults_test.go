@@ -64,12 +64,7 @@ func killed(t *testing.T, w *Worker, connect func(*process) end) {
 	if next(t, stalled, "end of the send") == nil {
 		t.Error("a message that nobody fetched was sent")
 	}
-	done := make(chan error, 1)
-	err := e.Send(&Outgoing{ID: idEcho}, func(err error) { done <- err })
-	if err == nil { // the worker was busy, and sends it
-		err = next(t, done, "end of the send")
-	}
-	wantError(t, err, ErrConnectionReset, ErrEndpointTimeout)
+	wantError(t, refusal(t, e.Endpoint, &Outgoing{ID: idEcho}), ErrConnectionReset, ErrEndpointTimeout)
 	if err := e.Close(within(t, patience)); err == nil {
 		t.Error("an endpoint that has failed is closed without an error")
 	}

@@ -187,3 +187,13 @@ func wantError(t testing.TB, err error, want ...error) {
 		t.Errorf("%v, want %v", err, want)
 	}
 }
+
+// refusal is why a message is not sent, now or, when the worker is busy, later.
+func refusal(t testing.TB, e *Endpoint, m *Outgoing) error {
+	t.Helper()
+	done := make(chan error, 1)
+	if err := e.Send(m, func(err error) { done <- err }); err != nil {
+		return err
+	}
+	return next(t, done, "end of the send")
+}

@@ -53,7 +53,7 @@ func TestOutboxErrors(t *testing.T) {
 	tidy(t, a.Close())
 	a.mu.Lock() // its goroutine has ended
 	defer a.mu.Unlock()
-	wantError(t, client.Send(&Outgoing{ID: 7}, nil), ErrClosed)
+	wantError(t, refusal(t, client.Endpoint, &Outgoing{ID: 7}), ErrClosed)
 }
 
 // busy takes the worker, until the caller gives its lock back.
