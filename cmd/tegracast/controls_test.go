@@ -216,13 +216,15 @@ func (p pilot) slides() {
 	p.Helper()
 	held := `(() => {
 		const sent = [], move = (id, key, to, states) => {
-			const s = setters.get(id), i = s.inputs[key].input, was = s.send, seen = [];
+			const s = setters.get(id), i = s.inputs[key].input, was = s.send, under = s.sending, seen = [];
+			s.sending = 0; // a request may still be under way
 			s.send = (x) => sent.push(x);
 			i.value = to;
 			i.dispatchEvent(new Event("input"));
 			for (const state of states) { s.show({ ...s.state, ...state }); seen.push(i.value); }
 			i.dispatchEvent(new Event("change"));
 			s.send = was;
+			s.sending = under;
 			return seen.every((v) => v === String(to));
 		};
 		const stays = move("balance-isp", "red", 3, [{ red: 1, blue: 9, auto: true }]) && move("exposure-camera", "gain", 2, [{ gain: 1 }]);

@@ -69,7 +69,7 @@ func TestInstalledConfiguration(t *testing.T) {
 		}
 	}
 	unit, err := os.ReadFile(filepath.Join("..", "..", "systemd", "tegracast.service"))
-	if err != nil || !strings.Contains(string(unit), "serve --config "+installedConfig+"\n") {
+	if err != nil || !strings.Contains(string(unit), "serve --config "+installedConfig+" $TEGRACAST_OPTIONS\n") {
 		t.Errorf("the service does not read %s: %v", installedConfig, err)
 	}
 }
