@@ -216,7 +216,8 @@ func (p pilot) slides() {
 	p.Helper()
 	held := `(() => {
 		const sent = [], move = (id, key, to, states) => {
-			const s = setters.get(id), i = s.inputs[key].input, was = s.send, under = s.sending, seen = [];
+			const s = setters.get(id), i = s.inputs[key].input;
+			const was = s.send, under = s.sending, seen = [];
 			s.sending = 0; // a request may still be under way
 			s.send = (x) => sent.push(x);
 			i.value = to;

@@ -50,8 +50,8 @@ var (
 		{"/etc/default/tegracast", "more options of the service, as TEGRACAST_OPTIONS=--log-level debug; it need not be there"},
 		{"/run/tegracast", "SDP file of each stream of the service"},
 		{
-			"/var/lib/tegracast", "state of the service: the configuration that was changed on the page (tegracast.yaml, and .old), messages that wait for the bus, " +
-				"the number of consecutive failed starts",
+			"/var/lib/tegracast", "state of the service: the configuration that was changed on the page (tegracast.yaml, and .old), " +
+				"messages that wait for the bus, the number of consecutive failed starts",
 		},
 		{"/usr/share/tegracast/schema.json", "JSON Schema of the configuration, for editors"},
 	}
