@@ -77,12 +77,16 @@ func TestRTSPConfiguration(t *testing.T) {
 
 		"{listen: 0.0.0.0:8554, user: me, password_file: /etc/a/file}": "",
 	} {
-		file := programtest.Write(t, "config.yaml", "rtsp: "+section+"\n"+programtest.Small)
-		check := programtest.StartProgram(t, "config", "check", file)
-		s := check.End(t, 10*time.Second)
-		if (s == 0) != (want == "") || !strings.Contains(check.Err.String(), want) || want != "" && !strings.Contains(check.Err.String(), ":1:") {
-			t.Errorf("%s: status %d\n%s", section, s, check.Err.String())
-		}
+		isChecked(t, section, "rtsp: "+section+"\n"+programtest.Small, want, ":1:")
+	}
+}
+
+// isChecked has config check read a text, in which what is new: it is good where want is empty, and else refused with these words and a place.
+func isChecked(t *testing.T, what, text, want, place string) {
+	t.Helper()
+	status, out, errw := runs(t, "config", "check", programtest.Write(t, "config.yaml", text))
+	if (status == 0) != (want == "") || !strings.Contains(errw, want) || want != "" && !strings.Contains(errw, place) {
+		t.Errorf("%s: status %d\n%s%s", what, status, out, errw)
 	}
 }
 
@@ -95,10 +99,7 @@ func TestReadersGroups(t *testing.T) {
 		`["239.255.43.9:5004"], interface: lo`: "",
 	} {
 		text := "rtsp: {multicast: 239.255.42.0/24}\n" + strings.Replace(programtest.Small, `["127.0.0.1:5004"]`, change, 1)
-		status, out, errw := runs(t, "config", "check", programtest.Write(t, "config.yaml", text))
-		if (status == 0) != (want == "") || !strings.Contains(errw, want) {
-			t.Errorf("%s: status %d\n%s%s", change, status, out, errw)
-		}
+		isChecked(t, change, text, want, "")
 	}
 }
 
@@ -116,10 +117,7 @@ func TestPublishConfiguration(t *testing.T) {
 		"{url: rtsp://h/x, user: me, password_file: /x}": "",
 	} {
 		text := strings.Replace(programtest.Small, `destinations: ["127.0.0.1:5004"]`, "publish: "+publish, 1)
-		status, out, errw := runs(t, "config", "check", programtest.Write(t, "config.yaml", text))
-		if (status == 0) != (want == "") || !strings.Contains(errw, want) || want != "" && !strings.Contains(errw, ":3:") {
-			t.Errorf("%s: status %d\n%s%s", publish, status, out, errw)
-		}
+		isChecked(t, publish, text, want, ":3:")
 	}
 }
 
@@ -136,10 +134,7 @@ func TestWHIPConfiguration(t *testing.T) {
 		"{url: https:///whip}":                                 "write https://HOST/PATH",
 	} {
 		text := strings.Replace(programtest.Small, `payload: raw, destinations: ["127.0.0.1:5004"]`, "payload: h264, publish: "+publish, 1)
-		status, out, errw := runs(t, "config", "check", programtest.Write(t, "config.yaml", text))
-		if (status == 0) != (want == "") || !strings.Contains(errw, want) || want != "" && !strings.Contains(errw, ":3:") {
-			t.Errorf("%s: status %d\n%s%s", publish, status, out, errw)
-		}
+		isChecked(t, publish, text, want, ":3:")
 	}
 }
 

@@ -155,14 +155,12 @@ func (c *compat) inBatch(call string, op Op) (int, error) {
 func (b *Batch) begin(i, n int) bool {
 	b.mu.Lock()
 	canceled := b.canceled || b.driver.closing.Load()
-	for k := range n {
+	for k := 0; k < n && !canceled; k++ {
 		b.events[i+k].Status = Pending
 	}
 	b.mu.Unlock()
-	for k := range n {
-		if canceled {
-			b.end(i+k, Event{Status: Canceled})
-		}
+	for k := 0; k < n && canceled; k++ {
+		b.end(i+k, Event{Status: Canceled})
 	}
 	return !canceled
 }

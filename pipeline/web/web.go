@@ -66,8 +66,8 @@ type Config struct {
 // further destinations (PUT and DELETE of /api/v1/outputs/NAME/destinations/HOST:PORT), starts and stops outputs (POST
 // /api/v1/outputs/NAME/start and stop), and sets cameras and isps. The configuration (/api/v1/config) needs the password, if there
 // is one, of clients of this machine, too. At most 32 clients are connected (for a further one the most silent is closed), 8 of them
-// watch moving pictures, 8 listen to events, 4 begin or end a session, 4 change something, one takes a picture at full size, one has
-// the configuration, and one other answer is made at a time: clients cannot starve the stream.
+// watch moving pictures, 8 listen to events, 4 begin or end a session, 4 start or stop outputs, 4 set cameras or isps, one takes a picture
+// at full size, one has the configuration, and one other answer is made at a time: clients cannot starve the stream.
 type Server struct {
 	listener net.Listener
 	http     *http.Server

@@ -17,8 +17,15 @@ import (
 // the latency, 5 the whole bandwidth.
 func Run(b *testing.B, column int, args ...string) float64 {
 	b.Helper()
+	return run(b, nil, column, args...)
+}
+
+func run(b *testing.B, environment []string, column int, args ...string) float64 {
+	b.Helper()
 	const port = "18913"
+	environment = append(os.Environ(), environment...)
 	server := exec.Command("ucx_perftest", "-p", port, "-e")
+	server.Env = environment
 	if err := server.Start(); err != nil {
 		b.Fatal(err)
 	}
@@ -26,7 +33,9 @@ func Run(b *testing.B, column int, args ...string) float64 {
 	defer server.Process.Kill()
 	for range 100 { // until it listens
 		time.Sleep(50 * time.Millisecond)
-		out, err := exec.Command("ucx_perftest", append([]string{"127.0.0.1", "-p", port, "-f", "-v", "-e"}, args...)...).Output()
+		client := exec.Command("ucx_perftest", append([]string{"127.0.0.1", "-p", port, "-f", "-v", "-e"}, args...)...)
+		client.Env = environment
+		out, err := client.Output()
 		if err != nil {
 			continue
 		}
@@ -41,15 +50,11 @@ func Run(b *testing.B, column int, args ...string) float64 {
 	return 0
 }
 
-// Bandwidth runs ucx_perftest with messages of that size, and returns MB/s (2^20 bytes). Both of its processes poll; one that sleeps is
-// woken when something comes, as ours are.
-func Bandwidth(b *testing.B, size int, sleeps bool) float64 {
+// bandwidth runs ucx_perftest with messages of that size, and returns MB/s (2^20 bytes). Both of its processes poll, or sleep and are woken
+// when something comes, as ours are. environment is for it alone.
+func bandwidth(b *testing.B, size int, mode string, environment ...string) float64 {
 	b.Helper()
-	mode := "poll"
-	if sleeps {
-		mode = "sleep"
-	}
-	return Run(b, 5, "-t", "ucp_am_bw", "-E", mode, "-s", strconv.Itoa(size), "-n", strconv.Itoa(Total/size), "-w", "10")
+	return run(b, environment, 5, "-t", "ucp_am_bw", "-E", mode, "-s", strconv.Itoa(size), "-n", strconv.Itoa(Total/size), "-w", "10")
 }
 
 // Total is how many bytes a turn sends.
@@ -67,11 +72,9 @@ func (c *Comparison) Add(ours, theirs float64) {
 // would send at once, as frames go.
 func (c *Comparison) Bandwidth(b *testing.B, size int, ours float64) {
 	b.Helper()
-	c.Add(ours, Bandwidth(b, size, false))
-	c.asleep = append(c.asleep, ours/Bandwidth(b, size, true))
-	b.Setenv("UCX_RNDV_THRESH", "0")
-	c.rendezvous = append(c.rendezvous, ours/Bandwidth(b, size, false))
-	os.Unsetenv("UCX_RNDV_THRESH")
+	c.Add(ours, bandwidth(b, size, "poll"))
+	c.asleep = append(c.asleep, ours/bandwidth(b, size, "sleep"))
+	c.rendezvous = append(c.rendezvous, ours/bandwidth(b, size, "poll", "UCX_RNDV_THRESH=0"))
 }
 
 // Report prints the median ratio with its spread, that of the best of both, which a busy machine harms least, and the best of ours.
