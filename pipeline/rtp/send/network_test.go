@@ -122,22 +122,29 @@ func TestAHostThatIsAway(t *testing.T) {
 					return
 				}
 				defer func() { _ = s.Close() }()
-				play := func(frames int) (gone, there DestinationStats) {
-					frame := rtptest.Frame(plain, 0)
-					if f.PacketPitch > 0 {
-						frame = rtptest.PackReady(frame, f)
-					}
-					for range frames {
-						if send(t, s, frame) {
-							t.Error("failed, although one destination took everything")
-						}
-					}
-					st := s.Stats().Destinations
-					return st[0], st[1]
+				frame := rtptest.Frame(plain, 0)
+				if f.PacketPitch > 0 {
+					frame = rtptest.PackReady(frame, f)
 				}
-				gone, there := play(60) // 1.1 s
-				if gone.Cut < 30 || !strings.Contains(gone.LastError, "no host answers") || there.Frames != 60 || there.Cut != 0 {
-					t.Errorf("away: %+v\nthe other one: %+v", gone, there)
+				frames, told := 0, false
+				play := func() DestinationStats {
+					if send(t, s, frame) {
+						t.Error("failed, although one destination took everything")
+					}
+					frames++
+					st := s.Stats().Destinations
+					if st[1].Frames != uint64(frames) || st[1].Cut != 0 {
+						t.Errorf("after %d frames the other one: %+v", frames, st[1])
+					}
+					return st[0]
+				}
+				// The kernel answers by ICMP, of which it sends a thousand a second for the whole machine: other tests may use them up.
+				gone := play()
+				for ; frames < 600 && (gone.Cut < 30 || !told); gone = play() {
+					told = told || strings.Contains(gone.LastError, "no host answers")
+				}
+				if gone.Cut < 30 || !told {
+					t.Errorf("after %d frames, away: %+v", frames, gone)
 				}
 				if n := strings.Count(log.String(), "destination loses frames"); n != 1 {
 					t.Errorf("the log tells %d times:\n%s", n, &log)
@@ -146,10 +153,17 @@ func TestAHostThatIsAway(t *testing.T) {
 					t.Errorf("%d messages for an unknown address hold frames", z.next)
 				}
 				rtptest.IP(t, "neigh", "replace", "10.9.0.3", "lladdr", "02:00:00:00:00:03", "dev", "x", "nud", "permanent")
-				play(2)
-				before, _ := play(0)
-				if gone, _ = play(5); gone.Frames != before.Frames+5 || gone.LastError != "" {
-					t.Errorf("it came: %+v\nbefore: %+v", gone, before)
+				whole := 0
+				for came := frames; frames < came+200 && whole < 5; { // an answer may still be under way
+					before := gone
+					if gone = play(); gone.Frames == before.Frames+1 && gone.LastError == "" {
+						whole++
+					} else {
+						whole = 0
+					}
+				}
+				if whole < 5 {
+					t.Errorf("it came: %+v", gone)
 				}
 			})
 		})
