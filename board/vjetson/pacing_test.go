@@ -48,12 +48,16 @@ func TestKernelPacing(t *testing.T) {
 			} else {
 				receive(t, m, outside, sdp)
 			}
-			log, err := m.Shell(ctx, "systemctl stop serve; journalctl -q -u serve -o cat; journalctl --rotate -q --vacuum-time=1s >/dev/null 2>&1; tc -s qdisc show dev eth0")
+			log, err := m.Shell(ctx, "systemctl stop serve; systemctl show -p Result serve; systemctl reset-failed serve 2>/dev/null; "+
+				"journalctl -q -u serve -o cat; journalctl --rotate -q --vacuum-time=1s >/dev/null 2>&1; tc -s qdisc show dev eth0")
 			if err != nil {
 				t.Fatal(err)
 			}
 			if paces := strings.Count(log, "the kernel paces"); tt.says != "" && paces == 0 || tt.says == "" && paces != 0 || !strings.Contains(log, tt.says) {
 				t.Errorf("the log does not say %q:\n%s", tt.says, log)
+			}
+			if !strings.Contains(log, "Result=success") {
+				t.Errorf("serve does not end in order:\n%s", log)
 			}
 		})
 	}
