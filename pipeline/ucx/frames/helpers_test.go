@@ -101,10 +101,15 @@ func newStudio(t testing.TB, f pipeline.Format, slots int, sinks ...*Sink) *stud
 	return s
 }
 
-// idle says whether each receiver of a stream has given back all that it had; one that is called stopped never does.
+// idle says whether each receiver of a stream has taken all that was sent, and has given back all that it had; one that is called stopped never does.
 func (k *Sink) idle() bool {
 	k.hub.mu.Lock()
 	defer k.hub.mu.Unlock()
+	for s := range k.hub.sessions {
+		if s.sink == k && s.state != taking { // it has been told that frames come, and is not among the receivers yet
+			return false
+		}
+	}
 	for _, s := range k.receivers {
 		if s.from != "stopped" && (len(s.flying) > 0 || s.credits != s.wants.credits) {
 			return false
