@@ -120,6 +120,7 @@ func readByPeers(t *testing.T, frames int) {
 			for _, transport := range []string{"udp", "tcp"} {
 				t.Run(p.name+"/"+name+"/"+transport, func(t *testing.T) {
 					t.Parallel()
+					p := p
 					if p.name == "h264" { // each stream has an encoder of its own
 						p = h264(t)
 					}
