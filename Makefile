@@ -28,7 +28,7 @@ FUZZTIME ?= 30s
 # JavaScript that tests use: MCAP's reader for recordings, axe-core for the page, and what editors make of the schema.
 NODE_MODULES := pipeline/record/testdata/core cmd/tegracast/testdata/axe cmd/tegracast/testdata/schema
 # The tests that make test-long runs, in LONG_IN: they count in thousands, repeat, or last a minute.
-LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestPowerCuts|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestReceiveFromARM64|TestPeersReadAMinute|TestStalledReaders|TestWatchThousand|TestFloods|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute|TestPagesRun|TestLiveKit|TestBottleneck|TestVicodec
+LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestPowerCuts|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestReceiveFromARM64|TestPeersReadAMinute|TestPeersReadAGroupAMinute|TestStalledReaders|TestWatchThousand|TestFloods|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute|TestPagesRun|TestLiveKit|TestMediaMTX|TestBottleneck|TestVicodec
 LONG_IN := ./cudahost/cufile ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast ./pipeline/record ./pipeline/ucx ./pipeline/rtsp ./pipeline/webrtc ./pipeline/share ./pipeline/bus ./capture ./pipeline/codec/v4l2
 SOAK ?= 1h
 SOAK_GUEST ?= 20m
@@ -98,7 +98,7 @@ lint: ## gofumpt, vet, staticcheck, errors, spelling, scripts, code that nothing
 	go -C systemd/deb mod tidy -diff
 	go -C tools mod tidy -diff
 
-test-long: setup-test ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 10 power cuts, disks that fail, 1,000 frames, 1,000 connections, 1,000 killed consumers, a minute of shared frames, a bus away for a minute, 20 boards, a minute of slices to peers, publishing to LiveKit, a network that takes half of the bits, the simulated FPGA design under all faults and at full size, packages by apt, a bare Debian 12
+test-long: setup-test ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 10 power cuts, disks that fail, 1,000 frames, 1,000 connections, 1,000 killed consumers, a minute of shared frames, a bus away for a minute, 20 boards, a minute of slices to peers, publishing to LiveKit and MediaMTX, a network that takes half of the bits, the simulated FPGA design under all faults and at full size, packages by apt, a bare Debian 12
 	@$(call install,mmdebstrap)
 	go -C pipeline/webrtc/livekittest mod tidy -diff
 	TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 180m -v -run '^($(LONG))$$' $(LONG_IN)

@@ -113,6 +113,16 @@ func (p pilot) downloads(name string, width int) {
 	}
 }
 
+// watchLoads notes, when the text is loaded, whether the buttons can be pressed meanwhile.
+const watchLoads = `(() => {
+	const real = window.fetch;
+	window.fetch = (path, options) => {
+		if (path === "api/v1/config" && !options) window.pressable = !document.getElementById("apply").disabled;
+		return real(path, options);
+	};
+	return true;
+})()`
+
 // edits opens the editor, has a mistake shown by its line, applies a change, which outlives the process in the folder state, and goes back.
 func (p pilot) edits(state string) {
 	p.Helper()
@@ -151,9 +161,13 @@ func (p pilot) edits(state string) {
 	if _, err := os.Stat(kept); err == nil {
 		p.Error("a check has kept the text")
 	}
+	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](watchLoads)); err != nil {
+		p.Fatal(err)
+	}
 	p.press("apply")
 	p.sees("verdict", "Changed: outputs[jpeg].rate")
 	p.sees("origin", "was changed on the page")
+	awaitPage(p.ctx, p, "buttons that nobody can press while the text is loaded", "window.pressable === false")
 	if text, err := os.ReadFile(kept); err != nil || !strings.Contains(string(text), "rate: 4,") {
 		p.Errorf("%s %v", text, err)
 	}

@@ -46,6 +46,7 @@ func serviceConfig(t *testing.T) vjetson.Config {
 	maps.Copy(files, gpuFiles(t, kernel))
 	maps.Copy(files, ucxFiles(t))
 	maps.Copy(files, shareFiles(t))
+	maps.Copy(files, keptFiles(t))
 	for _, deb := range []string{"tegracast_" + older + "_arm64", "tegracast_" + newer + "_arm64", "tegracast-dkms_" + older + "_all"} {
 		files["/root/"+deb+".deb"] = filepath.Join(dir, deb+".deb")
 	}
@@ -65,6 +66,7 @@ func TestService(t *testing.T) {
 	exe := programtest.Program(t)
 	a := &installed{vjetson.StartTest(t, cfg), exe, filepath.Join(t.TempDir(), "raw.sdp")}
 	a.install(t)
+	a.keeps(t)
 	a.shipshape(t)
 	a.records(t)
 	a.shares(t)

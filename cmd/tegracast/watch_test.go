@@ -94,6 +94,21 @@ var stampReader = fmt.Sprintf(`window.numbers = (context) => {
 	return [number(0, %d), number(%[5]d, %d)];
 }; true`, stampBlock/2, stampTop, (stampMoving+stampFixed)*stampBar, stampBar, stampMoving, stampFixed)
 
+// refuseOnce has the video give no picture once, as happens when it has just begun.
+const refuseOnce = `(() => {
+	const Real = VideoFrame;
+	window.VideoFrame = class extends Real {
+		constructor(...args) {
+			if (!window.refused) {
+				window.refused = true;
+				throw new DOMException("no picture", "InvalidStateError");
+			}
+			super(...args);
+		}
+	};
+	return true;
+})()`
+
 // TestWatchInABrowser: a browser plays H.264 by WebRTC, and each frame that it shows is the one whose number and results stand on it.
 func TestWatchInABrowser(t *testing.T) {
 	if testing.Short() {
@@ -116,6 +131,9 @@ type seenFrame [4]float64
 func numbersAgree(t *testing.T, frames int) {
 	appliance, base := watched(t)
 	ctx, complaints := browser(t, base)
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](refuseOnce)); err != nil {
+		t.Fatal(err)
+	}
 	seen := watchStamps(ctx, t, frames)
 	for i, s := range seen {
 		n := int(s[0])

@@ -15,8 +15,16 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-// TestPeersReadAGroup: ffmpeg and GStreamer read raw video, JPEG and H.264 by multicast at the same time, and the stream is sent once.
-func TestPeersReadAGroup(t *testing.T) {
+// TestPeersReadAGroup: ffmpeg and GStreamer read raw video, JPEG and H.264 by multicast for 5 s at the same time, and the stream is sent once.
+func TestPeersReadAGroup(t *testing.T) { readByGroups(t, 150) }
+
+// TestPeersReadAGroupAMinute is the same for a minute.
+func TestPeersReadAGroupAMinute(t *testing.T) {
+	long(t)
+	readByGroups(t, 1800)
+}
+
+func readByGroups(t *testing.T, frames int) {
 	if !rtptest.Apart(t) {
 		return
 	}
@@ -27,7 +35,7 @@ func TestPeersReadAGroup(t *testing.T) {
 			src := rtptest.NewSource(t, p.format, 0)
 			sink, server := serve(t, Config{Listen: "10.9.0.1:0", User: "me", Password: "a word", Groups: only}, p.name, p.config, src)
 			url := strings.Replace(server.URL(p.name), "rtsp://", "rtsp://me:a%20word@", 1)
-			const frames, sure = 60, 50 // whoever joins a group that is sent to can come in the middle, and waits for a key frame
+			sure := frames - 10 // whoever joins a group that is sent to can come in the middle, and waits for a key frame
 			read := func(peer, transport string) {
 				got := p.peers[peer].read(t, url, transport, frames)
 				all, good := right(got[max(0, len(got)-sure*p.size):], p.size, func(b []byte) bool {

@@ -115,11 +115,15 @@ func h264(t *testing.T) payload {
 
 // readByPeers has each peer read frames of each payload by each transport.
 func readByPeers(t *testing.T, frames int) {
-	for _, p := range payloads(t) {
+	for _, p := range append(payloads(t), h264(t)) {
 		for name, reader := range p.peers {
 			for _, transport := range []string{"udp", "tcp"} {
 				t.Run(p.name+"/"+name+"/"+transport, func(t *testing.T) {
 					t.Parallel()
+					p := p
+					if p.name == "h264" { // each stream has an encoder of its own
+						p = h264(t)
+					}
 					src := rtptest.NewSource(t, p.format, 0)
 					_, server := serve(t, Config{User: "me", Password: "a word"}, p.name, p.config, src)
 					url := strings.Replace(server.URL(p.name), "rtsp://", "rtsp://me:a%20word@", 1)
@@ -137,8 +141,9 @@ func readByPeers(t *testing.T, frames int) {
 	}
 }
 
-// TestPeersRead: ffmpeg and GStreamer read raw video and JPEG by UDP and TCP, with a password, and each frame is right from the first on.
-func TestPeersRead(t *testing.T) { readByPeers(t, 60) }
+// TestPeersRead: ffmpeg and GStreamer read raw video, JPEG and H.264 by UDP and TCP for 5 s, with a password, and each frame is right from
+// the first on.
+func TestPeersRead(t *testing.T) { readByPeers(t, 150) }
 
 // TestPeersReadAMinute is the same for a minute.
 func TestPeersReadAMinute(t *testing.T) {

@@ -99,6 +99,15 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page asks for %s: status %d", m[1], status)
 		}
 	}
+	r, err := http.Get(base + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	if policy := r.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'self';") || strings.Contains(policy, "unsafe") ||
+		r.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("%v", r.Header)
+	}
 	status, text := get(t, base+"/api/v1/status")
 	var s Status
 	if err := json.Unmarshal([]byte(text), &s); err != nil || status != http.StatusOK {

@@ -68,6 +68,36 @@ func TestStills(t *testing.T) {
 	s.end(t)
 }
 
+// TestStillsBesideAFastSource: snapshots of the samples, one after the other, cost a source of 60 frames a second none, and its output none.
+func TestStillsBesideAFastSource(t *testing.T) { programtest.Quiet(t, stillsBesideAFastSource) }
+
+func stillsBesideAFastSource(t *testing.T) error {
+	s := startReloads(t, fmt.Sprintf(`
+web: {listen: none}
+memory: host
+sources: [{name: camera, slots: 64, model: {width: 640, height: 360, rate: 60}}]
+isp: [{name: isp, from: camera, workers: 1}]
+outputs: [{name: raw, queue: 32, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], pacing: burst}}]
+`, rtptest.EvenPorts(t, 1)[0]))
+	s.streaming(t, "raw")
+	last := uint64(0)
+	for range 40 {
+		file, err := s.a.still(t.Context(), "raw", "dng")
+		if err != nil || file.Sequence <= last {
+			t.Fatalf("frame %d, after frame %d: %v", file.Sequence, last, err)
+		}
+		last = file.Sequence
+	}
+	s.streaming(t, "raw")
+	books := s.end(t)
+	source, output := books.Sources[0], books.Outputs[0]
+	t.Logf("%d frames, 40 snapshots until frame %d", source.Captured, last)
+	if source.Lost > 0 || output.Drops() > 0 || output.Delivered < 40 {
+		return fmt.Errorf("lost at the source %d; %d delivered, dropped %v", source.Lost, output.Delivered, output.Dropped)
+	}
+	return nil
+}
+
 // TestNoStill: what shows no pictures has none, a file of pictures has no samples, and a source that delivers nothing keeps nobody
 // waiting for ever.
 func TestNoStill(t *testing.T) {

@@ -49,8 +49,8 @@ function wait(on) {
   if (!on && document.activeElement === document.body && buttons.includes(wait.pressed)) wait.pressed.focus();
 }
 
-// ask makes a request of the editor, and says what came of it. done is said of a good text.
-async function ask(method, path, headers, done) {
+// ask makes a request of the editor, and says what came of it. done is said of a good text, and then comes what follows it.
+async function ask(method, path, headers, done, follow) {
   const verdict = get("verdict");
   verdict.textContent = "asking";
   showMistakes([]);
@@ -62,10 +62,9 @@ async function ask(method, path, headers, done) {
     if (!answer) throw new Error((await r.text()).trim());
     showMistakes(answer.mistakes);
     verdict.textContent = answer.good ? done(answer) : "Refused, nothing has changed. Mistakes: " + answer.mistakes.length;
-    return answer.good;
+    if (answer.good && follow) await follow();
   } catch (e) {
     verdict.textContent = "Not done: " + e.message;
-    return false;
   } finally {
     wait(false);
   }
@@ -73,10 +72,24 @@ async function ask(method, path, headers, done) {
 
 const changed = (a) => "It is used now" + (a.warning ? ", but " + a.warning : "") + ". Changed: " + ((a.changed || []).join(", ") || "nothing");
 
-// become has the appliance work by another text, and loads what is used then.
-async function become(method, headers) {
-  if (!await ask(method, "api/v1/config", headers, changed)) return;
-  await load().catch((e) => { get("verdict").textContent += ". It cannot be loaded again: " + e.message; });
+// become has the appliance work by another text, and loads what is used then. Nothing can be pressed until it is there.
+function become(method, headers) {
+  return ask(method, "api/v1/config", headers, changed,
+    () => load().catch((e) => { get("verdict").textContent += ". It cannot be loaded again: " + e.message; }));
+}
+
+// again loads the text once more.
+async function again() {
+  wait(true);
+  try {
+    await load();
+    get("verdict").textContent = "Loaded.";
+    showMistakes([]);
+  } catch (e) {
+    get("verdict").textContent = e.message;
+  } finally {
+    wait(false);
+  }
 }
 
 get("editor").addEventListener("toggle", () => {
@@ -84,5 +97,5 @@ get("editor").addEventListener("toggle", () => {
 });
 get("check").addEventListener("click", () => ask("POST", "api/v1/config/check", {}, () => "There is no mistake."));
 get("apply").addEventListener("click", () => become("PUT", { "If-Match": loaded || "*" }));
-get("again").addEventListener("click", () => load().then(() => { get("verdict").textContent = "Loaded."; showMistakes([]); }).catch((e) => { get("verdict").textContent = e.message; }));
+get("again").addEventListener("click", again);
 get("reset").addEventListener("click", () => become("DELETE", {}));

@@ -48,8 +48,8 @@ class Watch {
     this.video.srcObject = new MediaStream([track]);
     const next = (now, frame) => {
       if (!this.peer) return;
-      this.draw(frame);
       this.video.requestVideoFrameCallback(next);
+      this.draw(frame);
     };
     this.video.requestVideoFrameCallback(next);
     this.video.play().catch(() => this.fail());
@@ -65,8 +65,14 @@ class Watch {
   // draw draws the picture that the video has now. That may be a newer one than the frame that it is called for: the picture itself says
   // which one it is, by its RTP timestamp, or else by its time.
   draw(frame) {
+    let picture;
+    try {
+      picture = new VideoFrame(this.video);
+    } catch {
+      return; // a video that has just begun may have none (InvalidStateError)
+    }
     this.played = true;
-    const picture = new VideoFrame(this.video), canvas = this.canvas;
+    const canvas = this.canvas;
     const own = picture.metadata ? picture.metadata().rtpTimestamp : undefined;
     const rtp = own !== undefined ? own : Math.round(frame.mediaTime * 1e6) === picture.timestamp ? frame.rtpTimestamp : this.drawn;
     if (rtp !== this.drawn) {
