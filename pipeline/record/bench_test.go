@@ -63,7 +63,11 @@ type meter struct {
 func (m *meter) begin(b *testing.B) { m.began, m.cpu, m.all = time.Now(), cpu(b), busy(b) }
 
 var writers = []writer{
-	{"record", writeRecording}, {"fio", writeFio}, {"mcap for Go", writeFoxglove}, {"GStreamer filesink", writeGStreamer}, {"ffmpeg rawvideo", writeFFmpeg},
+	{"record", writeRecording},
+	{"fio", writeFio},
+	{"mcap for Go", writeFoxglove},
+	{"GStreamer filesink", writeGStreamer},
+	{"ffmpeg rawvideo", writeFFmpeg},
 	{"a recording's CRC-32", sumFrames},
 }
 
