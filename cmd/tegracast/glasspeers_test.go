@@ -76,12 +76,12 @@ func glassPeer(b *testing.B) (late []float64) {
 	_ = frames.Close()
 	var ending sync.WaitGroup
 	defer ending.Wait()
-	defer func() { _ = c.Process.Kill() }()
 	x := &lineClock{}
 	ending.Go(func() { x.write(pictures) })
 	ending.Go(func() { _, _ = c.Process.Wait() }) // the pipes are read meanwhile
 	server := httptest.NewServer(signalling(offer, answer))
 	defer server.Close()
+	defer func() { _ = c.Process.Kill() }() // before the server closes, which waits for the offer
 	ctx, _ := browser(b, server.URL)
 	evaluate[bool](ctx, b, stampReader)
 	awaitPage(ctx, b, "pictures by webrtcbin", fmt.Sprintf("seen.length >= %d", glassFrames+10))

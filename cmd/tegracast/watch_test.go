@@ -135,6 +135,7 @@ func numbersAgree(t *testing.T, frames int) {
 		t.Fatal(err)
 	}
 	seen := watchStamps(ctx, t, frames)
+	awaitPage(ctx, t, "a picture that the video refuses", "window.refused === true")
 	for i, s := range seen {
 		n := int(s[0])
 		if n%stampBlocks != int(s[1]) || n%stampFrames != int(s[2]) {

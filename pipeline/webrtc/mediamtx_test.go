@@ -35,7 +35,7 @@ func TestMediaMTX(t *testing.T) {
 		remote.Start(t)
 		taken := func() bool {
 			list := server.Viewers("camera")
-			return len(list) == 1 && list[0].Frames > 0
+			return len(list) == 1 && list[0].Frames > 30 // and the server gives it to others
 		}
 		for until := time.Now().Add(patience); !taken(); time.Sleep(100 * time.Millisecond) {
 			if time.Now().After(until) {
@@ -61,7 +61,10 @@ func TestMediaMTX(t *testing.T) {
 			t.Errorf("round %d: %d of %d pictures are right", round, right, len(got)/f.Size())
 		}
 		remote.Kill()
-		for until := time.Now().Add(patience); len(server.Viewers("camera")) > 0 && time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
+		for until := time.Now().Add(patience); len(server.Viewers("camera")) > 0; time.Sleep(100 * time.Millisecond) {
+			if time.Now().After(until) {
+				t.Fatal("a server that was killed is still sent to")
+			}
 		}
 	}
 }

@@ -22,8 +22,8 @@ type MediaMTX struct {
 	process    *exec.Cmd
 }
 
-// NewMediaMTX builds the server from its Go module. The module lacks two files that a release has, and that tests need nothing of: its
-// version, and a script for HLS.
+// NewMediaMTX builds the server from its Go module. The module lacks two files that a release has: its version, and a script for HLS.
+// Tests do not need what is in them.
 func NewMediaMTX(t testing.TB) *MediaMTX {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,6 +74,7 @@ func (x *MediaMTX) Start(t testing.TB) {
 	if err := x.process.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(x.Kill)
 	for until := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		if c, err := net.Dial("tcp", x.HTTP); err == nil {
 			_ = c.Close()
@@ -85,7 +86,7 @@ func (x *MediaMTX) Start(t testing.TB) {
 	}
 }
 
-// Kill ends the server without a word.
+// Kill ends the server without a word. One that has ended stays so.
 func (x *MediaMTX) Kill() {
 	_ = x.process.Process.Kill()
 	_ = x.process.Wait()

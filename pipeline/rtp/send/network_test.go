@@ -139,14 +139,14 @@ func TestAHostThatIsAway(t *testing.T) {
 					return st[0]
 				}
 				// The kernel answers by ICMP, of which it sends a thousand a second for the whole machine: other tests may use them up.
-				gone := play()
-				for ; frames < 600 && (gone.Cut < 30 || !told); gone = play() {
+				began, gone := time.Now(), play()
+				for ; frames < 600 && (gone.Cut < 30 || !told) && !t.Failed(); gone = play() {
 					told = told || strings.Contains(gone.LastError, "no host answers")
 				}
 				if gone.Cut < 30 || !told {
 					t.Errorf("after %d frames, away: %+v", frames, gone)
 				}
-				if n := strings.Count(log.String(), "destination loses frames"); n != 1 {
+				if n := strings.Count(log.String(), "destination loses frames"); n < 1 || n > 1+int(time.Since(began)/tellEvery) {
 					t.Errorf("the log tells %d times:\n%s", n, &log)
 				}
 				if z := (*s.sender.dests.Load())[0].way.zero; z != nil && z.next != 0 {
@@ -154,7 +154,7 @@ func TestAHostThatIsAway(t *testing.T) {
 				}
 				rtptest.IP(t, "neigh", "replace", "10.9.0.3", "lladdr", "02:00:00:00:00:03", "dev", "x", "nud", "permanent")
 				whole := 0
-				for came := frames; frames < came+200 && whole < 5; { // an answer may still be under way
+				for came := frames; frames < came+200 && whole < 5 && !t.Failed(); { // an answer may still be under way
 					before := gone
 					if gone = play(); gone.Frames == before.Frames+1 && gone.LastError == "" {
 						whole++

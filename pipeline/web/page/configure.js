@@ -41,11 +41,13 @@ function showMistakes(list) {
   }));
 }
 
-// wait keeps the buttons from being pressed while a request is on its way. The one that was pressed gets the focus again.
+// wait keeps the buttons from being pressed, and the text as it is, while a request is on its way. The one that was pressed gets the focus again.
 function wait(on) {
   const buttons = ["check", "apply", "again", "reset"].map(get);
   if (on) wait.pressed = document.activeElement;
   for (const b of buttons) b.disabled = on;
+  get("apply").disabled = on || loaded === null;
+  get("text").readOnly = on;
   if (!on && document.activeElement === document.body && buttons.includes(wait.pressed)) wait.pressed.focus();
 }
 
@@ -93,7 +95,7 @@ async function again() {
 }
 
 get("editor").addEventListener("toggle", () => {
-  if (get("editor").open && loaded === null) load().catch((e) => { get("verdict").textContent = e.message; });
+  if (get("editor").open && loaded === null) again();
 });
 get("check").addEventListener("click", () => ask("POST", "api/v1/config/check", {}, () => "There is no mistake."));
 get("apply").addEventListener("click", () => become("PUT", { "If-Match": loaded || "*" }));
