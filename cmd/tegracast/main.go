@@ -43,9 +43,19 @@ func usage() string {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends a shutdown that hangs
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(untilSignal(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// untilSignal returns a context that SIGINT or SIGTERM cancels. A second signal ends a shutdown that hangs. The cause is context.Canceled,
+// as whoever looks at it expects. That of signal.NotifyContext is the signal, which by Go 1.26.0 is an error of its own.
+func untilSignal() context.Context {
+	told, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, cancel := context.WithCancel(context.Background())
+	context.AfterFunc(told, func() {
+		stop()
+		cancel()
+	})
+	return ctx
 }
 
 // run is main without the process.
