@@ -82,7 +82,6 @@ const (
 type uring struct {
 	fd           int
 	file         *os.File // of fd: Go's poller waits for it
-	conn         syscall.RawConn
 	rings, sqMem []byte
 	sqes         []sqe
 	sqTail       *uint32
@@ -109,7 +108,7 @@ type uring struct {
 }
 
 // newURing makes an io_uring. An error says that the kernel has none, or does not let this process have one.
-func newURing() (_ *uring, err error) {
+func newURing() (*uring, error) {
 	var p uringParams
 	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, uringEntries, uintptr(unsafe.Pointer(&p)), 0)
 	if errno != 0 {
@@ -140,10 +139,11 @@ func newURing() (_ *uring, err error) {
 	u.fixedFiles = u.register(registerFiles, unsafe.Pointer(&none[0]), uringFiles) == nil
 	table := rsrcRegister{nr: uringBuffers, flags: registerSparse}
 	u.fixedBuffers = u.register(registerBuffers2, unsafe.Pointer(&table), uint32(unsafe.Sizeof(table))) == nil
-	if u.conn, err = u.file.SyscallConn(); err != nil {
+	conn, err := u.file.SyscallConn()
+	if err != nil {
 		return nil, errors.Join(err, u.unmap())
 	}
-	u.reaper.Go(u.reap)
+	u.reaper.Go(func() { u.reap(conn) })
 	return u, nil
 }
 
@@ -328,8 +328,8 @@ const wakeUser = ^uint64(0)
 
 // reap ends transfers as the kernel says that they are done, until close. It waits by Go's poller. While a thread waits in a system call,
 // a thread of Go's runtime wakes every 20 µs to look after it; that took a sixth of a recording's CPU.
-func (u *uring) reap() {
-	if err := u.conn.Read(func(uintptr) bool { return u.drain() }); err != nil {
+func (u *uring) reap(conn syscall.RawConn) {
+	if err := conn.Read(func(uintptr) bool { return u.drain() }); err != nil {
 		panic(fmt.Sprintf("io_uring: %v", err)) // the ring is ours, and open
 	}
 }

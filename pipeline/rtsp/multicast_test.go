@@ -40,7 +40,7 @@ func readByGroups(t *testing.T, frames int) {
 			read := func(peer, transport string) {
 				again(t, func() error {
 					got := p.peers[peer].read(t, url, transport, frames)
-					all, good := right(got[max(0, len(got)-sure*p.size):], p.size, func(b []byte) bool {
+					all, good := rtptest.Right(got[max(0, len(got)-sure*p.size):], p.size, func(b []byte) bool {
 						return slices.ContainsFunc(src.Fill, func(f *pipeline.Frame) bool { return p.same(f, b) })
 					})
 					if all < sure || good < all {

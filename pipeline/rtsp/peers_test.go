@@ -63,16 +63,6 @@ func (p peer) read(t *testing.T, url, transport string, frames int) []byte {
 	return b
 }
 
-// right counts the frames of size bytes, and those of them that are one of what was sent.
-func right(got []byte, size int, is func([]byte) bool) (all, good int) {
-	for n := 0; n+size <= len(got); n += size {
-		if all++; is(got[n : n+size]) {
-			good++
-		}
-	}
-	return all, good
-}
-
 // payload is one that peers read, and what they make of it.
 type payload struct {
 	name   string
@@ -114,19 +104,11 @@ func h264(t *testing.T) payload {
 	}
 }
 
-// again repeats what fails, twice at most: a peer on a slow machine may lose a datagram, and a fault does so each time.
+// again repeats what fails: a peer on a slow machine may lose a datagram, and a fault does so each time.
 func again(t *testing.T, f func() error) {
 	t.Helper()
-	for try := 1; ; try++ {
-		err := f()
-		if err == nil {
-			return
-		}
-		if try == 3 {
-			t.Error(err)
-			return
-		}
-		t.Logf("try %d: %v", try, err)
+	if err := rtptest.Tries(t, f); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -148,7 +130,7 @@ func readByPeers(t *testing.T, frames int) {
 					reading.Go(func() {
 						again(t, func() error {
 							got := reader.read(t, url, transport, frames)
-							all, good := right(got, p.size, func(b []byte) bool {
+							all, good := rtptest.Right(got, p.size, func(b []byte) bool {
 								return slices.ContainsFunc(src.Fill, func(f *pipeline.Frame) bool { return p.same(f, b) })
 							})
 							t.Logf("%s: %d frames, %d right", transport, all, good)

@@ -47,7 +47,7 @@ func TestPublish(t *testing.T) {
 			}
 			for range rounds {
 				const frames = 20
-				all, good := right(server.read(t, to, "tcp", frames), p.size, func(b []byte) bool {
+				all, good := rtptest.Right(server.read(t, to, "tcp", frames), p.size, func(b []byte) bool {
 					return slices.ContainsFunc(src.Fill, func(f *pipeline.Frame) bool { return p.same(f, b) })
 				})
 				if all < frames || good < all {

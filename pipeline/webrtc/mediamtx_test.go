@@ -51,14 +51,11 @@ func TestMediaMTX(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		right := 0
-		for n := 0; n+f.Size() <= len(got); n += f.Size() {
-			if slices.ContainsFunc(sent, func(s *pipeline.Frame) bool { return rtptest.PSNR(s.Bytes[:w*h], got[n:][:w*h]) > 25 }) {
-				right++
-			}
-		}
+		all, right := rtptest.Right(got, f.Size(), func(b []byte) bool {
+			return slices.ContainsFunc(sent, func(s *pipeline.Frame) bool { return rtptest.PSNR(s.Bytes[:w*h], b[:w*h]) > 25 })
+		})
 		if right < frames/2 {
-			t.Errorf("round %d: %d of %d pictures are right", round, right, len(got)/f.Size())
+			t.Errorf("round %d: %d of %d pictures are right", round, right, all)
 		}
 		remote.Kill()
 		for until := time.Now().Add(patience); len(server.Viewers("camera")) > 0; time.Sleep(100 * time.Millisecond) {

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // Path is the import path of the program.
@@ -157,14 +159,7 @@ func Write(t testing.TB, name, text string) string {
 // lost, and that is no fault of the program. Wrong bytes are, and f reports them to t itself.
 func Quiet(t *testing.T, f func(t *testing.T) error) {
 	t.Helper()
-	for try := 1; ; try++ {
-		err := f(t)
-		if err == nil {
-			return
-		}
-		if try == 3 {
-			t.Fatal(err)
-		}
-		t.Logf("try %d: %v", try, err)
+	if err := rtptest.Tries(t, func() error { return f(t) }); err != nil {
+		t.Fatal(err)
 	}
 }
