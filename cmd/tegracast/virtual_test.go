@@ -245,7 +245,7 @@ func guestServe(t *testing.T, m *vjetson.Machine, suspends int, replace func() e
 // description of its stream raw.
 func serving(t *testing.T, m *vjetson.Machine, config string) (sdp string) {
 	t.Helper()
-	if out, err := m.Shell(t.Context(), "rm -rf /run/sdp && mkdir /run/sdp && (tegracast serve --config "+config+" --sdp-dir /run/sdp >/run/serve.log 2>&1; echo $? > /run/status) & "+
+	if out, err := m.Shell(t.Context(), "rm -rf /run/sdp; mkdir /run/sdp; (tegracast serve --config "+config+" --sdp-dir /run/sdp >/run/serve.log 2>&1; echo $? > /run/status) & "+
 		"for i in $(seq 200); do [ -s /run/sdp/raw.sdp ] && exit 0; usleep 50000; done; cat /run/serve.log; exit 1"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -271,7 +271,7 @@ func stopServing(t *testing.T, m *vjetson.Machine) string {
 
 // killed kills a stream. The next one who opens the device finds it fenced, and lifts that.
 func killed(t *testing.T, m *vjetson.Machine) {
-	if out, err := m.Shell(t.Context(), "mkdir -p /run/sdp; tegracast serve --config /etc/tegracast.yaml --sdp-dir /run/sdp >/run/serve.log 2>&1 & "+
+	if out, err := m.Shell(t.Context(), "rm -f /run/serve.log; mkdir -p /run/sdp; tegracast serve --config /etc/tegracast.yaml --sdp-dir /run/sdp >/run/serve.log 2>&1 & "+
 		"for i in $(seq 200); do grep -q 'source streaming' /run/serve.log && kill -9 $! && { wait $!; exit 0; }; usleep 50000; done; cat /run/serve.log; exit 1"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
