@@ -61,6 +61,7 @@ func TestH264(t *testing.T) {
 	const frames, keyAt = 30, 17
 	for _, size := range [][2]int{{16, 16}, {322, 182}, {960, 540}, {1280, 722}} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			t.Parallel()
 			f := rtptest.Format(t, pipeline.I420, size[0], size[1], 30)
 			h := testEncoder(t, f, size[0]*size[1]*30/4+200_000)
 			dst := make([]byte, 0, 2*f.Size()+4096)

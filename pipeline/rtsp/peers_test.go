@@ -112,20 +112,17 @@ func again(t *testing.T, f func() error) {
 	}
 }
 
-// readByPeers has each peer read frames of each payload, by UDP and TCP at the same time.
+// readByPeers has all peers read frames of each payload, by UDP and TCP at the same time.
 func readByPeers(t *testing.T, frames int) {
 	for _, p := range append(payloads(t), h264(t)) {
-		for name, reader := range p.peers {
-			t.Run(p.name+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				p := p
-				if p.name == "h264" { // each stream has an encoder of its own
-					p = h264(t)
-				}
-				src := rtptest.NewSource(t, p.format, 0)
-				_, server := serve(t, Config{User: "me", Password: "a word"}, p.name, p.config, src)
-				url := strings.Replace(server.URL(p.name), "rtsp://", "rtsp://me:a%20word@", 1)
-				var reading sync.WaitGroup
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			src := rtptest.NewSource(t, p.format, 0)
+			_, server := serve(t, Config{User: "me", Password: "a word"}, p.name, p.config, src)
+			url := strings.Replace(server.URL(p.name), "rtsp://", "rtsp://me:a%20word@", 1)
+			var reading sync.WaitGroup
+			defer reading.Wait()
+			for name, reader := range p.peers {
 				for _, transport := range []string{"udp", "tcp"} {
 					reading.Go(func() {
 						again(t, func() error {
@@ -133,17 +130,16 @@ func readByPeers(t *testing.T, frames int) {
 							all, good := rtptest.Right(got, p.size, func(b []byte) bool {
 								return slices.ContainsFunc(src.Fill, func(f *pipeline.Frame) bool { return p.same(f, b) })
 							})
-							t.Logf("%s: %d frames, %d right", transport, all, good)
+							t.Logf("%s by %s: %d frames, %d right", name, transport, all, good)
 							if all < frames || good < all || len(got)%p.size != 0 {
-								return fmt.Errorf("%s: %d bytes, %d frames, %d of them right", transport, len(got), all, good)
+								return fmt.Errorf("%s by %s: %d bytes, %d frames, %d of them right", name, transport, len(got), all, good)
 							}
 							return nil
 						})
 					})
 				}
-				reading.Wait()
-			})
-		}
+			}
+		})
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 func TestPublish(t *testing.T) {
 	for _, p := range append(payloads(t), h264(t)) {
 		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
 			src := rtptest.NewSource(t, p.format, 0)
 			sink, _ := serve(t, Config{}, p.name, p.config, src)
 			to := fmt.Sprintf("rtsp://127.0.0.1:%d/%s", rtptest.EvenPorts(t, 1)[0], p.name)

@@ -18,6 +18,7 @@ import (
 
 // TestGStreamer: webrtcbin watches by WHEP, and decodes the right pictures. DELETE ends the session.
 func TestGStreamer(t *testing.T) {
+	t.Parallel()
 	const python = "/usr/bin/python3" // that has Debian's modules
 	if out, err := exec.CommandContext(t.Context(), python, "-c", `import gi
 gi.require_version("GstWebRTC", "1.0")

@@ -109,6 +109,7 @@ func word() (string, error) { return "a word", nil }
 // TestPublish: a server that refuses at first takes the stream, and again after it has ended the session or has gone without a word. The
 // end is told to it. It is a receiver in the books.
 func TestPublish(t *testing.T) {
+	t.Parallel()
 	l := usual
 	l.disconnected, l.failed = time.Second/2, time.Second/2
 	server, _, _ := serve(t, l)

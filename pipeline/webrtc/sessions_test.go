@@ -95,6 +95,7 @@ func TestOneAddress(t *testing.T) {
 
 // TestFull: one more than there is room for is told to come later, and has room when another one has left.
 func TestFull(t *testing.T) {
+	t.Parallel()
 	l := usual
 	l.sessions = 1
 	_, _, base := serve(t, l)
@@ -190,6 +191,7 @@ func TestEnds(t *testing.T) {
 
 // TestServerEnds: all sessions end with the server, and no other one begins.
 func TestServerEnds(t *testing.T) {
+	t.Parallel()
 	server, _, base := serve(t, usual)
 	a, b := watch(t, base, pion.SettingEngine{}), watch(t, base, pion.SettingEngine{})
 	a.next(t)

@@ -18,6 +18,7 @@ import (
 // TestWatched: a viewer gets whole frames from a key frame on, each with a message of its timestamp, number, time and results. A further
 // key frame comes when it is asked for.
 func TestWatched(t *testing.T) {
+	t.Parallel()
 	server, _, base := serve(t, usual)
 	v := watch(t, base, pion.SettingEngine{})
 	first := v.next(t)
@@ -115,6 +116,7 @@ func TestStalled(t *testing.T) {
 // TestReportsCostBits: a viewer that reports losses, or says what its network takes, has the picture encoded to fewer bits. Packets say when
 // they were sent.
 func TestReportsCostBits(t *testing.T) {
+	t.Parallel()
 	_, sink, base := serve(t, usual)
 	v := watch(t, base, pion.SettingEngine{})
 	sent := v.next(t).packets[0].GetExtension(v.sent)
