@@ -34,11 +34,11 @@ outputs:
 			fmt.Sprintf("rtsp://me:a%%20word@127.0.0.1:%d/%s", p[1], name), "-frames:v", fmt.Sprint(frames), "-f", "null", "-")
 	}
 	stays := read("raw", "tcp", 1<<20)
-	read("raw", "udp", 20).Need(t, time.Minute)
-	read("jpeg", "tcp", 20).Need(t, time.Minute)
-	read("asked", "udp", 20).Need(t, time.Minute)
-	programtest.Start(t, "ffmpeg", "-loglevel", "error", "-rtsp_flags", "listen", "-i", fmt.Sprintf("rtsp://127.0.0.1:%d/camera", p[4]),
-		"-frames:v", "20", "-f", "null", "-").Need(t, time.Minute) // to which it is published
+	published := programtest.Start(t, "ffmpeg", "-loglevel", "error", "-rtsp_flags", "listen", "-i", fmt.Sprintf("rtsp://127.0.0.1:%d/camera", p[4]),
+		"-frames:v", "20", "-f", "null", "-")
+	for _, reader := range []*programtest.Process{read("raw", "udp", 20), read("jpeg", "tcp", 20), read("asked", "udp", 20), published} {
+		reader.Need(t, time.Minute)
+	}
 	if status, text := fetch(t, base+"/asked.sdp"); status != 404 {
 		t.Errorf("a stream without destination has a file: status %d\n%s", status, text)
 	}

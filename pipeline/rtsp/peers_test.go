@@ -145,7 +145,10 @@ func readByPeers(t *testing.T, frames int) {
 
 // TestPeersRead: ffmpeg and GStreamer read raw video, JPEG and H.264 by UDP and TCP for 5 s, with a password, and each frame is right from
 // the first on.
-func TestPeersRead(t *testing.T) { readByPeers(t, 150) }
+func TestPeersRead(t *testing.T) {
+	t.Parallel()
+	readByPeers(t, 150)
+}
 
 // TestPeersReadAMinute is the same for a minute.
 func TestPeersReadAMinute(t *testing.T) {

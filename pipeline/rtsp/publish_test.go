@@ -26,6 +26,7 @@ import (
 
 // TestPublish publishes each payload to ffmpeg, which listens as a server does and begins later; for raw video it begins again.
 func TestPublish(t *testing.T) {
+	t.Parallel()
 	for _, p := range append(payloads(t), h264(t)) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()

@@ -133,6 +133,7 @@ func TestAnswersAreMadeOneByOne(t *testing.T) {
 
 // TestWhoDoesNotReadKeepsNobodyWaiting: a client asks and does not read; others are answered meanwhile, and it loses its connection.
 func TestWhoDoesNotReadKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
 	large := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 64<<20)) })
 	closed := make(chan struct{})
 	server := httptest.NewUnstartedServer(bounded(large, time.Second))

@@ -23,6 +23,7 @@ import (
 
 // TestRefused: what is no offer that can be answered, and what is not done, is refused with the status for it.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	_, _, base := serve(t, usual)
 	documented := theDocument(t)
 	offer := client(t, pion.SettingEngine{}).offer(t)

@@ -66,6 +66,7 @@ func TestWatched(t *testing.T) {
 
 // TestSilent: a sink that nobody watches encodes nothing.
 func TestSilent(t *testing.T) {
+	t.Parallel()
 	server, sink, base := serve(t, usual)
 	v := watch(t, base, pion.SettingEngine{})
 	v.next(t)
