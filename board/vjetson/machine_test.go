@@ -155,7 +155,7 @@ func look(t *testing.T) traces {
 func leavesNothing(t *testing.T, before traces) {
 	t.Helper()
 	var now traces
-	for range 100 {
+	for range 1500 {
 		now = look(t)
 		if now.fds <= before.fds && now.goroutines <= before.goroutines && now.temporary <= before.temporary && len(now.children) <= len(before.children) {
 			return

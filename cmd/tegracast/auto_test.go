@@ -22,7 +22,7 @@ func TestServeAuto(t *testing.T) {
 	text += fmt.Sprintf("web: {listen: \"127.0.0.1:%d\"}\n", p[1])
 	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "auto.yaml", text), "--sdp-dir", dir)
 	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
-	for frames, pattern := 0.0, regexp.MustCompile(`(?m)^tegracast_stage_frames_total\{stage="isp"\} (\S+)`); frames < 25; time.Sleep(20 * time.Millisecond) {
+	for frames, pattern := 0.0, regexp.MustCompile(`(?m)^tegracast_stage_frames_total\{stage="isp"\} (\S+)`); frames < 60; time.Sleep(20 * time.Millisecond) {
 		_, metrics := fetch(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", p[1]))
 		frames = programtest.Found(t, pattern, metrics)
 	}

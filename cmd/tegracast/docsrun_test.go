@@ -76,6 +76,7 @@ end() {
 }
 begin() {
 	end
+	: >serve.log
 	setsid "$@" >serve.log 2>&1 &
 	serve=$!
 	until grep -qs 'source streaming' serve.log; do kill -0 "$serve"; sleep 0.05; done
@@ -87,7 +88,7 @@ tegracast() {
 	case $1 in
 	serve) begin bin/tegracast "$@" --sdp-dir run; sleep 1 ;;
 	probe) bin/tegracast "$@" --duration 1s >heard || [ $? = 1 ]; cat heard; grep -Eq ' [1-9][0-9]* complete' heard ;;
-	receive) bin/tegracast "$@" --duration 1s ;;
+	receive) bin/tegracast "$@" --duration 3s >heard || [ $? = 1 ]; cat heard; [ -s heard ] ;;
 	doctor) bin/tegracast "$@" || [ $? = 1 ] ;;
 	*) bin/tegracast "$@" ;;
 	esac
@@ -166,7 +167,7 @@ func runPage(t *testing.T, lines string) {
 		t.Fatal(err)
 	}
 	lines = strings.NewReplacer("bin/tegracast ", "tegracast ", "VIEWER", "192.0.2.7", "192.0.2.7:5020", "127.0.0.1:5020").Replace(lines)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", pageShell+lines+"\nend")
 	c.Dir = dir

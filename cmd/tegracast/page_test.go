@@ -156,7 +156,7 @@ func TestPageInABrowser(t *testing.T) {
 func browser(t testing.TB, address string) (ctx context.Context, complaints func() []string) {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 800))
+		chromedp.NoSandbox, chromedp.WSURLReadTimeout(2*time.Minute), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 800))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)

@@ -42,6 +42,7 @@ func TestPeers(t *testing.T) { programtest.Quiet(t, peersReceive) }
 
 func peersReceive(t *testing.T) error {
 	const width, height, frames = 480, 272, 230 // after 240 frames the picture comes back
+	made := pictures(t, width, height, frames, picture{pipeline.UYVY, 1}, picture{pipeline.I420, 2})
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 4)
 	cfg := programtest.Write(t, "peers.yaml", fmt.Sprintf(peersYAML, width, height, p[0], p[1], p[2], p[3]))
@@ -58,7 +59,6 @@ func peersReceive(t *testing.T) error {
 		ffmpeg(t, file("jpeg.sdp"), "12", "yuvj420p", file("jpeg-ffmpeg")),
 		gstreamer(t, file("jpeg-gst.sdp"), "rtpjpegdepay ! jpegdec ! video/x-raw,format=I420", "13", file("jpeg-gst")),
 	}
-	made := pictures(t, width, height, frames, picture{pipeline.UYVY, 1}, picture{pipeline.I420, 2})
 	uyvy, i420 := made[0], made[1]
 	for _, peer := range peers {
 		peer.Need(t, 40*time.Second)
@@ -109,6 +109,7 @@ func TestPeersDeep(t *testing.T) { programtest.Quiet(t, peersReceiveDeep) }
 
 func peersReceiveDeep(t *testing.T) error {
 	const width, height, frames = 320, 120, 160 // few packets a second: GStreamer's sockets hold a hundred
+	made := pictures(t, width, height, frames, picture{pipeline.UYVP, 1}, picture{pipeline.RGB24, 1})
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 4)
 	cfg := programtest.Write(t, "deep.yaml", fmt.Sprintf(deepYAML, width, height, p[0], p[1], p[2], p[3]))
@@ -124,7 +125,6 @@ func peersReceiveDeep(t *testing.T) error {
 		ffmpeg(t, file("rgb24.sdp"), "20", "rgb24", file("rgb24-ffmpeg")),
 		gstreamer(t, file("rgb24-gst.sdp"), "rtpvrawdepay ! video/x-raw,format=RGB", "21", file("rgb24-gst")),
 	}
-	made := pictures(t, width, height, frames, picture{pipeline.UYVP, 1}, picture{pipeline.RGB24, 1})
 	var planes [][]byte
 	for _, f := range made[0] {
 		planes = append(planes, planes10(f, width, height))

@@ -31,7 +31,9 @@ outputs:
 func TestPeersH264(t *testing.T) { programtest.Quiet(t, peersReceiveH264) }
 
 func peersReceiveH264(t *testing.T) error {
-	const width, height, frames = 480, 270, 230 // after 240 frames the picture comes back; no whole number of blocks
+	// After 240 frames the picture comes back. The size is no whole number of blocks.
+	const width, height, frames = 480, 270, 230
+	luma := pictures(t, width, height, frames, picture{pipeline.NV12, 1})[0] // which has the colours of H.264
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 3)
 	cfg := programtest.Write(t, "h264.yaml", fmt.Sprintf(h264YAML, width, height, p[0], p[1], p[2]))
@@ -46,7 +48,6 @@ func peersReceiveH264(t *testing.T) error {
 		gstreamer(t, file("gst.sdp"), "rtph264depay ! h264parse ! openh264dec ! video/x-raw,format=I420", "61", file("gst")),
 		probe,
 	}
-	luma := pictures(t, width, height, frames, picture{pipeline.NV12, 1})[0] // which has the colours of H.264
 	for _, peer := range peers {
 		peer.Need(t, 40*time.Second)
 	}

@@ -330,8 +330,8 @@ func TestReceiveRefused(t *testing.T) {
 		{[]string{"--ucx", at, "--save", "x.avi"}, exitUsage, ".mcap or .y4m"},
 		{[]string{"--ucx", at, "--save", there}, exitUsage, "there already"},
 		{[]string{"--ucx", at, "--stream", "samples", "--region", "640x480+0+0"}, exitUsage, "not inside"},
-		{[]string{"--ucx", at, "--stream", "side", "--duration", "2s"}, exitFailure, "samples, pictures"},
-		{[]string{"--ucx", at, "--duration", "2s"}, exitFailure, "samples, pictures"},
+		{[]string{"--ucx", at, "--stream", "side", "--duration", "4s"}, exitFailure, "samples, pictures"},
+		{[]string{"--ucx", at, "--duration", "4s"}, exitFailure, "samples, pictures"},
 		{[]string{"--ucx", freePort(t), "--duration", "1s"}, exitFailure, "cannot be reached"},
 	} {
 		p := over(t, "tcp", append([]string{"receive"}, c.args...)...)

@@ -103,7 +103,7 @@ func fetch(t testing.TB, url string) (status int, body string) {
 	t.Helper()
 	for try := 0; ; try++ {
 		r, err := http.Get(url)
-		if err != nil && try < 100 {
+		if err != nil && try < 1200 {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		} else if err != nil {
@@ -114,7 +114,7 @@ func fetch(t testing.TB, url string) (status int, body string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.StatusCode == http.StatusServiceUnavailable && try < 100 {
+		if r.StatusCode == http.StatusServiceUnavailable && try < 1200 {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}

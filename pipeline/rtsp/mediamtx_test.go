@@ -36,7 +36,10 @@ func TestMediaMTX(t *testing.T) {
 		for _, p := range all {
 			eventually(t, p.name+" is not taken", func() bool { return len(sinks[p.name].Stats().Destinations) == 1 })
 			const frames, sure = 40, 20 // a reader comes in the middle of a frame, and waits for a key frame
-			got := p.peers["ffmpeg"].read(t, fmt.Sprintf("rtsp://%s/%s", server.RTSP, p.name), "tcp", frames)
+			got, err := p.peers["ffmpeg"].read(t, fmt.Sprintf("rtsp://%s/%s", server.RTSP, p.name), "tcp", frames)
+			if err != nil {
+				t.Fatal(err)
+			}
 			n, good := rtptest.Right(got[max(0, len(got)-sure*p.size):], p.size, func(b []byte) bool {
 				return slices.ContainsFunc(sources[p.name].Fill, func(f *pipeline.Frame) bool { return p.same(f, b) })
 			})

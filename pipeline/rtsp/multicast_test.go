@@ -39,7 +39,10 @@ func readByGroups(t *testing.T, frames int) {
 			sure := frames - 10 // whoever joins a group that is sent to can come in the middle, and waits for a key frame
 			read := func(peer, transport string) {
 				again(t, func() error {
-					got := p.peers[peer].read(t, url, transport, frames)
+					got, err := p.peers[peer].read(t, url, transport, frames)
+					if err != nil {
+						return err
+					}
 					all, good := rtptest.Right(got[max(0, len(got)-sure*p.size):], p.size, func(b []byte) bool {
 						return slices.ContainsFunc(src.Fill, func(f *pipeline.Frame) bool { return p.same(f, b) })
 					})

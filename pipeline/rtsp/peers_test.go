@@ -5,6 +5,7 @@ package rtsp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -46,21 +47,21 @@ func gstreamer(chain string) peer {
 }
 
 // read has the peer read frames, and returns them.
-func (p peer) read(t *testing.T, url, transport string, frames int) []byte {
+func (p peer) read(t *testing.T, url, transport string, frames int) ([]byte, error) {
 	t.Helper()
 	if _, err := exec.LookPath(p.program); err != nil {
 		t.Fatalf("%s is missing: apt-get install %s", p.program, p.debian)
 	}
 	out := filepath.Join(t.TempDir(), "out")
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second+time.Duration(frames)*time.Second/10)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute+time.Duration(frames)*time.Second/10)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.program, p.args(url, transport, out, frames)...)
 	log, err := cmd.CombinedOutput()
 	b, rerr := os.ReadFile(out)
 	if err != nil || rerr != nil {
-		t.Fatalf("%s: %v, %v\n%.4000s", cmd, err, rerr, log)
+		return nil, fmt.Errorf("%s: %w\n%.4000s", cmd, errors.Join(err, rerr), log)
 	}
-	return b
+	return b, nil
 }
 
 // payload is one that peers read, and what they make of it.
@@ -126,7 +127,10 @@ func readByPeers(t *testing.T, frames int) {
 				for _, transport := range []string{"udp", "tcp"} {
 					reading.Go(func() {
 						again(t, func() error {
-							got := reader.read(t, url, transport, frames)
+							got, err := reader.read(t, url, transport, frames)
+							if err != nil {
+								return err
+							}
 							all, good := rtptest.Right(got, p.size, func(b []byte) bool {
 								return slices.ContainsFunc(src.Fill, func(f *pipeline.Frame) bool { return p.same(f, b) })
 							})

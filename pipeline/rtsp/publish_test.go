@@ -49,7 +49,11 @@ func TestPublish(t *testing.T) {
 			}
 			for range rounds {
 				const frames = 20
-				all, good := rtptest.Right(server.read(t, to, "tcp", frames), p.size, func(b []byte) bool {
+				got, err := server.read(t, to, "tcp", frames)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all, good := rtptest.Right(got, p.size, func(b []byte) bool {
 					return slices.ContainsFunc(src.Fill, func(f *pipeline.Frame) bool { return p.same(f, b) })
 				})
 				if all < frames || good < all {

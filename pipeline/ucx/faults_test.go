@@ -89,10 +89,16 @@ func TestPeerStopped(t *testing.T) {
 	for range messages {
 		waiting = append(waiting, send(t, e.Endpoint, &Outgoing{ID: idEcho, Data: [][]byte{pattern(size)}, Protocol: Eager}))
 	}
-	before := perftest.OnCPU(t)
-	time.Sleep(time.Second)
-	if used := perftest.OnCPU(t) - before; used > time.Second/5 {
-		t.Errorf("a peer that is stopped costs %v of CPU in a second", used)
+	for second := 1; ; second++ { // in the first ones messages may be copied still
+		before := perftest.OnCPU(t)
+		time.Sleep(time.Second)
+		used := perftest.OnCPU(t) - before
+		if used <= time.Second/5 {
+			break
+		}
+		if second == 10 {
+			t.Fatalf("a peer that is stopped costs %v of CPU in a second", used)
+		}
 	}
 	send(t, f.Endpoint, &Outgoing{ID: idEcho, Data: [][]byte{pattern(20)}})
 	if got := next(t, echoes, "echo of the other peer"); len(got.data) != 20 {

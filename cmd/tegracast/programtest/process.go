@@ -129,7 +129,7 @@ func (p *Process) Stop(t testing.TB) {
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if s := p.End(t, 10*time.Second); s != 0 {
+	if s := p.End(t, time.Minute); s != 0 {
 		t.Errorf("status %d on SIGTERM\nstderr: %s", s, p.Err.String())
 	}
 }

@@ -86,7 +86,7 @@ func (p peer) play(t *testing.T, c Config, src *rtptest.Source) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	var log bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.program, p.args(sdp, out, media[0])...)
