@@ -128,7 +128,7 @@ func (b *bench) open(t testing.TB, slots int) *FPGACamera {
 // collect runs the camera until n frames were emitted and judged.
 func collect(t testing.TB, c *FPGACamera, n int, judge func(*pipeline.Frame)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	seen := 0
 	err := c.Run(ctx, func(f *pipeline.Frame) {

@@ -149,7 +149,7 @@ func TestKernelIsLaunchedAfterCompletion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	wrong, seen, last := map[string]int{}, map[string]int{}, map[string]uint64{}
 	var mu sync.Mutex // the stage and the sink look

@@ -300,7 +300,7 @@ func TestARecordingKeepsItsPace(t *testing.T) {
 		t.Errorf("%v, recorded were %v", took, last)
 	}
 	for i, f := range got[1:] {
-		apart, was := f.Times.Replayed.Sub(got[0].Times.Replayed), f.Times.Shown().Sub(got[0].Times.Shown())
+		apart, was := f.Times.Replayed.Sub(begin), f.Times.Shown().Sub(got[0].Times.Shown())
 		if apart < was-time.Millisecond {
 			t.Errorf("frame %d comes %v after the first one, and should %v", i+1, apart, was)
 		}

@@ -171,8 +171,8 @@ func TestReplayPacedSkips(t *testing.T) {
 	if second.Sequence < before+4 || second.Bytes[0] != byte(second.Sequence%2+1) {
 		t.Errorf("sequence %d, filled with %d", second.Sequence, second.Bytes[0])
 	}
-	if n := second.Sequence + 1; r.Emitted()+r.Skipped() != n {
-		t.Errorf("emitted %d + skipped %d is not %d", r.Emitted(), r.Skipped(), n)
+	if n := second.Sequence + 1; r.Emitted()+r.Skipped() < n { // it skips on, the only slot is taken again
+		t.Errorf("emitted %d + skipped %d is less than %d", r.Emitted(), r.Skipped(), n)
 	}
 	second.Release()
 	cancel()

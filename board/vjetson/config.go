@@ -28,7 +28,7 @@ const (
 	defaultCPUs        = 2
 	defaultBootTimeout = 90 * time.Second
 	fullBootTimeout    = 4 * time.Minute
-	defaultRunTimeout  = 60 * time.Second
+	defaultRunTimeout  = 4 * time.Minute
 )
 
 // Config is a machine. The zero value is a bare one with the small root.

@@ -34,7 +34,7 @@ func TestKernelPacing(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := m.Shell(ctx, "rm -rf /run/sdp; mkdir /run/sdp; systemd-run -q --unit=serve tegracast serve --config /etc/tegracast.yaml --sdp-dir /run/sdp; "+
-				"for i in $(seq 200); do [ -s /run/sdp/raw.sdp ] && exit 0; sleep .05; done; exit 1"); err != nil {
+				"for i in $(seq 2400); do [ -s /run/sdp/raw.sdp ] && exit 0; sleep .05; done; exit 1"); err != nil {
 				t.Fatal(err)
 			}
 			sdp := filepath.Join(dir, "raw.sdp")

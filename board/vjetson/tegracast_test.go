@@ -62,7 +62,7 @@ func TestTegracast(t *testing.T) {
 	}
 
 	if _, err := m.Shell(ctx, "mkdir /run/sdp && (tegracast serve --config /etc/tegracast.yaml --sdp-dir /run/sdp >/run/serve.log 2>&1 & echo $! > /run/serve.pid); "+
-		"for i in $(seq 200); do [ -s /run/sdp/raw.sdp ] && exit 0; usleep 50000; done; cat /run/serve.log; exit 1"); err != nil {
+		"for i in $(seq 2400); do [ -s /run/sdp/raw.sdp ] && exit 0; usleep 50000; done; cat /run/serve.log; exit 1"); err != nil {
 		t.Fatal(err)
 	}
 	sdp := filepath.Join(dir, "raw.sdp")
@@ -70,7 +70,7 @@ func TestTegracast(t *testing.T) {
 		t.Fatal(err)
 	}
 	receive(t, m, outside, sdp)
-	if out, err := m.Shell(ctx, "kill -TERM $(cat /run/serve.pid); for i in $(seq 100); do pgrep tegracast >/dev/null || exit 0; usleep 50000; done; exit 1"); err != nil {
+	if out, err := m.Shell(ctx, "kill -TERM $(cat /run/serve.pid); for i in $(seq 2400); do pgrep tegracast >/dev/null || exit 0; usleep 50000; done; exit 1"); err != nil {
 		t.Errorf("serve does not end: %v %s", err, out)
 	}
 }
@@ -87,7 +87,7 @@ func receive(t *testing.T, m *Machine, tegracast, sdp string) {
 	if err := os.WriteFile(other, bytes.ReplaceAll(b, []byte("video 5004 "), []byte("video 5006 ")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	ffmpeg, err := m.HostCommand(ctx, "ffmpeg", "-v", "error", "-nostdin", "-protocol_whitelist", "file,udp,rtp", "-i", other,
 		"-frames:v", "10", "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "uyvy422", video)

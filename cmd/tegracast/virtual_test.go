@@ -177,7 +177,8 @@ func guestLoopback(t *testing.T, m *vjetson.Machine, size, window int) {
 // unplugged takes the function away under a loopback, which says so, and gives it back.
 func unplugged(t *testing.T, m *vjetson.Machine, window int) {
 	ctx := t.Context()
-	if _, err := m.Shell(ctx, "(tegracast loopback --device /dev/tegra_p2p0 --count 1000 >/run/loopback.log 2>&1; echo $? > /run/status) & usleep 500000"); err != nil {
+	if _, err := m.Shell(ctx, "(tegracast loopback --device /dev/tegra_p2p0 --count 1000 >/run/loopback.log 2>&1; echo $? > /run/status) & "+
+		"for i in $(seq 1200); do ls -l /proc/$(pidof tegracast)/fd 2>/dev/null | grep -q tegra_p2p0 && exit 0; usleep 50000; done; cat /run/loopback.log; exit 1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.HotUnplug(ctx); err != nil {
@@ -205,7 +206,7 @@ func refuses(t *testing.T, m *vjetson.Machine, why string) {
 // ended waits for a program in the background to end, and returns its output and then its exit status.
 func ended(t *testing.T, m *vjetson.Machine, log string) string {
 	t.Helper()
-	out, err := m.Shell(t.Context(), "for i in $(seq 400); do [ -s /run/status ] && break; usleep 50000; done; cat "+log+"; cat /run/status; rm -f /run/status")
+	out, err := m.Shell(t.Context(), "for i in $(seq 2400); do [ -s /run/status ] && break; usleep 50000; done; cat "+log+"; cat /run/status; rm -f /run/status")
 	if err != nil {
 		t.Errorf("it does not end: %v", err)
 	}
@@ -219,7 +220,7 @@ func guestServe(t *testing.T, m *vjetson.Machine, suspends int, replace func() e
 	ctx := t.Context()
 	sdp := serving(t, m, "/etc/tegracast.yaml")
 	frames := uint64(0)
-	for tries := 0; frames < 100 && tries < 6; tries++ { // 8 frames a second, where the machine is not busy with something else
+	for tries := 0; frames < 100 && tries < 60; tries++ { // 8 frames a second, where the machine is not busy with something else
 		frames += hostProbe(t, m, sdp, 7*time.Second)
 	}
 	if frames < 100 {
@@ -245,8 +246,8 @@ func guestServe(t *testing.T, m *vjetson.Machine, suspends int, replace func() e
 // description of its stream raw.
 func serving(t *testing.T, m *vjetson.Machine, config string) (sdp string) {
 	t.Helper()
-	if out, err := m.Shell(t.Context(), "rm -rf /run/sdp; mkdir /run/sdp; (tegracast serve --config "+config+" --sdp-dir /run/sdp >/run/serve.log 2>&1; echo $? > /run/status) & "+
-		"for i in $(seq 200); do [ -s /run/sdp/raw.sdp ] && exit 0; usleep 50000; done; cat /run/serve.log; exit 1"); err != nil {
+	if out, err := m.Shell(t.Context(), "rm -rf /run/sdp /run/status; mkdir /run/sdp; (tegracast serve --config "+config+" --sdp-dir /run/sdp >/run/serve.log 2>&1; echo $? > /run/status) & "+
+		"for i in $(seq 2400); do [ -s /run/sdp/raw.sdp ] && exit 0; usleep 50000; done; cat /run/serve.log; exit 1"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	sdp = filepath.Join(t.TempDir(), "raw.sdp")
@@ -272,7 +273,7 @@ func stopServing(t *testing.T, m *vjetson.Machine) string {
 // killed kills a stream. The next one who opens the device finds it fenced, and lifts that.
 func killed(t *testing.T, m *vjetson.Machine) {
 	if out, err := m.Shell(t.Context(), "rm -f /run/serve.log; mkdir -p /run/sdp; tegracast serve --config /etc/tegracast.yaml --sdp-dir /run/sdp >/run/serve.log 2>&1 & "+
-		"for i in $(seq 200); do grep -q 'source streaming' /run/serve.log && kill -9 $! && { wait $!; exit 0; }; usleep 50000; done; cat /run/serve.log; exit 1"); err != nil {
+		"for i in $(seq 2400); do grep -q 'source streaming' /run/serve.log && kill -9 $! && { wait $!; exit 0; }; usleep 50000; done; cat /run/serve.log; exit 1"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	guestLoopback(t, m, 256<<10, 64<<10)
@@ -286,7 +287,7 @@ func recovers(t *testing.T, m *vjetson.Machine, disturb func() error) {
 	if err := errors.Join(err, disturb()); err != nil {
 		t.Fatal(err)
 	}
-	line := "for i in $(seq 400); do [ $(" + begun + ") -gt " + strings.TrimSpace(before) + " ] && exit 0; usleep 50000; done; cat /run/serve.log; exit 1"
+	line := "for i in $(seq 2400); do [ $(" + begun + ") -gt " + strings.TrimSpace(before) + " ] && exit 0; usleep 50000; done; cat /run/serve.log; exit 1"
 	if out, err := m.Shell(t.Context(), line); err != nil {
 		t.Fatalf("the stream does not come back: %v\n%s", err, out)
 	}

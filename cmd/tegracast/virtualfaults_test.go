@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -136,18 +137,19 @@ func comesBack(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint) {
 
 // lostInFlight has the function lose its state while XDMA writes: nothing is written afterwards.
 func lostInFlight(t *testing.T, m *vjetson.Machine, how string) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	go func() { // the program asks for an error of the port by a file
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	var injecting sync.WaitGroup
+	defer func() { cancel(); injecting.Wait() }()
+	injecting.Go(func() { // the program asks for an error of the port by a file
 		for ctx.Err() == nil {
 			if _, err := m.Shell(ctx, "rm /run/inject"); err == nil {
-				if err := m.InjectError(ctx, "slot0", "MALF_TLP"); err != nil {
+				if err := m.InjectError(ctx, "slot0", "MALF_TLP"); err != nil && ctx.Err() == nil {
 					t.Error(err)
 				}
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-	}()
+	})
 	r, err := m.Run(ctx, "/bin/tests", "-test.run", "^TestLostInFlight$", "-test.v", "-device", "/dev/tegra_p2p0", "-lost-by", how)
 	if err != nil || r.Status != 0 || !strings.Contains(string(r.Stdout), "--- PASS: TestLostInFlight") {
 		t.Errorf("status %d, %v\n%s%s", r.Status, err, r.Stdout, r.Stderr)

@@ -91,6 +91,7 @@ func TestCutLink(t *testing.T) {
 		done, count := make(chan struct{}), make(chan uint64)
 		go func() { count <- publishes(t, p, done) }()
 		await(t, "message", func() bool { return len(got.heads()) > 100 })
+		links := p.Stats().Links
 		c.set(true)
 		time.Sleep(outage)
 		await(t, "trouble", func() bool {
@@ -98,7 +99,7 @@ func TestCutLink(t *testing.T) {
 			return !st.Connected && st.Waiting >= 100 && st.Stored > 0 && st.Trouble != ""
 		})
 		c.set(false)
-		await(t, "second link", func() bool { return p.Stats().Links == 2 })
+		await(t, "another link", func() bool { return p.Stats().Links > links })
 		close(done)
 		last := <-count
 		await(t, "last message", got.has(last))
@@ -121,10 +122,11 @@ func TestServerRestarts(t *testing.T) {
 		done, count := make(chan struct{}), make(chan uint64)
 		go func() { count <- publishes(t, p, done) }()
 		await(t, "message", func() bool { return len(got.heads()) > 100 })
+		links := p.Stats().Links
 		end()
 		time.Sleep(500 * time.Millisecond)
 		b.start(t)
-		await(t, "second link", func() bool { return p.Stats().Links == 2 })
+		await(t, "another link", func() bool { return p.Stats().Links > links })
 		close(done)
 		last := <-count
 		await(t, "last message", got.has(last))

@@ -17,7 +17,10 @@ import (
 )
 
 // TestPeersReadAGroup: ffmpeg and GStreamer read raw video, JPEG and H.264 by multicast for 5 s at the same time, and the stream is sent once.
-func TestPeersReadAGroup(t *testing.T) { readByGroups(t, 150) }
+func TestPeersReadAGroup(t *testing.T) {
+	t.Parallel()
+	readByGroups(t, 150)
+}
 
 // TestPeersReadAGroupAMinute is the same for a minute.
 func TestPeersReadAGroupAMinute(t *testing.T) {

@@ -119,9 +119,16 @@ func TestKilledConsumers(t *testing.T) {
 		for end := time.Now().Add(time.Duration(rand.IntN(10000)) * time.Microsecond); time.Now().Before(end); {
 			v.emit(1)
 		}
-		for _, c := range s.sink.Stats().Consumers[1:] {
-			holding += min(c.Held, 1)
+		held := func() (n int) {
+			for _, c := range s.sink.Stats().Consumers[1:] {
+				n += min(c.Held, 1)
+			}
+			return n
 		}
+		if i == times-1 && holding == 0 { // of which a slow machine has killed none in time
+			await(t, "it holds a frame", func() bool { v.emit(1); return held() > 0 })
+		}
+		holding += held()
 		if err := c.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +139,4 @@ func TestKilledConsumers(t *testing.T) {
 		await(t, "what it had is back", func() bool { return len(s.sink.Stats().Consumers) == 1 && s.camera.pool.Leased() == 0 })
 	}
 	t.Logf("%d consumers were killed, %d while they held frames; %d frames reached the other one", times, holding, v.got.Load())
-	if holding == 0 {
-		t.Error("no consumer was killed while it held a frame")
-	}
 }

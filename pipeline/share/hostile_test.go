@@ -153,7 +153,7 @@ func descriptors(t *testing.T) int {
 
 // TestStrangers: as many connect as may without a word; consumers come nevertheless, when those have had their time.
 func TestStrangers(t *testing.T) {
-	s := newStudio(t, Config{Consumers: 1, Frames: 1, patience: time.Second})
+	s := newStudio(t, Config{Consumers: 1, Frames: 1, patience: 3 * time.Second})
 	var list []*net.UnixConn
 	for range strangers {
 		list = append(list, s.liar())

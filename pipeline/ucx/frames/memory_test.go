@@ -239,6 +239,19 @@ func join(h *hub) (*session, *deaf) {
 	return x, d
 }
 
+// offered waits until the sink has offered so many frames to each receiver.
+func offered(t *testing.T, k *Sink, frames ...uint64) {
+	t.Helper()
+	await(t, "the frames to be offered", func() bool {
+		for i, r := range k.Stats().Receivers {
+			if r.Offered != frames[i] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // TestLent: who is alone has the room of those who are not there, and nothing of it when they come.
 func TestLent(t *testing.T) {
 	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
@@ -246,11 +259,13 @@ func TestLent(t *testing.T) {
 	s := newStudio(t, f, 16, k)
 	_, first := join(h)
 	s.emit(2*inFlight+1, nil)
+	offered(t, k, 2*inFlight+1)
 	_, second := join(h)
 	for range 2*inFlight - 1 {
 		(<-first.under)(nil)
 	}
 	s.emit(2*inFlight, nil)
+	offered(t, k, 4*inFlight+1, 2*inFlight)
 	for i, want := range []ReceiverStats{{Frames: 2*inFlight + 1, Lost: 2 * inFlight}, {Frames: inFlight, Lost: inFlight}} {
 		if st := k.Stats().Receivers[i]; st.Frames != want.Frames || st.Lost != want.Lost {
 			t.Errorf("receiver %d has got %d frames and lost %d, want %d and %d", i, st.Frames, st.Lost, want.Frames, want.Lost)
@@ -269,6 +284,7 @@ func TestGoneHolds(t *testing.T) {
 	s := newStudio(t, f, 16, k)
 	first, held := join(h)
 	s.emit(inFlight, nil)
+	offered(t, k, inFlight)
 	h.drop(first, bye{CodeSlow, "test"}, "here")
 	_, other := join(h)
 	s.emit(2, nil)

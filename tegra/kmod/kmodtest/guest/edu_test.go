@@ -92,8 +92,9 @@ func (e *edu) finish(t testing.TB) {
 // idle waits for a DMA whose interrupt may get lost, and forgets it if not.
 func (e *edu) idle() {
 	for busy := true; busy; busy = e.read(eduCommand)&1 != 0 {
-		time.Sleep(10 * time.Millisecond) // also for the interrupt, after the last one
+		time.Sleep(10 * time.Millisecond)
 	}
+	time.Sleep(10 * time.Millisecond) // for its interrupt
 	e.write(eduIRQAck, e.read(eduIRQStatus))
 	e.msi.count()
 }

@@ -56,7 +56,7 @@ func (s *scene) inFlight(t *testing.T, b []byte) uapi.Pin {
 }
 
 // repeat repeats an act that takes memory away until a DMA was in flight then, as it is but on a machine that is busy or
-// slow, often enough. The act returns whether it was.
+// slow, often enough; it must have been once. The act returns whether it was.
 func repeat(t *testing.T, act func() (inFlight bool)) {
 	t.Helper()
 	n, most := 0, 5*times
@@ -71,8 +71,8 @@ func repeat(t *testing.T, act func() (inFlight bool)) {
 			return
 		}
 	}
-	if !slow {
-		t.Errorf("a DMA was in flight %d times only: the machine is too busy", n)
+	if t.Logf("a DMA was in flight %d times only: the machine is busy", n); n == 0 && !slow {
+		t.Error("a DMA was never in flight")
 	}
 }
 
