@@ -73,7 +73,7 @@ func TestHaltList(t *testing.T) {
 		revokeOne(t, board.Function)
 		for _, op := range halt {
 			for i := 0; regs[op.BAR].Read32(op.Offset-8)&1 != 0; i++ { // the kernel does not wait long for the card's answer
-				if i == 200 {
+				if i == 3000 {
 					t.Fatalf("round %d: channel at %#x still runs", round, op.Offset-12)
 				}
 				time.Sleep(10 * time.Millisecond)
@@ -98,7 +98,7 @@ func revokeOne(t *testing.T, d *tegra.Device) {
 	}
 	select {
 	case <-p.Revoked():
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("not revoked")
 	}
 	_ = p.Unpin() // ErrRevoked

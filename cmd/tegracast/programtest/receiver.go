@@ -43,14 +43,14 @@ func (p *Process) Received(t *testing.T, port int) (v Verdict, overflow uint64) 
 	if err := p.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	p.End(t, 10*time.Second) // its status tells of losses
+	p.End(t, time.Minute) // its status tells of losses
 	return p.Verdict(t), overflow
 }
 
 // Listening waits until a process's network namespace has the port open.
 func Listening(t *testing.T, pid, port int) {
 	t.Helper()
-	for range 1000 {
+	for range 6000 {
 		if _, _, open := socket(t, pid, port); open {
 			return
 		}
