@@ -233,7 +233,8 @@ func guestServe(t *testing.T, m *vjetson.Machine, suspends int, replace func() e
 		})
 	}
 	hostProbe(t, m, sdp, 3*time.Second)
-	if out, err := m.Shell(ctx, "begun() { grep -c 'source streaming' /run/serve.log; }; n=$(begun); echo 4 > /proc/$(pidof tegracast)/clear_refs; sleep 1; [ $(begun) = $n ]"); err != nil {
+	if out, err := m.Shell(ctx, "begun() { grep -c 'source streaming' /run/serve.log; }; n=$(begun); "+
+		"echo 4 > /proc/$(pidof tegracast)/clear_refs; sleep 1; [ $(begun) = $n ]"); err != nil {
 		t.Errorf("%v: the stream begins again: %s", err, out)
 	}
 	recovers(t, m, replace)
