@@ -51,6 +51,7 @@ outputs:
 
 // TestPictures: a picture is one of the output's, made only while somebody looks.
 func TestPictures(t *testing.T) {
+	t.Parallel()
 	appliance, base, _ := shown(t, 320, 240)
 	for name, width := range map[string]int{"raw": 320, "jpeg": 160} {
 		r, err := http.Get(base + "/" + name + ".jpg")

@@ -15,6 +15,7 @@ import (
 // TestServeRTSP: serve prints the page's address and then the URLs, ffmpeg reads both outputs with the password, and the readers are
 // in the status, the metrics and the books.
 func TestServeRTSP(t *testing.T) {
+	t.Parallel()
 	p := rtptest.EvenPorts(t, 5)
 	text := fmt.Sprintf(`
 web: {listen: "127.0.0.1:%d"}

@@ -9,7 +9,7 @@ import (
 )
 
 // idleTime is how long pictures are still made when nobody looks any more.
-const idleTime = 5 * time.Second
+const idleTime = 2 * time.Second
 
 // Views are the outputs that somebody looks at now. The zero value is ready for use.
 type Views struct {

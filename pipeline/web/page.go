@@ -3,6 +3,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -253,9 +254,11 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), status)
 }
 
-// limit gives the client that long to take what is written next.
-func limit(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxAnswer)) // every connection of a server has one
+// limit gives the client time to take what is written next.
+func limit(w http.ResponseWriter) { within(w, maxAnswer) }
+
+func within(w http.ResponseWriter, d time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d)) // every connection of a server has one
 }
 
 // show sends the picture of now, or one after the other until the client goes: a multipart/x-mixed-replace body. A client that reads
@@ -287,7 +290,7 @@ func (c *Config) show(w http.ResponseWriter, r *http.Request, name string, movin
 	}
 	h.Set("Content-Type", "multipart/x-mixed-replace; boundary="+boundary)
 	for err == nil {
-		limit(w)
+		within(w, cmp.Or(c.patience, maxAnswer))
 		_, err = fmt.Fprintf(w, "--%s\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\nX-Sequence: %d\r\n\r\n%s\r\n",
 			boundary, len(p.JPEG), p.Sequence, p.JPEG)
 		if err = errors.Join(err, http.NewResponseController(w).Flush()); err == nil {

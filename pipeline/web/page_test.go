@@ -41,10 +41,10 @@ func (f *film) Next(ctx context.Context, _ *preview.Picture) (*preview.Picture, 
 func (f *film) Close() { f.open.Add(-1) }
 
 // showing serves outputs of these names.
-func showing(t *testing.T, films map[string]*film) (base string) {
+func showing(t *testing.T, films map[string]*film, with ...func(*Config)) (base string) {
 	t.Helper()
 	s := &state{ready: true}
-	return run(t, Config{
+	c := Config{
 		Listen: "127.0.0.1:0", Version: "1.2.3", Stats: stats, Health: s.health,
 		Outputs: func() []Output { return []Output{{Name: "raw", Sends: "raw video", SDP: true, Picture: true}} },
 		Board:   func() []Reading { return []Reading{{Name: "VDD_GPU_SOC", Value: 24.9, Unit: "W", Alarm: true}} },
@@ -74,7 +74,11 @@ func showing(t *testing.T, films map[string]*film) (base string) {
 			}
 			return Still{}, ErrNoOutput
 		},
-	})
+	}
+	for _, f := range with {
+		f(&c)
+	}
+	return run(t, c)
 }
 
 // TestPage: the page has what its script looks for, and asks for nothing that is not here.
@@ -227,7 +231,7 @@ func TestMovingPictures(t *testing.T) {
 func TestWhoDoesNotReadIsLeft(t *testing.T) {
 	t.Parallel()
 	f := &film{size: 1 << 20}
-	base := showing(t, map[string]*film{"raw": f})
+	base := showing(t, map[string]*film{"raw": f}, func(c *Config) { c.patience = 2 * time.Second })
 	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
 	if err != nil {
 		t.Fatal(err)

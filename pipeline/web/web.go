@@ -54,7 +54,8 @@ type Config struct {
 	Logger *slog.Logger
 	Access *Access // for other machines; nil: they have none but to metrics, health and triggers
 
-	door *door // nil: there is no password
+	door     *door         // nil: there is no password
+	patience time.Duration // with who takes no picture; 0: maxAnswer
 }
 
 // A Server answers GET /metrics, /healthz (503 and the reason while the pipeline stalls) and /readyz (503 until every output is
