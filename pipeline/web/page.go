@@ -270,7 +270,7 @@ func (c *Config) show(w http.ResponseWriter, r *http.Request, name string, movin
 		return
 	}
 	defer view.Close()
-	ctx, cancel := context.WithTimeout(r.Context(), firstWait)
+	ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(c.patience, firstWait))
 	defer cancel()
 	p, err := view.Next(ctx, nil)
 	if err != nil {

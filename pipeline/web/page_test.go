@@ -126,7 +126,7 @@ func TestPage(t *testing.T) {
 func TestFilesOfOutputs(t *testing.T) {
 	t.Parallel()
 	films := map[string]*film{"raw": {size: 100}, "a.b": {size: 100}, "dark": {}}
-	base := showing(t, films)
+	base := showing(t, films, func(c *Config) { c.patience = 2 * time.Second })
 	for _, tt := range []struct {
 		path   string
 		status int

@@ -55,7 +55,7 @@ type Config struct {
 	Access *Access // for other machines; nil: they have none but to metrics, health and triggers
 
 	door     *door         // nil: there is no password
-	patience time.Duration // with who takes no picture; 0: maxAnswer
+	patience time.Duration // for a picture to come, and to be taken; 0: firstWait, maxAnswer
 }
 
 // A Server answers GET /metrics, /healthz (503 and the reason while the pipeline stalls) and /readyz (503 until every output is
