@@ -302,7 +302,7 @@ func TestARecordingKeepsItsPace(t *testing.T) {
 	for i, f := range got[1:] {
 		apart, was := f.Times.Replayed.Sub(begin), f.Times.Shown().Sub(got[0].Times.Shown())
 		if apart < was-time.Millisecond {
-			t.Errorf("frame %d comes %v after the first one, and should %v", i+1, apart, was)
+			t.Errorf("frame %d comes %v after the beginning, and should not before %v", i+1, apart, was)
 		}
 	}
 }

@@ -118,7 +118,7 @@ func (k *Sink) idle() bool {
 	return true
 }
 
-// emit emits n frames, each when the receivers are ready and the sinks have looked at the one before.
+// emit emits n frames, each when the receivers are ready. The outputs have the last one then; offered waits for the sinks.
 func (s *studio) emit(n int, change func(*pipeline.Frame)) {
 	s.t.Helper()
 	if change == nil {
@@ -137,6 +137,19 @@ func (s *studio) emit(n int, change func(*pipeline.Frame)) {
 			})
 		}
 	}
+}
+
+// offered waits until the sink has offered so many frames to each receiver.
+func offered(t *testing.T, k *Sink, frames ...uint64) {
+	t.Helper()
+	await(t, "the frames to be offered", func() bool {
+		for i, r := range k.Stats().Receivers {
+			if r.Offered != frames[i] {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // end ends the camera. The books must be exact, and every slot free.

@@ -239,19 +239,6 @@ func join(h *hub) (*session, *deaf) {
 	return x, d
 }
 
-// offered waits until the sink has offered so many frames to each receiver.
-func offered(t *testing.T, k *Sink, frames ...uint64) {
-	t.Helper()
-	await(t, "the frames to be offered", func() bool {
-		for i, r := range k.Stats().Receivers {
-			if r.Offered != frames[i] {
-				return false
-			}
-		}
-		return true
-	})
-}
-
 // TestLent: who is alone has the room of those who are not there, and nothing of it when they come.
 func TestLent(t *testing.T) {
 	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
