@@ -9,17 +9,23 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// callbacks are the functions that the library calls, on a thread that is in one of its calls and holds the worker's lock. They put
+// callbacks are Go's functions that the library calls, on a thread that is in one of its calls and holds the worker's lock. They put
 // work aside and return. A callback of purego is never freed: there are these few for the process, and what they are called
 // for is found by a key.
-var callbacks = sync.OnceValue(func() (c struct{ sent, received, message, request, failed uintptr }) {
-	c.sent = purego.NewCallback(func(request uintptr, status int8, key uintptr) {
-		onRequest(request, status, 0, key)
+var callbacks = sync.OnceValue(func() (c struct{ ended, message, request, failed uintptr }) {
+	c.ended = purego.NewCallback(func(request uintptr, status int8, length uintptr, k *key) {
+		w := k.inbox.worker
+		w.collect() // in their order
+		w.ended(k.number, request, Status(status), int(length))
 	})
-	c.received = purego.NewCallback(func(request uintptr, status int8, length, key uintptr) {
-		onRequest(request, status, int(length), key)
+	c.message = purego.NewCallback(func(k *key, header unsafe.Pointer, headerLength, data, length uintptr, p *receiveParam) int {
+		w := k.inbox.worker
+		w.collect()
+		if w.message(k.number, unsafe.Slice((*byte)(header), headerLength), data, uint64(length), *p) {
+			return int(inProgress)
+		}
+		return int(ok)
 	})
-	c.message = purego.NewCallback(onMessage)
 	c.request = purego.NewCallback(onConnRequest)
 	c.failed = purego.NewCallback(onFailure)
 	return c
@@ -58,34 +64,6 @@ func keyed(key uintptr) (*Worker, uint32) {
 	workers.RLock()
 	defer workers.RUnlock()
 	return workers.byNumber[uint32(uint64(key)>>32)], uint32(key)
-}
-
-func onRequest(handle uintptr, status int8, length int, key uintptr) {
-	w, n := keyed(key)
-	r := w.requests[n]
-	r.handle, r.status, r.length = handle, Status(status), length
-	w.events = append(w.events, event{request: r})
-}
-
-func onMessage(key uintptr, header unsafe.Pointer, headerLength uintptr, data unsafe.Pointer, length uintptr, p *receiveParam) int {
-	w, id := keyed(key)
-	m := w.newMessage()
-	m.ID, m.Length, m.Rendezvous = uint16(id), int(length), p.attributes&receiveRendezvous != 0
-	m.Header = append(m.Header[:0], unsafe.Slice((*byte)(header), headerLength)...)
-	if p.attributes&receiveReplyTo != 0 {
-		m.replyTo = p.replyTo
-	}
-	result := inProgress
-	switch {
-	case m.Rendezvous:
-		m.desc = uintptr(data)
-	case p.attributes&receiveData != 0:
-		m.desc, m.Data = uintptr(data), unsafe.Slice((*byte)(data), length)
-	default: // it is gone after the call
-		m.Data, result = append([]byte(nil), unsafe.Slice((*byte)(data), length)...), ok
-	}
-	w.events = append(w.events, event{message: m})
-	return int(result)
 }
 
 func onConnRequest(handle, key uintptr) {

@@ -180,7 +180,7 @@ func (e *Endpoint) start(call symbol, result chan<- error) {
 	w := e.worker
 	r := w.newRequest(call, e)
 	r.done = func(err error) { result <- err }
-	w.param = requestParam{mask: opCallback | opUser, callback: callbacks().sent, user: w.key(r.number)}
+	w.param = requestParam{mask: opCallback | opUser, callback: atSent, user: r.key.address()}
 	p := statusPointer(w.call(call, e.handle, uintptr(unsafe.Pointer(&w.param))))
 	if call == symEpClose {
 		e.state = closing
@@ -232,7 +232,7 @@ func (e *Endpoint) force() {
 	delete(w.byHandle, e.handle)
 	delete(w.endpoints, e.number)
 	r := w.newRequest(symEpClose, e)
-	w.param = requestParam{mask: opCallback | opUser | opFlags, flags: closeForce, callback: callbacks().sent, user: w.key(r.number)}
+	w.param = requestParam{mask: opCallback | opUser | opFlags, flags: closeForce, callback: atSent, user: r.key.address()}
 	if e.own { // without errors there is no force
 		w.param.flags = 0
 	}

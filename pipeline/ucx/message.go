@@ -28,10 +28,10 @@ type Outgoing struct {
 
 // Send sends a message. done is called once when the data may be used again, or with why the message was not sent, unless Send returns
 // an error: by Send itself if that is the case at once, else by the worker's goroutine. That the message has arrived follows only for a
-// rendezvous. Send does not wait for the worker: while that is busy its goroutine sends the message.
+// rendezvous. Send does not wait for the worker: its goroutine sends the message if it is awake.
 func (e *Endpoint) Send(m *Outgoing, done func(error)) error {
 	w := e.worker
-	if !w.mu.TryLock() {
+	if !w.sleeping.Load() || !w.mu.TryLock() {
 		if len(m.Header) > w.maxHeader {
 			return headerError(m, w)
 		}
@@ -64,7 +64,7 @@ func (e *Endpoint) send(m *Outgoing, done func(error)) (statusPointer, error) {
 	r.header = append(r.header[:0], m.Header...)
 	w.param = requestParam{
 		mask: opCallback | opUser | opFlags, flags: sendReply | [...]uint32{Auto: 0, Eager: sendEager, Rendezvous: sendRendezvous}[m.Protocol],
-		callback: callbacks().sent, user: w.key(r.number),
+		callback: atSent, user: r.key.address(),
 	}
 	buffer, n := r.data(m.Data, m.Memory)
 	p := statusPointer(w.call(symAMSend, e.handle, uintptr(m.ID), r.pin(r.header), uintptr(len(r.header)), buffer, n, uintptr(unsafe.Pointer(&w.param))))
@@ -109,7 +109,7 @@ func (w *Worker) recycle(m *Message) {
 // deliver calls the user's function.
 func (w *Worker) deliver(m *Message) {
 	w.mu.Lock()
-	f := w.handlers[m.ID]
+	f := w.handlers[m.ID].receive
 	m.Endpoint = w.byHandle[m.replyTo] // one that the library has made for itself may go at any time, and is not used
 	w.mu.Unlock()
 	if f != nil {
@@ -163,7 +163,7 @@ func (m *Message) Receive(parts [][]byte, memory *Memory, done func(n int, err e
 	}
 	r := w.newRequest(symAMRecvData, m.Endpoint)
 	r.received, r.message, r.length = done, m, m.Length
-	w.param = requestParam{mask: opCallback | opUser, callback: callbacks().received, user: w.key(r.number)}
+	w.param = requestParam{mask: opCallback | opUser, callback: atReceived, user: r.key.address()}
 	buffer, n := r.data(parts, memory)
 	p := statusPointer(w.call(symAMRecvData, w.handle, m.desc, buffer, n, uintptr(unsafe.Pointer(&w.param))))
 	m.desc = 0

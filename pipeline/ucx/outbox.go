@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// An outbox has the messages that were sent while another goroutine had the worker: the worker's goroutine sends them, or who sends next. Who
-// sends a frame so never waits until the worker has made progress, and the worker's goroutine not for who sends.
+// An outbox has the messages that were sent while the worker's goroutine was awake, or another one had the worker: the worker's goroutine
+// sends them, or who sends next. Who sends a frame so never waits until the worker has made progress, and the worker's goroutine not
+// for who sends.
 type outbox struct {
 	mu    sync.Mutex
 	list  []posted

@@ -10,7 +10,7 @@ import (
 // A request is an operation that the library may finish later. It is used again, and so is what it has.
 type request struct {
 	worker   *Worker
-	number   uint32
+	key      key
 	call     symbol
 	endpoint *Endpoint
 	message  *Message // that is received
@@ -31,7 +31,7 @@ type request struct {
 func (w *Worker) newRequest(call symbol, e *Endpoint) *request {
 	n := len(w.free)
 	if n == 0 {
-		w.requests = append(w.requests, &request{worker: w, number: uint32(len(w.requests))})
+		w.requests = append(w.requests, &request{worker: w, key: key{w.inbox, uint64(len(w.requests))}})
 		w.free = append(w.free, w.requests[len(w.requests)-1])
 		n = 1
 	}

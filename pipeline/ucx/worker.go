@@ -32,7 +32,8 @@ type Worker struct {
 	param    requestParam
 	closed   bool
 	events   []event
-	handlers map[uint16]func(*Message)
+	handlers map[uint16]*handler
+	inbox    *inbox
 
 	requests  []*request // by number
 	free      []*request
@@ -43,6 +44,12 @@ type Worker struct {
 	listeners map[uint32]*Listener
 }
 
+// A handler takes the messages with one number. The library knows it as long as there is the worker.
+type handler struct {
+	key     key
+	receive func(*Message)
+}
+
 // NewWorker makes a worker, whose goroutine runs until Worker.Close.
 func (c *Context) NewWorker() (*Worker, error) {
 	c.mu.Lock()
@@ -51,7 +58,7 @@ func (c *Context) NewWorker() (*Worker, error) {
 		return nil, ErrClosed
 	}
 	w := &Worker{
-		context: c, library: c.library, stopped: make(chan struct{}), handlers: map[uint16]func(*Message){},
+		context: c, library: c.library, stopped: make(chan struct{}), handlers: map[uint16]*handler{},
 		endpoints: map[uint32]*Endpoint{}, byHandle: map[uintptr]*Endpoint{}, listeners: map[uint32]*Listener{},
 	}
 	p := &workerParams{mask: workerThreads | workerEvents, threads: threadsSerial, events: wakeupTX | wakeupRX}
@@ -62,6 +69,7 @@ func (c *Context) NewWorker() (*Worker, error) {
 		w.library.call(symWorkerDestroy, w.handle)
 		return nil, err
 	}
+	w.inbox = &inbox{message: callbacks().message, ended: callbacks().ended, worker: w}
 	w.register()
 	c.workers = append(c.workers, w)
 	go w.run()
@@ -110,11 +118,16 @@ func (w *Worker) Handle(id uint16, f func(*Message)) error {
 	if w.closed {
 		return ErrClosed
 	}
-	p := &handlerParam{mask: handlerAll, id: uint32(id), flags: handlerPersistent, argument: w.key(uint32(id))}
-	if f != nil {
-		p.callback = callbacks().message
+	h := w.handlers[id]
+	if h == nil {
+		h = &handler{key: key{w.inbox, uint64(id)}}
+		w.handlers[id] = h
 	}
-	w.handlers[id] = f
+	h.receive = f
+	p := &handlerParam{mask: handlerAll, id: uint32(id), flags: handlerPersistent, argument: h.key.address()}
+	if f != nil {
+		p.callback = atMessage
+	}
 	return w.library.try(symWorkerSetAMRecvHandler, fmt.Sprintf("of number %d", id), w.handle, uintptr(unsafe.Pointer(p)))
 }
 
@@ -122,6 +135,9 @@ func (w *Worker) Handle(id uint16, f func(*Message)) error {
 // may move or go.
 func (w *Worker) call(f symbol, args ...uintptr) uintptr {
 	r, _, _ := purego.SyscallN(w.library.symbols[f], w.args[:copy(w.args[:], args)]...)
+	if w.inbox.count > 0 {
+		w.collect()
+	}
 	return r
 }
 

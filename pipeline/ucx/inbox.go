@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ucx
+
+import "unsafe"
+
+// An inbox has what the library has said, and the worker has not looked at. A function of Go that the library calls takes a
+// microsecond; this is filled by a few instructions (inbox_amd64.s, inbox_arm64.s). They run on a thread that is
+// in a call of the library and holds the worker's lock. What does not fit goes to Go's function.
+type inbox struct {
+	count          uint64 // of notes
+	message, ended uintptr
+	worker         *Worker
+	notes          [inboxNotes]note
+}
+
+const (
+	inboxNotes  = 64
+	inboxHeader = 200 // bytes of a longer header do not fit
+)
+
+// A note is one call. It is of a request if it has no attributes, else of a message.
+type note struct {
+	number       uint64
+	handle       uintptr // of the request, or of the message's data
+	status       int64   // of the request; its lowest byte counts
+	length       uint64
+	attributes   uint64 // a receiveParam's
+	replyTo      uintptr
+	headerLength uint64
+	header       [inboxHeader]byte
+}
+
+// A key stands for a request, or for the messages with one number. The library keeps its address.
+type key struct {
+	inbox  *inbox
+	number uint64
+}
+
+func (k *key) address() uintptr { return uintptr(unsafe.Pointer(k)) }
+
+// The functions for the library: onMessage is an ucp_am_recv_callback_t, onReceived an ucp_am_recv_data_nbx_callback_t, and onSent an
+// ucp_send_nbx_callback_t.
+func onMessage()
+func onReceived()
+func onSent()
+
+// Where they begin.
+var atMessage, atReceived, atSent uintptr
+
+// collect turns the notes into events. The worker's lock is held.
+func (w *Worker) collect() {
+	b := w.inbox
+	for i := range b.notes[:b.count] {
+		switch n := &b.notes[i]; n.attributes {
+		case 0:
+			w.ended(n.number, n.handle, Status(int8(n.status)), int(n.length))
+		default:
+			w.message(n.number, n.header[:n.headerLength], n.handle, n.length, receiveParam{n.attributes, n.replyTo})
+		}
+	}
+	b.count = 0
+}
+
+func (w *Worker) ended(number uint64, handle uintptr, status Status, length int) {
+	r := w.requests[number]
+	r.handle, r.status, r.length = handle, status, length
+	w.events = append(w.events, event{request: r})
+}
+
+// message puts a message aside, and returns whether its data stays.
+func (w *Worker) message(id uint64, header []byte, data uintptr, length uint64, p receiveParam) bool {
+	m := w.newMessage()
+	m.ID, m.Length, m.Rendezvous = uint16(id), int(length), p.attributes&receiveRendezvous != 0
+	m.Header = append(m.Header[:0], header...)
+	if p.attributes&receiveReplyTo != 0 {
+		m.replyTo = p.replyTo
+	}
+	stays := true
+	switch {
+	case m.Rendezvous:
+		m.desc = data
+	case p.attributes&receiveData != 0:
+		m.desc, m.Data = data, unsafe.Slice(*(**byte)(unsafe.Pointer(&data)), length)
+	default: // it is gone after the call
+		m.Data, stays = append([]byte(nil), unsafe.Slice(*(**byte)(unsafe.Pointer(&data)), length)...), false
+	}
+	w.events = append(w.events, event{message: m})
+	return stays
+}
