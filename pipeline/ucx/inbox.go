@@ -39,13 +39,8 @@ type key struct {
 
 func (k *key) address() uintptr { return uintptr(unsafe.Pointer(k)) }
 
-// The functions for the library: onMessage is an ucp_am_recv_callback_t, onReceived an ucp_am_recv_data_nbx_callback_t, and onSent an
+// Where the functions for the library begin: an ucp_am_recv_callback_t, an ucp_am_recv_data_nbx_callback_t and an
 // ucp_send_nbx_callback_t.
-func onMessage()
-func onReceived()
-func onSent()
-
-// Where they begin.
 var atMessage, atReceived, atSent uintptr
 
 // collect turns the notes into events. The worker's lock is held.

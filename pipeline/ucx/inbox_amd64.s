@@ -6,7 +6,7 @@
 // Functions that C calls: arguments are in DI, SI, DX, CX, R8 and R9, and they may change these, AX, R10 and R11 alone.
 
 // ucs_status_t onMessage(void *key, const void *header, size_t headerLength, void *data, size_t length, const ucp_am_recv_param_t *param)
-TEXT ·onMessage(SB), NOSPLIT|NOFRAME, $0-0
+TEXT onMessage<>(SB), NOSPLIT|NOFRAME, $0-0
 	MOVQ key_inbox(DI), R10
 	MOVQ inbox_count(R10), R11
 	CMPQ R11, $const_inboxNotes
@@ -38,13 +38,13 @@ inGo:
 	JMP  AX
 
 // void onSent(void *request, ucs_status_t status, void *key)
-TEXT ·onSent(SB), NOSPLIT|NOFRAME, $0-0
+TEXT onSent<>(SB), NOSPLIT|NOFRAME, $0-0
 	MOVQ DX, CX
 	XORL DX, DX
-	JMP  ·onReceived(SB)
+	JMP  onReceived<>(SB)
 
 // void onReceived(void *request, ucs_status_t status, size_t length, void *key)
-TEXT ·onReceived(SB), NOSPLIT|NOFRAME, $0-0
+TEXT onReceived<>(SB), NOSPLIT|NOFRAME, $0-0
 	MOVQ key_inbox(CX), R10
 	MOVQ inbox_count(R10), R11
 	CMPQ R11, $const_inboxNotes
@@ -64,9 +64,9 @@ inGo:
 	MOVQ inbox_ended(R10), AX
 	JMP  AX
 
-DATA ·atMessage(SB)/8, $·onMessage(SB)
+DATA ·atMessage(SB)/8, $onMessage<>(SB)
 GLOBL ·atMessage(SB), NOPTR|RODATA, $8
-DATA ·atReceived(SB)/8, $·onReceived(SB)
+DATA ·atReceived(SB)/8, $onReceived<>(SB)
 GLOBL ·atReceived(SB), NOPTR|RODATA, $8
-DATA ·atSent(SB)/8, $·onSent(SB)
+DATA ·atSent(SB)/8, $onSent<>(SB)
 GLOBL ·atSent(SB), NOPTR|RODATA, $8

@@ -7,7 +7,7 @@
 // numbers and for addresses of symbols, which C needs: there are none here.
 
 // ucs_status_t onMessage(void *key, const void *header, size_t headerLength, void *data, size_t length, const ucp_am_recv_param_t *param)
-TEXT ·onMessage(SB), NOSPLIT|NOFRAME, $0-0
+TEXT onMessage<>(SB), NOSPLIT|NOFRAME, $0-0
 	MOVD key_inbox(R0), R8
 	MOVD inbox_count(R8), R9
 	CMP  $const_inboxNotes, R9
@@ -46,13 +46,13 @@ inGo:
 	JMP  (R8)
 
 // void onSent(void *request, ucs_status_t status, void *key)
-TEXT ·onSent(SB), NOSPLIT|NOFRAME, $0-0
+TEXT onSent<>(SB), NOSPLIT|NOFRAME, $0-0
 	MOVD R2, R3
 	MOVD ZR, R2
-	B    ·onReceived(SB)
+	B    onReceived<>(SB)
 
 // void onReceived(void *request, ucs_status_t status, size_t length, void *key)
-TEXT ·onReceived(SB), NOSPLIT|NOFRAME, $0-0
+TEXT onReceived<>(SB), NOSPLIT|NOFRAME, $0-0
 	MOVD key_inbox(R3), R8
 	MOVD inbox_count(R8), R9
 	CMP  $const_inboxNotes, R9
@@ -72,9 +72,9 @@ inGo:
 	MOVD inbox_ended(R8), R8
 	JMP  (R8)
 
-DATA ·atMessage(SB)/8, $·onMessage(SB)
+DATA ·atMessage(SB)/8, $onMessage<>(SB)
 GLOBL ·atMessage(SB), NOPTR|RODATA, $8
-DATA ·atReceived(SB)/8, $·onReceived(SB)
+DATA ·atReceived(SB)/8, $onReceived<>(SB)
 GLOBL ·atReceived(SB), NOPTR|RODATA, $8
-DATA ·atSent(SB)/8, $·onSent(SB)
+DATA ·atSent(SB)/8, $onSent<>(SB)
 GLOBL ·atSent(SB), NOPTR|RODATA, $8
