@@ -14,6 +14,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/xdma"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/crc"
 	"github.com/tegracast/tegracast/tegra"
 )
 
@@ -195,7 +196,7 @@ func (o *FPGAOutput) describe(f *pipeline.Frame) fpga.Trailer {
 	return fpga.Trailer{
 		Sequence: f.Sequence, Start: nanoseconds(f.Times.ExposureStart), End: nanoseconds(f.Times.ExposureEnd),
 		Width: uint32(format.Width), Height: uint32(format.Height), Stride: uint32(format.Stride), Format: fpga.FourCC(format.Pixel),
-		Bytes: uint64(format.Size()), Valid: uint64(format.Size()), PixelCRC: fpga.PixelCRC(f.Bytes),
+		Bytes: uint64(format.Size()), Valid: uint64(format.Size()), PixelCRC: crc.Castagnoli(0, f.Bytes),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/xdma"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/crc"
 	"github.com/tegracast/tegracast/tegra"
 )
 
@@ -219,7 +220,7 @@ func (s *session) take(done xdma.Completion, emit func(*pipeline.Frame)) error {
 		return err
 	}
 	s.next = trailer.Sequence + 1
-	if fpga.PixelCRC(f.Bytes) != trailer.PixelCRC {
+	if crc.Castagnoli(0, f.Bytes) != trailer.PixelCRC {
 		// The graph sees the gap in the sequence.
 		c.refused.Add(1)
 		c.cfg.Logger.Error("frame refused: its pixels do not match the FPGA's CRC",

@@ -11,6 +11,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/xdma"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/crc"
 	"github.com/tegracast/tegracast/tegra"
 )
 
@@ -100,7 +101,7 @@ func (s *session) begin(done xdma.Completion, emit func(*pipeline.Frame)) error 
 
 // check goes on with the CRC, up to byte end of the pixels.
 func (f *filling) check(end int) {
-	f.crc, f.checked = fpga.UpdatePixelCRC(f.crc, f.frame.Bytes[f.checked:end]), end
+	f.crc, f.checked = crc.Castagnoli(f.crc, f.frame.Bytes[f.checked:end]), end
 }
 
 // complete ends the frame that fills: its trailer has come.

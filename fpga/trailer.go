@@ -80,12 +80,7 @@ var reserved = [][2]int{{trailerPixelCRC + 4, trailerFirst}, {trailerLast + 8, t
 var ErrTrailer = errors.New("bad frame trailer")
 
 // PixelCRC is the checksum that Trailer.PixelCRC holds: CRC-32C (Castagnoli polynomial, RFC 3720 §B.4).
-func PixelCRC(pixels []byte) uint32 { return UpdatePixelCRC(0, pixels) }
-
-// UpdatePixelCRC is the checksum of what crc is the checksum of, and more pixels behind it.
-func UpdatePixelCRC(crc uint32, more []byte) uint32 {
-	return crc32.Update(crc, crc32.MakeTable(crc32.Castagnoli), more)
-}
+func PixelCRC(pixels []byte) uint32 { return crc32.Checksum(pixels, crc32.MakeTable(crc32.Castagnoli)) }
 
 // AppendBinary appends the TrailerSize bytes of t, checksum included, to b. Its error is always nil.
 func (t Trailer) AppendBinary(b []byte) ([]byte, error) {

@@ -26,8 +26,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// benchFrames is how many frames each of the writers writes in a round: a gigabyte of 1080p.
-const benchFrames = 256
+// In a round each writer writes a gigabyte of 1080p: so many frames. A recording has them in so many slots.
+const (
+	benchFrames = 256
+	benchSlots  = 8
+)
 
 // prepared emits frames as fast as they are taken, and never writes to them.
 type prepared struct{ source }
@@ -81,7 +84,7 @@ func writeRecording(b *testing.B, dir string, f pipeline.Format, m *meter) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	src := &prepared{source{f, preparedPool(b, f, 8, m.frame), benchFrames, 0}}
+	src := &prepared{source{f, preparedPool(b, f, benchSlots, m.frame), benchFrames, 0}}
 	m.begin(b)
 	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: log})
 	if err := g.AddSource("camera", src); err != nil {
@@ -157,9 +160,29 @@ func writeFoxglove(b *testing.B, dir string, _ pipeline.Format, m *meter) {
 	}
 }
 
-func writeGStreamer(b *testing.B, dir string, f pipeline.Format, _ *meter) {
-	synced(b, dir, "gst-launch-1.0", "-q", "fakesrc", fmt.Sprint("num-buffers=", benchFrames), "sizetype=fixed",
-		fmt.Sprint("sizemax=", f.Size()), "filltype=nothing", "!", "filesink", "location="+filepath.Join(dir, "peer"))
+// writeGStreamer has filesink write from as many slots. What the start of the program costs is not counted.
+func writeGStreamer(b *testing.B, dir string, f pipeline.Format, m *meter) {
+	c := exec.Command("python3", "testdata/filesink.py", filepath.Join(dir, "peer"), fmt.Sprint(f.Size()), fmt.Sprint(benchFrames), fmt.Sprint(benchSlots))
+	c.Stderr = os.Stderr
+	in, err := c.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		b.Fatal(err)
+	}
+	var start float64
+	_, err = fmt.Fscanln(out, &start)
+	m.begin(b)
+	m.cpu += time.Duration(start * 1e9)
+	if err = errors.Join(err, in.Close(), c.Wait()); err != nil {
+		b.Fatalf("filesink: %v", err)
+	}
+	syncPeer(b, dir)
 }
 
 func writeFFmpeg(b *testing.B, dir string, f pipeline.Format, _ *meter) {
@@ -169,9 +192,9 @@ func writeFFmpeg(b *testing.B, dir string, f pipeline.Format, _ *meter) {
 
 // sumFrames writes nothing: it takes the CRC-32 of as many frames from as many slots, which fio, filesink and ffmpeg do not.
 func sumFrames(b *testing.B, _ string, f pipeline.Format, m *meter) {
-	pool := preparedPool(b, f, 8, m.frame)
+	pool := preparedPool(b, f, benchSlots, m.frame)
 	var slots []*pipeline.Frame
-	for range 8 {
+	for range benchSlots {
 		s, err := pool.Wait(b.Context())
 		if err != nil {
 			b.Fatal(err)
@@ -180,7 +203,7 @@ func sumFrames(b *testing.B, _ string, f pipeline.Format, m *meter) {
 	}
 	m.begin(b)
 	for n := range benchFrames {
-		if crc32.ChecksumIEEE(slots[n%8].Bytes) == 0 {
+		if crc32.ChecksumIEEE(slots[n%benchSlots].Bytes) == 0 {
 			b.Fatal("the CRC-32 of a frame is 0")
 		}
 	}
@@ -198,6 +221,11 @@ func synced(b *testing.B, dir, name string, args ...string) {
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
 		b.Fatalf("%s: %v: %s", name, err, out)
 	}
+	syncPeer(b, dir)
+}
+
+// syncPeer has dir/peer on the disk.
+func syncPeer(b *testing.B, dir string) {
 	in, err := os.Open(filepath.Join(dir, "peer"))
 	if err != nil {
 		b.Fatal(err)

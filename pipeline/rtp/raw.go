@@ -4,9 +4,9 @@ package rtp
 
 import (
 	"fmt"
-	"hash/crc32"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/crc"
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
@@ -156,19 +156,19 @@ func (p *rawPacketizer) fillGaps(t *Train, b []byte) {
 
 // crc goes on with the CRC-32C of lines from to to, without their padding. It reads only what NewTrain and Packetize do not
 // write.
-func (p *rawPacketizer) crc(crc uint32, b []byte, from, to int) uint32 {
+func (p *rawPacketizer) crc(sum uint32, b []byte, from, to int) uint32 {
 	if p.ready {
 		pitch := p.format.PacketPitch
 		for i := from * p.perLine; i < to*p.perLine; i++ {
-			crc = crc32.Update(crc, castagnoli, b[i*pitch+p.headers:(i+1)*pitch])
+			sum = crc.Castagnoli(sum, b[i*pitch+p.headers:(i+1)*pitch])
 		}
-		return crc
+		return sum
 	}
 	if p.format.Stride == p.line {
-		return crc32.Update(crc, castagnoli, b[from*p.line:to*p.line])
+		return crc.Castagnoli(sum, b[from*p.line:to*p.line])
 	}
 	for y := from; y < to; y++ {
-		crc = crc32.Update(crc, castagnoli, b[y*p.format.Stride:][:p.line])
+		sum = crc.Castagnoli(sum, b[y*p.format.Stride:][:p.line])
 	}
-	return crc
+	return sum
 }

@@ -8,6 +8,8 @@ import (
 	"hash/crc32"
 	"maps"
 	"slices"
+
+	"github.com/tegracast/tegracast/pipeline/crc"
 )
 
 // A Writer lays out a file's records, and keeps what its index needs. What its methods append goes to the file one after the
@@ -131,10 +133,9 @@ func (w *Writer) Frame(head, tail []byte, page int, m Message, prefix, body []by
 	head = append(m.appendHead(head, len(prefix)+len(body)), prefix...)
 	tail = chunk.messages(append(tail, body[whole:]...), page+whole-behind-chunkHead, small, index)
 	records := head[from+chunkHead:]
-	crc := crc32.Update(crc32.ChecksumIEEE(records), crc32.IEEETable, body[:whole])
-	crc = crc32.Update(crc, crc32.IEEETable, tail[behind:])
+	sum := crc.IEEE(crc.IEEE(crc.IEEE(0, records), body[:whole]), tail[behind:])
 	chunk.size = uint64(len(records) + whole + len(tail) - behind)
-	chunk.put(head[from:], crc)
+	chunk.put(head[from:], sum)
 	return head, w.Pad(w.add(tail, &chunk, index), page), whole, nil
 }
 

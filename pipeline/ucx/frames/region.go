@@ -5,11 +5,11 @@ package frames
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"strconv"
 	"strings"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/crc"
 )
 
 // ErrRegion says that a region cannot be had of a stream's frames.
@@ -86,14 +86,11 @@ func (g Region) parts(list [][]byte, f pipeline.Format, pixels []byte) [][]byte 
 	return list
 }
 
-// castagnoli is the polynomial of CRC-32C.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // checksum is the CRC-32C of all parts, one behind the other.
 func checksum(parts [][]byte) uint32 {
-	crc := uint32(0)
+	sum := uint32(0)
 	for _, p := range parts {
-		crc = crc32.Update(crc, castagnoli, p)
+		sum = crc.Castagnoli(sum, p)
 	}
-	return crc
+	return sum
 }
