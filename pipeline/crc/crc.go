@@ -32,17 +32,20 @@ func IEEE(crc uint32, b []byte) uint32 { return ieee.update(crc, b) }
 func Castagnoli(crc uint32, b []byte) uint32 { return castagnoli.update(crc, b) }
 
 // short is how many bytes are left to hash/crc32: a cache's own fetching is good enough for them.
-const short = 4 << 10
+const short = 16 << 10
 
 func (p *polynomial) update(crc uint32, b []byte) uint32 {
 	if !folds || len(b) < short {
 		return crc32.Update(crc, p.table, b)
 	}
 	// The register of a CRC is inverted between calls. It is added to the first bytes, and the message begins with a register of 0.
-	first := block(b)
-	binary.LittleEndian.PutUint32(first[:], binary.LittleEndian.Uint32(first[:])^^crc)
-	blocks := len(b)/len(first) - 1
-	fold(&first, p.low, p.high, &b[len(first)], blocks)
-	const zero = ^uint32(0)
-	return crc32.Update(crc32.Update(zero, p.table, first[:]), p.table, b[(blocks+1)*len(first):])
+	rest := block(b)
+	binary.LittleEndian.PutUint32(rest[:], binary.LittleEndian.Uint32(rest[:])^^crc)
+	blocks := len(b)/len(rest) - 1
+	fold(&rest, p.low, p.high, &b[len(rest)], blocks)
+	register := uint32(0)
+	for _, v := range rest { // to crc32.Update it would go by the heap
+		register = p.table[byte(register)^v] ^ register>>8
+	}
+	return crc32.Update(^register, p.table, b[(blocks+1)*len(rest):])
 }

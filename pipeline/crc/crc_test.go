@@ -37,11 +37,20 @@ func TestSame(t *testing.T) {
 	}
 }
 
+func TestAllocatesNothing(t *testing.T) {
+	b := make([]byte, 1<<20)
+	for _, f := range functions {
+		if n := testing.AllocsPerRun(10, func() { f.sum(1, b) }); n != 0 {
+			t.Errorf("%s allocates %v times, want none", f.name, n)
+		}
+	}
+}
+
 func FuzzSame(f *testing.F) {
 	f.Add(uint32(0), uint16(100), []byte("123456789"))
 	f.Fuzz(func(t *testing.T, from uint32, repeat uint16, b []byte) {
 		var long []byte
-		for range repeat % 300 {
+		for range repeat % 3000 {
 			long = append(long, b...)
 		}
 		for _, fn := range functions {
