@@ -47,6 +47,23 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// listens waits until serve listens at an address. A receiver gives up after its duration.
+func listens(t *testing.T, serve *programtest.Process, at string) {
+	t.Helper()
+	var port int
+	if _, err := fmt.Sscanf(at, "127.0.0.1:%d", &port); err != nil {
+		t.Fatal(err)
+	}
+	listening := fmt.Sprintf(":%04X 00000000:0000 0A", port) // proc_net(5)
+	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(10 * time.Millisecond) {
+		if text, err := os.ReadFile("/proc/net/tcp"); err == nil && strings.Contains(string(text), listening) {
+			return
+		}
+	}
+	_ = serve.Process.Kill()
+	t.Fatalf("serve does not listen at %s: status %d\n%s", at, serve.End(t, time.Minute), serve.Err.String())
+}
+
 // over starts the program with UCX on some transports.
 func over(t *testing.T, transports string, args ...string) *programtest.Process {
 	t.Helper()
@@ -86,6 +103,7 @@ func TestReceive(t *testing.T) {
 func receiveOver(t *testing.T, transports string) {
 	dir, at := t.TempDir(), freePort(t)
 	serve := over(t, transports, "serve", "--config", programtest.Write(t, "ucx.yaml", fmt.Sprintf(ucxYAML, at)))
+	listens(t, serve, at)
 	raw, whole, part := filepath.Join(dir, "raw.mcap"), filepath.Join(dir, "whole.y4m"), filepath.Join(dir, "part.y4m")
 	list := []*programtest.Process{
 		over(t, transports, "receive", "--json", "--duration", "3s", "--ucx", at, "--stream", "samples", "--save", raw),

@@ -42,6 +42,7 @@ func TestReleasesOfUCX(t *testing.T) {
 	for _, newerSends := range []bool{false, true} {
 		at := freePort(t)
 		serve := start(newerSends, "serve", "--config", programtest.Write(t, "ucx.yaml", fmt.Sprintf(ucxYAML, at)))
+		listens(t, serve, at)
 		receive := start(!newerSends, "receive", "--json", "--duration", "5s", "--ucx", at, "--stream", "samples")
 		receive.End(t, time.Minute)
 		var r received
