@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -36,15 +37,18 @@ outputs:
   - {name: pictures, from: isp, ucx: {listen: %[1]q}}
 `
 
-// freePort is an address that nobody listens at.
+// freePort is an address that nobody listens at. Its port is none of those that the kernel gives to sockets without one, as those at which
+// UCX of each program listens: one of them could take it before serve does.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // listens waits until serve listens at an address. A receiver gives up after its duration.
