@@ -266,7 +266,7 @@ func busy(b *testing.B) (t time.Duration) {
 // the processes and of the machine, and the record's share of each peer's, with the least and the largest. Most peers take no CRC-32, so
 // its cost is told apart. -benchtime 10x are ten rounds. The files are in the folder that TMPDIR names.
 func BenchmarkRecord(b *testing.B) {
-	for _, name := range []string{"fio", "gst-launch-1.0", "ffmpeg"} {
+	for _, name := range []string{"fio", "gst-launch-1.0", "python3", "ffmpeg"} {
 		if _, err := exec.LookPath(name); err != nil {
 			b.Skipf("NEEDS what make setup-test installs: %v", err)
 		}

@@ -6,10 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"hash/crc32"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/crc"
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
@@ -155,7 +155,7 @@ func (r *Report) trace(f *mcap.File, m mcap.MessageInfo, n *Note) error {
 			return err
 		}
 	}
-	if got := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)); got != n.CRC {
+	if got := crc.Castagnoli(0, b); got != n.CRC {
 		return fmt.Errorf("%w: the pixels of frame %d have CRC-32C %#x, the FPGA gave them %#x", mcap.ErrDamaged, n.Frame, got, n.CRC)
 	}
 	r.Traced++
