@@ -75,9 +75,6 @@ func (d *Driver) RegisterStream(s Stream, flags StreamFlags) error {
 		if was != nil || flags&^(allFixed|PageAligned) != 0 {
 			return fmt.Errorf("flags %#x: must be of 0xf, and of a stream that is not registered", uint(flags))
 		}
-		if err := d.back.addStream(s.Handle(), flags); err != nil {
-			return err
-		}
 		d.streams[s.Handle()] = flags
 		return nil
 	})
@@ -90,7 +87,7 @@ func (d *Driver) DeregisterStream(s Stream) error {
 			return errors.New("the stream is not registered")
 		}
 		delete(d.streams, s.Handle())
-		return d.back.dropStream(s.Handle())
+		return nil
 	})
 }
 
@@ -110,9 +107,6 @@ func (d *Driver) stream(call string, s Stream, change func(was *StreamFlags) err
 		was = &flags
 	}
 	if err := change(was); err != nil {
-		if e := (*Error)(nil); errors.As(err, &e) {
-			return err
-		}
 		return &Error{Call: call, Status: InvalidValue, Why: err}
 	}
 	return nil

@@ -11,8 +11,6 @@ type backend interface {
 	// addBuffer registers memory; place is for pieces. dropBuffer ends that.
 	addBuffer(base uintptr, size int) (place int, err error)
 	dropBuffer(r *region) error
-	addStream(handle uintptr, flags StreamFlags) error
-	dropStream(handle uintptr) error
 	// transfer makes a transfer of a file that is held, and waits for its end.
 	transfer(call string, op Op) (int, error)
 	// together is how many of a batch's transfers, of the first ones, gather may make at once; 1: none with another.
@@ -57,9 +55,6 @@ func (c *compat) dropBuffer(r *region) error {
 	c.engine.dropBuffer(r.place)
 	return nil
 }
-
-func (c *compat) addStream(uintptr, StreamFlags) error { return nil }
-func (c *compat) dropStream(uintptr) error             { return nil }
 
 func (c *compat) set(string, bool, uint64) error { return nil }
 

@@ -89,6 +89,33 @@ func (w *turn) result(t *testing.T) (int, error) {
 	return w.a.Result()
 }
 
+// TestGPURegisteredStreams: after a stream has been registered, no transfer is lost in another. NVIDIA's libcufile loses up to one in
+// a hundred if it is told (docs/cufile.md).
+func TestGPURegisteredStreams(t *testing.T) {
+	c, config := realLibrary(t)
+	s := &site{config: config, folder: t.TempDir(), memory: hostMemory(c), device: c.Device, released: true}
+	w := s.turn(t, true, os.O_RDWR)
+	for i := range 10000 {
+		stream, err := c.Device.NewStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			want(t, w.d.RegisterStream(stream, 0), Success)
+		}
+		w.a.result = 0
+		want(t, w.h.WriteAsync(stream, w.base, w.a), Success)
+		want(t, stream.Synchronize(), Success)
+		if n, err := w.a.Result(); n != turnSize || err != nil {
+			t.Errorf("round %d: %d bytes, %v", i, n, err)
+		}
+		if i%2 == 0 {
+			want(t, w.d.DeregisterStream(stream), Success)
+		}
+		want(t, stream.Close(), Success)
+	}
+}
+
 // refusing is a stream that CUDA puts no work on.
 type refusing struct{}
 
@@ -183,14 +210,14 @@ func asyncLines(number string, write bool) []line {
 		}},
 		{number + ".memory", "what is asked is read in the stream, unless it is fixed", func(t *testing.T, s *site) {
 			for flags, expect := range map[StreamFlags]int{0: 4096, FixedOffset | FixedFileOffset: 4096, FixedSize: 8192, allFixed: 8192} {
-				if s.released && flags != 0 { // what is fixed must not change
+				if s.config.Library != "" && flags != 0 { // what is fixed must not change
 					continue
 				}
 				w := s.turn(t, write, os.O_RDWR)
 				want(t, w.d.RegisterStream(w.stream, flags), Success)
 				w.a.Size = 8192
 				want(t, w.stream.Call(func() { w.a.Size = 4096 }), Success)
-				if s.config.Library == "" && expect == 8192 {
+				if expect == 8192 {
 					want(t, w.stream.Call(func() { w.a.Size = 16384 }), Success) // more than was asked
 				}
 				if n, err := w.result(t); n != expect || err != nil {

@@ -129,9 +129,6 @@ func (d *Driver) Close() error {
 	for _, r := range d.memory {
 		errs = append(errs, d.back.dropBuffer(r))
 	}
-	for handle := range d.streams {
-		errs = append(errs, d.back.dropStream(handle))
-	}
 	d.closed = true
 	clear(d.files)
 	clear(d.memory)

@@ -41,8 +41,6 @@ const (
 	symBufDeregister
 	symReadAsync
 	symWriteAsync
-	symStreamRegister
-	symStreamDeregister
 	symbolCount
 )
 
@@ -63,8 +61,6 @@ var symbolNames = [symbolCount]string{
 	symBufDeregister:             "cuFileBufDeregister",
 	symReadAsync:                 "cuFileReadAsync",
 	symWriteAsync:                "cuFileWriteAsync",
-	symStreamRegister:            "cuFileStreamRegister",
-	symStreamDeregister:          "cuFileStreamDeregister",
 }
 
 // A library is libcufile, with its driver open.
@@ -245,12 +241,6 @@ func (l *library) addBuffer(base uintptr, size int) (int, error) {
 
 func (l *library) dropBuffer(r *region) error { return l.call(symBufDeregister, r.base) }
 
-func (l *library) addStream(handle uintptr, flags StreamFlags) error {
-	return l.call(symStreamRegister, handle, uintptr(flags))
-}
-
-func (l *library) dropStream(handle uintptr) error { return l.call(symStreamDeregister, handle) }
-
 // transfer implements backend. The result is read on the thread that has made the call, with its errno.
 func (l *library) transfer(call string, op Op) (n int, err error) {
 	if _, err := l.driver.check(call, op); err != nil || op.Size == 0 {
@@ -294,7 +284,8 @@ func moved(call string, f *File, n int) (int, error) {
 	return 0, &Error{Call: call, What: f.caller.Name(), Why: unix.Errno(-n)}
 }
 
-// async implements backend. The call of done comes after the transfer in the stream.
+// async implements backend. The call of done comes after the transfer in the stream. The library is not told of registered streams:
+// after it has registered one, it loses transfers (docs/cufile.md).
 func (l *library) async(_ string, s Stream, op Op, a *Async, _ StreamFlags, done func()) error {
 	f := symReadAsync
 	if op.Write {

@@ -129,11 +129,6 @@ func TestGPULibraryDecides(t *testing.T) {
 	l := d.back.(*library)
 	h, again := s.handle(t, d, os.O_RDWR), new(File)
 	_, base := s.memory(t, 1<<20)
-	stream, err := c.Device.NewStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { want(t, stream.Close(), Success) })
 	again.fd = h.fd
 	appending, folder := &File{fd: int(s.file(t, os.O_RDWR|os.O_APPEND).Fd())}, &File{}
 	if f, err := os.Open(s.folder); err == nil {
@@ -153,11 +148,6 @@ func TestGPULibraryDecides(t *testing.T) {
 		{"a part of it", l.call(symBufRegister, base+4096, 4096, 0)},
 		{"its end", l.call(symBufDeregister, base)},
 		{"its end again", l.call(symBufDeregister, base)},
-		{"a stream", l.call(symStreamRegister, stream.Handle(), 15)},
-		{"a stream again", l.call(symStreamRegister, stream.Handle(), 15)},
-		{"a flag of a stream", l.call(symStreamRegister, stream.Handle(), 16)},
-		{"its end", l.call(symStreamDeregister, stream.Handle())},
-		{"its end again", l.call(symStreamDeregister, stream.Handle())},
 		{"poll mode of 3 KB", l.call(symDriverSetPollMode, 1, 3)},
 		{"pieces of 0 KB", l.call(symDriverSetMaxDirectIOSize, 0)},
 		{"the first close", l.call(symDriverClose)},

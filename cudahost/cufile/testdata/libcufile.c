@@ -75,44 +75,44 @@ void cuFileHandleDeregister(file_t *f)
 	free(f);
 }
 
-/* Registered memory with its size, and registered streams with their flags. */
-static struct { const void *key; size_t value; } table[64];
+/* Registered memory with its size. */
+static struct { const void *base; size_t size; } table[64];
 
-static size_t *find(const void *key)
+static size_t *find(const void *base)
 {
 	for (int i = 0; i < 64; i++)
-		if (table[i].key == key)
-			return &table[i].value;
+		if (table[i].base == base)
+			return &table[i].size;
 	return NULL;
 }
-static int set(const void *key, size_t value, int err_twice)
+static int set(const void *base, size_t size)
 {
 	int i = 0;
 
 	pthread_mutex_lock(&lock);
-	while (!find(key) && i < 64 && table[i].key)
+	while (!find(base) && i < 64 && table[i].base)
 		i++;
-	int err = find(key) ? err_twice : i == 64 ? 5030 : 0;
+	int err = find(base) ? 5023 : i == 64 ? 5030 : 0;
 	if (!err) {
-		table[i].key = key;
-		table[i].value = value;
+		table[i].base = base;
+		table[i].size = size;
 	}
 	pthread_mutex_unlock(&lock);
 	return err;
 }
-static int drop(const void *key, int err_none)
+static int drop(const void *base)
 {
 	pthread_mutex_lock(&lock);
 	int i = 0;
-	while (i < 64 && table[i].key != key)
+	while (i < 64 && table[i].base != base)
 		i++;
 	if (i < 64)
-		table[i].key = NULL;
+		table[i].base = NULL;
 	pthread_mutex_unlock(&lock);
-	return i < 64 ? 0 : err_none;
+	return i < 64 ? 0 : 5024;
 }
-error_t_ cuFileBufRegister(const void *base, size_t n, int flags) { return OPEN(base && n && !flags ? set(base, n, 5023) : 5022); }
-error_t_ cuFileBufDeregister(const void *base) { return OPEN(drop(base, 5024)); }
+error_t_ cuFileBufRegister(const void *base, size_t n, int flags) { return OPEN(base && n && !flags ? set(base, n) : 5022); }
+error_t_ cuFileBufDeregister(const void *base) { return OPEN(drop(base)); }
 
 static ssize_t move(file_t *f, int write, char *base, size_t n, off_t at, off_t offset)
 {
@@ -132,14 +132,14 @@ ssize_t cuFileRead(file_t *f, void *base, size_t n, off_t at, off_t offset) { re
 ssize_t cuFileWrite(file_t *f, const void *base, size_t n, off_t at, off_t offset) { return move(f, 1, (void *)base, n, at, offset); }
 
 /* Streams: the transfer is a call of the stand-in for CUDA. */
-struct turn { file_t *f; int write; char *base; size_t *n; off_t *at, *offset; ssize_t *result; size_t fixed_n; int fixed; };
+struct turn { file_t *f; int write; char *base; size_t *n; off_t *at, *offset; ssize_t *result; };
 
 static void take_turn(void *p)
 {
 	struct turn t = *(struct turn *)p;
 
 	free(p);
-	size_t n = t.fixed & 4 ? t.fixed_n : *t.n, *size = find(t.base);
+	size_t n = *t.n, *size = find(t.base);
 	ssize_t r = size && *t.offset + n > *size ? -5017 : move(t.f, t.write, t.base, n, *t.at, *t.offset);
 	__atomic_store_n(t.result, r, __ATOMIC_SEQ_CST);
 }
@@ -148,8 +148,6 @@ static error_t_ put(struct turn t, void *stream)
 	int (*launch)(void *, void (*)(void *), void *) = (int (*)(void *, void (*)(void *), void *))dlsym(RTLD_DEFAULT, "cuLaunchHostFunc");
 	struct turn *p = malloc(sizeof(*p));
 
-	t.fixed_n = *t.n;
-	t.fixed = find(stream) ? *find(stream) : 0;
 	*p = t;
 	if (!launch)
 		return (error_t_){ 5011, 100 };
@@ -160,11 +158,9 @@ error_t_ cuFileReadAsync(file_t *f, void *base, size_t *n, off_t *at, off_t *off
 {
 	return put((struct turn){ f, 0, base, n, at, offset, result }, stream);
 }
+#ifndef INCOMPLETE
 error_t_ cuFileWriteAsync(file_t *f, void *base, size_t *n, off_t *at, off_t *offset, ssize_t *result, void *stream)
 {
 	return put((struct turn){ f, 1, base, n, at, offset, result }, stream);
 }
-error_t_ cuFileStreamRegister(void *stream, unsigned flags) { return OPEN(stream && flags < 16 ? set(stream, flags, 5022) : 5022); }
-#ifndef INCOMPLETE
-error_t_ cuFileStreamDeregister(void *stream) { return OPEN(drop(stream, 5022)); }
 #endif
