@@ -2,7 +2,7 @@
 # tegracast: `make run` streams on any Linux machine and needs Go alone; `make test` checks everything and installs what it misses.
 
 .DEFAULT_GOAL := help
-.PHONY: help go setup setup-deb setup-test release run test test-long check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz test-sanitized vjetson rtl rtl-long rtl-size
+.PHONY: help go setup setup-deb setup-test release run test test-units test-programs test-long check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz test-sanitized vjetson rtl rtl-long rtl-size
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
@@ -13,8 +13,8 @@ PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0
 	libopenh264-7 libopenh264-dev libturbojpeg0 gstreamer1.0-nice python3-gi gir1.2-gst-plugins-bad-1.0 nats-server mosquitto lintian mandoc shellcheck prometheus verilator yosys python3-numpy
 # What go test says, and at the end what was skipped, and what each test needs.
 gotest = go test -json $(1) | go -C $(CURDIR)/tools run ./skipped
-test check: SHELL := /bin/bash
-test check: .SHELLFLAGS := -o pipefail -c
+test-units test-programs check: SHELL := /bin/bash
+test-units test-programs check: .SHELLFLAGS := -o pipefail -c
 # What of $(1) is missing is installed.
 install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
@@ -79,7 +79,13 @@ check: setup-test build lint ## the quick round: build, lint, tests without race
 	@$(call gotest,-short -p 1 $$(go list ./... | grep -v -e /vjetson -e /kmodtest))
 
 test: setup-test lint ## everything: lint, tests with the race detector, the long runs in virtual time without it
+	@$(MAKE) --no-print-directory --jobs 2 test-units test-programs
+
+# The two halves of make test, side by side: programs wait for machines while units compute.
+test-units:
 	@$(call gotest,-race -p 1 -timeout 25m $(UNITS))
+
+test-programs:
 	@$(call gotest,-count=1 -p 1 -timeout 45m ./cmd/...)
 	go -C systemd/deb test -timeout 15m .
 	@$(call gotest,-timeout 15m -run 'TestFaults' ./capture)
