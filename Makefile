@@ -11,8 +11,8 @@ PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium fonts-dejavu-core make iproute2 e2fsprogs zsh fish \
 	kmod ethtool groff-base curl xz-utils xfsprogs libucx0 ucx-utils libucx-dev \
 	libopenh264-7 libopenh264-dev libturbojpeg0 gstreamer1.0-nice python3-gi gir1.2-gst-plugins-bad-1.0 nats-server mosquitto lintian mandoc shellcheck prometheus verilator yosys python3-numpy
-# What go test says, and at the end what was skipped, and what each test needs.
-gotest = go test -json $(1) | go -C $(CURDIR)/tools run ./skipped
+# What go test says, and at the end what was skipped, and what each test needs. Tests that run make get none of this make's flags.
+gotest = env -u MAKEFLAGS go test -json $(1) | go -C $(CURDIR)/tools run ./skipped
 test-units test-programs check: SHELL := /bin/bash
 test-units test-programs check: .SHELLFLAGS := -o pipefail -c
 # What of $(1) is missing is installed.
@@ -87,7 +87,7 @@ test-units:
 
 test-programs:
 	@$(call gotest,-count=1 -p 1 -timeout 45m ./cmd/...)
-	go -C systemd/deb test -timeout 15m .
+	env -u MAKEFLAGS go -C systemd/deb test -timeout 15m .
 	@$(call gotest,-timeout 15m -run 'TestFaults' ./capture)
 
 lint: ## gofumpt, vet, staticcheck, errors, spelling, scripts, code that nothing reaches, tidy modules
