@@ -325,6 +325,7 @@ long tp_query(struct tp_file *file, void *arg)
 	struct tegra_p2p_query *a = arg;
 	struct tp_object *obj;
 	struct tp_pin *pin;
+	bool ended;
 	int err;
 
 	if (a->flags)
@@ -338,13 +339,14 @@ long tp_query(struct tp_file *file, void *arg)
 	}
 	pin = tp_to_pin(obj);
 	mutex_lock(&pin->lock);
+	ended = pin->state == TP_ENDED; /* another thread has put it */
 	a->state = pin->state == TP_LIVE ? TEGRA_P2P_PIN_LIVE : TEGRA_P2P_PIN_REVOKED;
 	a->reason = pin->reason;
 	a->fence_gen = pin->fence_gen;
 	a->nsegs = pin->nsegs;
 	mutex_unlock(&pin->lock);
 	a->cookie = pin->cookie;
-	err = pin_copy_segments(pin, a->segs, a->seg_cap, a->seg_first, a->nsegs);
+	err = ended ? -ENOENT : pin_copy_segments(pin, a->segs, a->seg_cap, a->seg_first, a->nsegs);
 	tp_object_put(obj);
 	return err;
 }

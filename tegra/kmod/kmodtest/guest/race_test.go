@@ -40,6 +40,41 @@ func freshPages(n int) (uintptr, unix.Errno) {
 	return p, errno
 }
 
+// TestPutAgainstQuery has PUT meet QUERY of the same pin on another processor: the pin is as it was, or there is none.
+func TestPutAgainstQuery(t *testing.T) {
+	noLeak(t)
+	d, b := open(t).live(t), anonymous(t, page)
+	var handle, there, gone atomic.Uint32
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := make(chan error, 1)
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			q := uapi.Query{Handle: handle.Load()}
+			switch err := uapi.DoQuery(d.fd, &q, nil); {
+			case errors.Is(err, unix.ENOENT):
+				gone.Add(1)
+			case err != nil || q.State != uapi.PinLive || q.NSegs != 1:
+				done <- fmt.Errorf("%+v, %v", q, err)
+				return
+			default:
+				there.Add(1)
+			}
+		}
+	}()
+	for end := time.Now().Add(raceTime / 4); time.Now().Before(end); {
+		p, _ := d.mustPin(t, b)
+		handle.Store(p.Handle)
+		d.put(t, p.Handle)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d queries of a pin, %d of none", there.Load(), gone.Load())
+}
+
 // TestPinAgainstMunmap has PIN meet munmap of the same memory on another processor, in address spaces that end soon: a
 // reference of one that is dropped once too often shows there. With nv-p2p either waits for grace periods, so several
 // processes do it at once.
