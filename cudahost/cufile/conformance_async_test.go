@@ -103,10 +103,9 @@ func TestGPURegisteredStreams(t *testing.T) {
 		if i%2 == 0 {
 			want(t, w.d.RegisterStream(stream, 0), Success)
 		}
-		w.a.result = 0
-		want(t, w.h.WriteAsync(stream, w.base, w.a), Success)
-		want(t, stream.Synchronize(), Success)
-		if n, err := w.a.Result(); n != turnSize || err != nil {
+		round := *w
+		round.stream, round.a.result = stream, 0
+		if n, err := round.result(t); n != turnSize || err != nil {
 			t.Errorf("round %d: %d bytes, %v", i, n, err)
 		}
 		if i%2 == 0 {
