@@ -70,7 +70,7 @@ func TestOpenErrors(t *testing.T) {
 
 func TestOpenRefusesOtherModules(t *testing.T) {
 	for name, change := range map[string]func(*uapi.Info){
-		"version": func(i *uapi.Info) { i.APIVersion = 2 },
+		"version": func(i *uapi.Info) { i.APIVersion = 1 },
 		"pages":   func(i *uapi.Info) { i.PinAlign = 64 << 10 },
 	} {
 		m, err := newFakeModule()

@@ -16,10 +16,13 @@
 #define ATTEMPTS 8 /* breaking copy-on-write while pinning is an invalidation of its own */
 #define CHECKS 12 /* a page that is on its way is looked for again after 1, 2, 4 ... ticks */
 
-/* Whether an invalidation ends the pin at once. What else comes may leave the pages where they are. */
+/*
+ * Reports whether an invalidation ends the pin at once. What else comes may leave the pages where they are, mprotect
+ * and NUMA balancing (both MMU_NOTIFY_PROTECTION_VMA) among them.
+ */
 static bool gup_ends(enum mmu_notifier_event event)
 {
-	return event == MMU_NOTIFY_UNMAP || event == MMU_NOTIFY_PROTECTION_VMA || event == MMU_NOTIFY_RELEASE;
+	return event == MMU_NOTIFY_UNMAP || event == MMU_NOTIFY_RELEASE;
 }
 
 /* With pin->lock held: the pages of the range are to be looked at again. */
@@ -34,7 +37,7 @@ static void gup_look_again(struct tp_pin *pin, const struct mmu_notifier_range *
 		pin->gup.checks = 0;
 	pin->gup.check_first = min_t(unsigned long, pin->gup.check_first, first >> PAGE_SHIFT);
 	pin->gup.check_last = max_t(unsigned long, pin->gup.check_last, last >> PAGE_SHIFT);
-	queue_delayed_work(tp_wq, &pin->gup.check, 1); /* one that is due stays so */
+	queue_delayed_work(tp_check_wq, &pin->gup.check, 1); /* one that is due stays so */
 }
 
 static bool gup_invalidate(struct mmu_interval_notifier *notifier, const struct mmu_notifier_range *range,
@@ -72,21 +75,75 @@ static bool gup_in_file(struct page *page)
 }
 
 /*
- * Whether the mapping still leads to page i: 0, or -EBUSY when that cannot be told yet. A page that is still in its
+ * Gets the page that the mapping leads to at va. A page of a file is never read in for this: its server may not answer,
+ * and this worker is needed for others' pins. Memory without a file may come from the swap cache, where reclaim has left
+ * the pinned page. Kernels that always fault (before 5.16) cannot tell of a mapping with a file: -EFAULT, as for another
+ * page. FOLL_FORCE passes by the marks of NUMA balancing; the caller has compared the rights.
+ */
+static long gup_page_at(struct tp_pin *pin, struct vm_area_struct *vma, unsigned long va, struct page **now)
+{
+	long n;
+
+	if (!vma->vm_file)
+		return tp_get_page_of(pin->obj.mm, va, FOLL_FORCE | FOLL_NOWAIT, now);
+	if (!TP_FOLL_NOFAULT)
+		return -EFAULT;
+	n = tp_get_page_of(pin->obj.mm, va, FOLL_FORCE | TP_FOLL_NOFAULT, now);
+	return n == -EFAULT ? -EBUSY : n; /* it may be on its way */
+}
+
+/*
+ * Looks whether the mapping still leads to page i: 0, or -EBUSY when that cannot be told yet. A page that is still in its
  * file is the one that the next touch finds. It is not faulted in for that: this would fill holes that are punched.
  */
-static int gup_same_page(struct tp_pin *pin, unsigned long i)
+static int gup_same_page(struct tp_pin *pin, struct vm_area_struct *vma, unsigned long i)
 {
 	struct page *page = pin->gup.pages[i], *now;
 	long n;
 
 	if (pin->gup.files && !PageAnon(page) && !is_zero_pfn(page_to_pfn(page)))
 		return gup_in_file(page) ? 0 : -EFAULT;
-	n = tp_get_page_of(pin->obj.mm, pin->va + (i << PAGE_SHIFT), FOLL_NOWAIT, &now);
+	n = gup_page_at(pin, vma, pin->va + (i << PAGE_SHIFT), &now);
 	if (n != 1)
 		return !n || n == -EBUSY || n == -EAGAIN ? -EBUSY : -EFAULT;
 	put_page(now);
 	return now == page ? 0 : -EFAULT;
+}
+
+/* Returns the mapping at va, if it still has the rights that the pin was made with. With mmap_lock held. */
+static struct vm_area_struct *gup_vma(struct tp_pin *pin, unsigned long va)
+{
+	const vm_flags_t rights = VM_READ | (pin->writable ? VM_WRITE : 0);
+	struct vm_area_struct *vma = find_vma(pin->obj.mm, va);
+
+	return vma && vma->vm_start <= va && (vma->vm_flags & rights) == rights ? vma : NULL;
+}
+
+static int gup_check_page(struct tp_pin *pin, unsigned long i)
+{
+	struct vm_area_struct *vma = gup_vma(pin, pin->va + (i << PAGE_SHIFT));
+
+	return vma ? gup_same_page(pin, vma, i) : -EFAULT;
+}
+
+static void gup_mm_work(struct work_struct *work)
+{
+	struct tp_pin *pin = container_of(work, struct tp_pin, gup.mm_work);
+
+	mmput(pin->obj.mm);
+	tp_object_put(&pin->obj);
+}
+
+/*
+ * Gives up the use of the address space. The last user ends it, which waits for what its owner has under way in files
+ * (exit_aio), so that is left to a worker that nobody waits for. Drivers cannot call mmput_async.
+ */
+static void gup_mmput(struct tp_pin *pin)
+{
+	if (atomic_add_unless(&pin->obj.mm->mm_users, -1, 1))
+		return;
+	kref_get(&pin->obj.ref);
+	queue_work(tp_mm_wq, &pin->gup.mm_work);
 }
 
 /* Looks at the pages from first to last. Returns which one made it stop. */
@@ -98,12 +155,12 @@ static unsigned long gup_check_range(struct tp_pin *pin, unsigned long first, un
 		return last + 1;
 	if (mmap_read_trylock(mm)) {
 		for (; first <= last && !*err; first += !*err)
-			*err = gup_same_page(pin, first);
+			*err = gup_check_page(pin, first);
 		mmap_read_unlock(mm);
-	} else { /* whoever has it may wait for a file's server, and this worker is needed for others' pins */
+	} else { /* its holder may wait for a file's server */
 		*err = -EBUSY;
 	}
-	mmput(mm);
+	gup_mmput(pin);
 	return first;
 }
 
@@ -128,7 +185,7 @@ static void gup_check(struct work_struct *work)
 		mutex_lock(&pin->lock);
 		pin->gup.check_first = min(pin->gup.check_first, first);
 		pin->gup.check_last = max(pin->gup.check_last, last);
-		queue_delayed_work(tp_wq, &pin->gup.check, 1UL << pin->gup.checks);
+		queue_delayed_work(tp_check_wq, &pin->gup.check, 1UL << pin->gup.checks);
 		mutex_unlock(&pin->lock);
 	} else if (err) {
 		tp_pin_revoke(pin, TEGRA_P2P_REASON_INVALIDATE, false);
@@ -206,6 +263,7 @@ static int gup_get(struct tp_pin *pin)
 	int err;
 
 	INIT_DELAYED_WORK(&pin->gup.check, gup_check);
+	INIT_WORK(&pin->gup.mm_work, gup_mm_work);
 	pin->gup.check_first = ULONG_MAX;
 
 	pin->gup.pages = kvmalloc_array(n, sizeof(*pin->gup.pages), GFP_KERNEL_ACCOUNT);

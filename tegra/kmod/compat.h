@@ -4,8 +4,6 @@
 #define TEGRA_P2P_COMPAT_H
 
 #include <linux/aer.h>
-#include <linux/dma-buf.h>
-#include <linux/dma-resv.h>
 #include <linux/dma-map-ops.h>
 #include <linux/dma-mapping.h>
 #include <linux/eventfd.h>
@@ -82,6 +80,13 @@ static inline long tp_get_page_of(struct mm_struct *mm, unsigned long va, unsign
 #endif
 }
 
+/* get_user_pages can look for a page without a fault since 5.16. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 16, 0)
+#define TP_FOLL_NOFAULT FOLL_NOFAULT
+#else
+#define TP_FOLL_NOFAULT 0
+#endif
+
 /* Whether reclaim looks after a page, or has. */
 static inline bool tp_page_reclaimed(struct page *page)
 {
@@ -144,35 +149,6 @@ static inline void tp_report_errors(struct pci_dev *pdev)
 #define tp_assign_str(field, from) __assign_str(field)
 #else
 #define tp_assign_str(field, from) __assign_str(field, from)
-#endif
-
-#if IS_ENABLED(CONFIG_DMA_SHARED_BUFFER)
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
-#define TP_IMPORT_DMA_BUF MODULE_IMPORT_NS("DMA_BUF")
-#elif LINUX_VERSION_CODE >= KERNEL_VERSION(5, 16, 0)
-#define TP_IMPORT_DMA_BUF MODULE_IMPORT_NS(DMA_BUF)
-#endif
-
-/* Whether mapping an attachment wants the reservation lock: all do since 6.2, before only those that follow it. */
-static inline bool tp_dma_buf_locks(bool follows)
-{
-	return follows || LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0);
-}
-
-/* Waits until the exporter has done with the buffer, whose reservation lock is held. */
-static inline int tp_dma_buf_wait(struct dma_buf *buf)
-{
-	long left;
-
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 19, 0)
-	left = dma_resv_wait_timeout(buf->resv, DMA_RESV_USAGE_KERNEL, true, 10 * HZ);
-#elif LINUX_VERSION_CODE >= KERNEL_VERSION(5, 14, 0)
-	left = dma_resv_wait_timeout(buf->resv, false, true, 10 * HZ);
-#else
-	left = dma_resv_wait_timeout_rcu(buf->resv, false, true, 10 * HZ);
-#endif
-	return left > 0 ? 0 : left < 0 ? -EINTR : -EIO;
-}
 #endif
 
 enum tp_cache { TP_CACHE_WB, TP_CACHE_WC, TP_CACHE_OTHER };

@@ -65,8 +65,6 @@ static const struct tp_call {
 	[_IOC_NR(TEGRA_P2P_SET_EVENT)] = { SIZE(event, pad), true, true, tp_set_event },
 	[_IOC_NR(TEGRA_P2P_SET_HALT)] = { SIZE(halt, pad), false, true, tp_set_halt },
 	[_IOC_NR(TEGRA_P2P_CONTROL)] = { SIZE(control, fence_gen), true, true, tp_control },
-	[_IOC_NR(TEGRA_P2P_EXPORT)] = { SIZE(export, fd), false, true, tp_export },
-	[_IOC_NR(TEGRA_P2P_IMPORT)] = { SIZE(import, size), false, true, tp_import },
 };
 
 static long tp_call(struct tp_file *file, const struct tp_call *call, void *arg)
@@ -96,8 +94,6 @@ static long tp_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 		struct tegra_p2p_event event;
 		struct tegra_p2p_halt halt;
 		struct tegra_p2p_control control;
-		struct tegra_p2p_export export;
-		struct tegra_p2p_import import;
 	} u;
 	void __user *user = (void __user *)arg;
 	const struct tp_call *call;

@@ -32,7 +32,7 @@ MODULE_PARM_DESC(backend, "how memory is pinned: nvp2p, gup (pin_user_pages) or 
 
 const struct tp_backend *tp_backend;
 u32 tp_nvp2p_info;
-struct workqueue_struct *tp_wq;
+struct workqueue_struct *tp_wq, *tp_check_wq, *tp_mm_wq;
 struct kmem_cache *tp_pin_cache;
 
 static DEFINE_IDA(tp_ids);
@@ -254,6 +254,23 @@ static int __init tp_choose_backend(void)
 	return 0;
 }
 
+static void tp_destroy(struct workqueue_struct *wq)
+{
+	if (wq)
+		destroy_workqueue(wq);
+}
+
+/* Frees what tp_init has made. Ending an address space may revoke pins, and a pin that is given back ends its check. */
+static void tp_free(void)
+{
+	tp_destroy(tp_mm_wq);
+	tp_destroy(tp_wq);
+	tp_destroy(tp_check_wq);
+	tp_nvp2p_exit();
+	tp_debug_exit();
+	kmem_cache_destroy(tp_pin_cache);
+}
+
 static int __init tp_init(void)
 {
 	int err = tp_choose_backend();
@@ -265,13 +282,11 @@ static int __init tp_init(void)
 		return -ENOMEM;
 	tp_debug_init();
 	tp_wq = alloc_workqueue("tegra_p2p", WQ_UNBOUND | WQ_MEM_RECLAIM, TP_WORKERS);
-	err = tp_wq ? pci_register_driver(&tp_driver) : -ENOMEM;
-	if (!err)
-		return 0;
-	tp_debug_exit();
-	if (tp_wq)
-		destroy_workqueue(tp_wq);
-	kmem_cache_destroy(tp_pin_cache);
+	tp_check_wq = alloc_workqueue("tegra_p2p_check", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	tp_mm_wq = alloc_workqueue("tegra_p2p_mm", WQ_UNBOUND, 0);
+	err = tp_wq && tp_check_wq && tp_mm_wq ? pci_register_driver(&tp_driver) : -ENOMEM;
+	if (err)
+		tp_free();
 	return err;
 }
 module_init(tp_init);
@@ -279,10 +294,7 @@ module_init(tp_init);
 static void __exit tp_exit(void)
 {
 	pci_unregister_driver(&tp_driver);
-	destroy_workqueue(tp_wq);
-	tp_nvp2p_exit();
-	tp_debug_exit();
-	kmem_cache_destroy(tp_pin_cache);
+	tp_free();
 	ida_destroy(&tp_ids);
 }
 module_exit(tp_exit);
@@ -291,6 +303,3 @@ MODULE_LICENSE("GPL");
 MODULE_DESCRIPTION("GPUDirect RDMA on Tegra for PCI functions driven from user space");
 MODULE_SOFTDEP("pre: nvidia-p2p");
 MODULE_INFO(nvp2p, TEGRA_P2P_NVP2P_SOURCE); /* where its declarations come from */
-#ifdef TP_IMPORT_DMA_BUF
-TP_IMPORT_DMA_BUF;
-#endif

@@ -234,20 +234,18 @@ static bool drivers_own(struct page *page)
 	       !tp_page_reclaimed(page) && !is_zero_pfn(page_to_pfn(page)) && !is_zone_device_page(page);
 }
 
-/* References of the pages of a live pin, which must be a driver's own where own is set. */
-int tp_pin_hold_pages(struct tp_pin *pin, struct page **pages, unsigned long n, bool own)
+/* Takes references of the n pages of a live pin, which must be a driver's own. */
+static int hold_pages(struct tp_pin *pin, struct page **pages, unsigned long n)
 {
 	struct page **from;
 	unsigned long i;
 	int err = 0;
 
 	mutex_lock(&pin->lock);
-	if (!pin->backend->pages)
-		err = -EOPNOTSUPP;
-	else if (pin->state != TP_LIVE)
+	if (pin->state != TP_LIVE)
 		err = -ESTALE;
-	from = err ? NULL : pin->backend->pages(pin);
-	for (i = 0; i < n && own && !err; i++)
+	from = err ? NULL : tp_backend->pages(pin);
+	for (i = 0; i < n && !err; i++)
 		if (!drivers_own(from[i]))
 			err = -EOPNOTSUPP;
 	for (i = 0; i < n && !err; i++) {
@@ -272,7 +270,7 @@ static int mmap_pin(struct tp_pin *pin, struct vm_area_struct *vma)
 	pages = kvmalloc_array(n, sizeof(*pages), GFP_KERNEL_ACCOUNT);
 	if (!pages)
 		return -ENOMEM;
-	err = tp_pin_hold_pages(pin, pages, n, true); /* inserting them allocates, which the pin's lock forbids */
+	err = hold_pages(pin, pages, n); /* inserting them allocates, which the pin's lock forbids */
 	if (err)
 		goto out;
 	if (pin->attr == TEGRA_P2P_ATTR_WC)

@@ -22,22 +22,22 @@ static int charge_mm(struct mm_struct *mm, s64 pages)
 	return 0;
 }
 
+static void uncharge_user(const struct cred *cred, s64 pages)
+{
+	atomic_long_sub(pages, &cred->user->locked_vm);
+	put_cred(cred);
+}
+
 /* The same for memory that can outlive the caller's address space: charged to the user. NULL beyond the limit. */
-const struct cred *tp_charge_user(s64 pages)
+static const struct cred *charge_user(s64 pages)
 {
 	const struct cred *cred = get_current_cred(); /* keeps the user */
 	s64 limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 
 	if (atomic_long_add_return(pages, &cred->user->locked_vm) <= limit || capable(CAP_IPC_LOCK))
 		return cred;
-	tp_uncharge_user(cred, pages);
+	uncharge_user(cred, pages);
 	return NULL;
-}
-
-void tp_uncharge_user(const struct cred *cred, s64 pages)
-{
-	atomic_long_sub(pages, &cred->user->locked_vm);
-	put_cred(cred);
 }
 
 static int charge(struct tp_object *obj)
@@ -45,14 +45,14 @@ static int charge(struct tp_object *obj)
 	int err;
 
 	if (!obj->is_pin) {
-		obj->cred = tp_charge_user(obj->size >> PAGE_SHIFT);
+		obj->cred = charge_user(obj->size >> PAGE_SHIFT);
 		if (!obj->cred)
 			return -ENOMEM;
 	}
 	err = charge_mm(current->mm, obj->size >> PAGE_SHIFT);
 	if (err) {
 		if (obj->cred)
-			tp_uncharge_user(obj->cred, obj->size >> PAGE_SHIFT);
+			uncharge_user(obj->cred, obj->size >> PAGE_SHIFT);
 		return err;
 	}
 	obj->mm = current->mm;
@@ -61,14 +61,14 @@ static int charge(struct tp_object *obj)
 	return 0;
 }
 
-/* mm_dropped: the reference of charge has gone already. */
+/* mm_dropped: the reference of charge has gone already, and the caller has another. */
 void tp_object_uncharge(struct tp_object *obj, bool mm_dropped)
 {
 	if (!obj->charged)
 		return;
 	obj->charged = false;
 	if (obj->cred)
-		tp_uncharge_user(obj->cred, obj->size >> PAGE_SHIFT);
+		uncharge_user(obj->cred, obj->size >> PAGE_SHIFT);
 	atomic64_sub(obj->size >> PAGE_SHIFT, &obj->mm->pinned_vm);
 	atomic64_sub(obj->size, &obj->file->bytes);
 	if (!mm_dropped)

@@ -47,8 +47,6 @@ struct tp_file;
 struct tp_pin;
 struct nvidia_p2p_page_table;
 struct nvidia_p2p_dma_mapping;
-struct dma_buf;
-struct dma_buf_attachment;
 
 struct tp_vector {
 	struct pci_dev *line;	/* whose legacy line it is; NULL for a message */
@@ -181,7 +179,6 @@ enum tp_pin_state {
 
 struct tp_pin {
 	struct tp_object obj;
-	const struct tp_backend *backend;
 	struct interval_tree_node node;	/* of dev->pins, until it is no longer in the way */
 	bool listed;			/* under dev->pins_lock */
 	u64 va, cookie;
@@ -200,9 +197,6 @@ struct tp_pin {
 
 	struct work_struct work;	/* gives back what a revocation could not */
 	bool got, finished;		/* the back end's get, and its put, were done */
-	struct mutex export_lock;	/* the two fields below */
-	struct dma_buf *export;		/* what EXPORT has made of it, referenced until the pin ends */
-	bool export_over;
 	bool mm_dropped;		/* by the back end's provider: our reference has gone with it */
 
 	union {
@@ -214,6 +208,7 @@ struct tp_pin {
 			struct sg_table sgt;
 			bool mapped, files; /* some of its pages are of a file */
 			struct delayed_work check;
+			struct work_struct mm_work; /* ends the address space; holds a reference of the pin */
 			unsigned long check_first, check_last; /* pages to look at again: first > last for none */
 			u32 checks;
 		} gup;
@@ -227,11 +222,6 @@ struct tp_pin {
 			struct completion released;
 			struct mmu_notifier_ops ops; /* the provider's, but for free_notifier */
 		} nv;
-		struct {
-			struct dma_buf *buf;
-			struct dma_buf_attachment *attach;
-			struct sg_table *sgt;	/* while it is mapped */
-		} dmabuf;
 	};
 };
 
@@ -256,19 +246,16 @@ struct tp_backend {
 	void (*unmap)(struct tp_pin *pin, bool in_callback);
 	/* Gives back the rest, once, and waits for callbacks. No lock is held. */
 	void (*put)(struct tp_pin *pin);
-	/* Under pin->lock of a live pin. NULL where the pages are not for others. */
+	/* Under pin->lock of a live pin. */
 	struct page **(*pages)(struct tp_pin *pin);
-	/* May be NULL: a lock that comes before pin->lock, and that callbacks hold already. */
-	void (*lock)(struct tp_pin *pin);
-	void (*unlock)(struct tp_pin *pin);
-	/* May be NULL: the pin's memory goes, after put or without get. */
-	void (*free)(struct tp_pin *pin);
 };
 
 extern const struct tp_backend *tp_backend;
-extern const struct tp_backend tp_backend_gup, tp_backend_nvp2p, tp_backend_dmabuf;
+extern const struct tp_backend tp_backend_gup, tp_backend_nvp2p;
 extern u32 tp_nvp2p_info; /* flags of GET_INFO */
-extern struct workqueue_struct *tp_wq;
+extern struct workqueue_struct *tp_wq;		/* gives pins back */
+extern struct workqueue_struct *tp_check_wq;	/* looks whether pins are what they were, and waits for nothing */
+extern struct workqueue_struct *tp_mm_wq;	/* ends address spaces whose last user is a check */
 extern struct kmem_cache *tp_pin_cache;
 extern bool tp_allow_unsafe;
 
@@ -316,16 +303,7 @@ long tp_set_halt(struct tp_file *file, void *arg);
 long tp_control(struct tp_file *file, void *arg);
 void tp_halt_release(struct tp_dev *dev, struct tp_file *owner);
 
-/* backend_dmabuf.c */
-long tp_import(struct tp_file *file, void *arg);
-
-/* export.c */
-long tp_export(struct tp_file *file, void *arg);
-void tp_export_end(struct tp_pin *pin);
-
 /* object.c */
-const struct cred *tp_charge_user(s64 pages);
-void tp_uncharge_user(const struct cred *cred, s64 pages);
 int tp_object_init(struct tp_object *obj, struct tp_file *file, u64 size, bool is_pin);
 void tp_object_publish(struct tp_object *obj);
 void tp_object_withdraw(struct tp_object *obj);
@@ -344,7 +322,6 @@ void tp_file_unplug(struct tp_file *file);
 /* pin.c */
 long tp_pin(struct tp_file *file, void *arg);
 long tp_query(struct tp_file *file, void *arg);
-long tp_pin_import(struct tp_file *file, struct tegra_p2p_pin *a, struct dma_buf *buf);
 int tp_check_vma(struct tp_pin *pin);
 int tp_pin_segments(struct tp_pin *pin, u32 n);
 void tp_pin_segment(struct tp_pin *pin, u64 iova, u64 len);
@@ -369,7 +346,6 @@ void tp_vectors_release(struct tp_file *owner);
 
 /* mmap.c */
 int tp_mmap(struct file *filp, struct vm_area_struct *vma);
-int tp_pin_hold_pages(struct tp_pin *pin, struct page **pages, unsigned long n, bool own);
 void tp_zap_bars(struct tp_dev *dev);
 void tp_free_ones(struct tp_file *file);
 bool tp_hidden(struct tp_dev *dev, u32 bar, u64 off);
@@ -380,19 +356,6 @@ long tp_get_region(struct tp_file *file, void *arg);
 static inline struct tp_pin *tp_to_pin(struct tp_object *obj)
 {
 	return container_of(obj, struct tp_pin, obj);
-}
-
-/* A lock that a back end's callbacks come with, and all others have to take before the pin's. */
-static inline void tp_backend_lock(struct tp_pin *pin)
-{
-	if (pin->backend->lock)
-		pin->backend->lock(pin);
-}
-
-static inline void tp_backend_unlock(struct tp_pin *pin)
-{
-	if (pin->backend->lock)
-		pin->backend->unlock(pin);
 }
 
 static inline struct tp_mem *tp_to_mem(struct tp_object *obj)

@@ -83,12 +83,12 @@ static int pin_check(struct tegra_p2p_pin *a)
 	if (a->flags & ~(TP_DIRECTIONS | expects) || !(a->flags & TP_DIRECTIONS) || (a->flags & expects) == expects)
 		return -EINVAL;
 	a->va = untagged_addr(a->va);
-	if (!a->size || !PAGE_ALIGNED(a->va) || !PAGE_ALIGNED(a->size) || check_add_overflow(a->va, a->size, &end))
+	if (!a->va || !a->size || !PAGE_ALIGNED(a->va) || !PAGE_ALIGNED(a->size) || check_add_overflow(a->va, a->size, &end))
 		return -EINVAL;
 	return a->size > TP_MAX_BYTES ? -E2BIG : 0;
 }
 
-static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *a, const struct tp_backend *way)
+static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *a)
 {
 	struct tp_pin *pin = kmem_cache_zalloc(tp_pin_cache, GFP_KERNEL_ACCOUNT);
 	int err;
@@ -96,8 +96,6 @@ static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *
 	if (!pin)
 		return ERR_PTR(-ENOMEM);
 	mutex_init(&pin->lock);
-	mutex_init(&pin->export_lock);
-	pin->backend = way;
 	INIT_WORK(&pin->work, tp_pin_work);
 	pin->va = a->va;
 	pin->cookie = a->cookie;
@@ -151,9 +149,9 @@ static int pin_map_locked(struct tp_pin *pin, struct tp_dev *dev)
 
 	if (dev->state != TEGRA_P2P_STATE_LIVE)
 		return -ESTALE;
-	if (!pin->backend->valid(pin))
+	if (!tp_backend->valid(pin))
 		return -EAGAIN;
-	err = pin->backend->map(pin, &dev->pdev->dev);
+	err = tp_backend->map(pin, &dev->pdev->dev);
 	if (!err)
 		WRITE_ONCE(pin->state, TP_LIVE);
 	return err;
@@ -168,13 +166,11 @@ static int pin_map(struct tp_pin *pin)
 	if (!READ_ONCE(dev->gone))
 		err = tp_may_use(dev, pin->obj.file->unsafe);
 	if (!err) {
-		tp_backend_lock(pin);
 		mutex_lock(&pin->lock);
 		mutex_lock(&dev->fence_lock);
 		err = pin_map_locked(pin, dev);
 		mutex_unlock(&dev->fence_lock);
 		mutex_unlock(&pin->lock);
-		tp_backend_unlock(pin);
 	}
 	if (!err) { /* here, so that remove() finds it */
 		tp_object_publish(&pin->obj);
@@ -220,14 +216,11 @@ static int pin_build(struct tp_pin *pin)
 		return -ENODEV;
 	if (fenced)
 		return -ESTALE;
-	if (pin->va) { /* what is imported has no address here */
-		err = pin_list(pin);
-		if (!err)
-			err = pin_fault_in(pin);
-		if (err)
-			return err;
-	}
-	err = pin->backend->get(pin);
+	err = pin_list(pin);
+	if (!err)
+		err = pin_fault_in(pin);
+	if (!err)
+		err = tp_backend->get(pin);
 	if (err)
 		return err;
 	pin->got = true;
@@ -303,21 +296,8 @@ long tp_pin(struct tp_file *file, void *arg)
 	err = pin_check(a);
 	if (err)
 		return err;
-	pin = pin_new(file, a, tp_backend);
+	pin = pin_new(file, a);
 	return IS_ERR(pin) ? PTR_ERR(pin) : pin_make(pin, a);
-}
-
-/* A pin of a dma-buf, whose reference goes over to it, or goes. */
-long tp_pin_import(struct tp_file *file, struct tegra_p2p_pin *a, struct dma_buf *buf)
-{
-	struct tp_pin *pin = pin_new(file, a, &tp_backend_dmabuf);
-
-	if (IS_ERR(pin)) {
-		dma_buf_put(buf);
-		return PTR_ERR(pin);
-	}
-	pin->dmabuf.buf = buf;
-	return pin_make(pin, a);
 }
 
 long tp_query(struct tp_file *file, void *arg)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* How a pin ends: by its owner, or by tp_pin_revoke, the one way in which its memory is taken away. */
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "p2p.h"
@@ -25,14 +26,12 @@ void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
 {
 	struct tp_file *file = pin->obj.file;
 
-	if (!in_callback)
-		tp_backend_lock(pin);
 	mutex_lock(&pin->lock);
 	if (pin->state == TP_PINNING) {
 		pin->doomed = true; /* nothing is mapped yet: the back end's valid decides */
 	} else if (pin->state == TP_LIVE) {
 		pin->fence_gen = tp_fence(file->dev, TP_FENCE_REVOKED, 0);
-		pin->backend->unmap(pin, in_callback);
+		tp_backend->unmap(pin, in_callback);
 		pin->nsegs = 0;
 		pin->reason = reason;
 		WRITE_ONCE(pin->state, TP_REVOKED);
@@ -42,20 +41,21 @@ void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
 		queue_work(tp_wq, &pin->work);
 	}
 	mutex_unlock(&pin->lock);
-	if (!in_callback)
-		tp_backend_unlock(pin);
 }
 
-/* What tp_pin_revoke had to leave: page references, notifier, charge. Once. */
+/* Gives back what tp_pin_revoke had to leave: page references, notifier, charge. Once. */
 static void pin_give_back(struct tp_pin *pin)
 {
+	struct mm_struct *mm = pin->obj.mm;
+
 	if (pin->finished)
 		return;
 	pin->finished = true;
-	tp_export_end(pin);
+	mmgrab(mm); /* with mm_dropped, put has dropped the reference of the charge */
 	if (pin->got)
-		pin->backend->put(pin);
+		tp_backend->put(pin);
 	tp_object_uncharge(&pin->obj, pin->mm_dropped);
+	mmdrop(mm);
 }
 
 void tp_pin_work(struct work_struct *work)
@@ -66,15 +66,13 @@ void tp_pin_work(struct work_struct *work)
 /* The owner ends the pin: it is no longer mapped for the function. */
 void tp_pin_end(struct tp_pin *pin)
 {
-	tp_backend_lock(pin);
 	mutex_lock(&pin->lock);
 	if (pin->state == TP_LIVE)
-		pin->backend->unmap(pin, false);
+		tp_backend->unmap(pin, false);
 	if (pin->state != TP_REVOKED)
 		WRITE_ONCE(pin->state, TP_ENDED);
 	pin_unlist(pin);
 	mutex_unlock(&pin->lock);
-	tp_backend_unlock(pin);
 }
 
 /* After tp_pin_end, for many pins whose waits for grace periods are to be one: tp_pin_finish comes later. */
@@ -83,18 +81,15 @@ void tp_pin_begin_finish(struct tp_pin *pin)
 	queue_work(tp_wq, &pin->work);
 }
 
-/* After tp_pin_end: no callback of the pin runs any more when this returns. */
+/* After tp_pin_end: no callback of the pin runs any more when this returns. It waits for no other pin's worker. */
 void tp_pin_finish(struct tp_pin *pin)
 {
-	flush_work(&pin->work);
+	cancel_work_sync(&pin->work);
 	pin_give_back(pin);
 }
 
 void tp_pin_free(struct tp_pin *pin)
 {
-	if (pin->backend->free)
-		pin->backend->free(pin);
-	mutex_destroy(&pin->export_lock);
 	mutex_destroy(&pin->lock);
 	kvfree(pin->segs);
 	kmem_cache_free(tp_pin_cache, pin);

@@ -14,7 +14,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define TEGRA_P2P_API_VERSION	1
+#define TEGRA_P2P_API_VERSION	2
 #define TEGRA_P2P_IOC		0xbd
 
 /* GET_INFO: what the device is and may do. */
@@ -202,29 +202,8 @@ struct tegra_p2p_control {
 #define TEGRA_P2P_RESET		2	/* reset the function (FLR); it stays fenced */
 #define TEGRA_P2P_UNMASK	3	/* let the legacy line come again; it is signalled at once if it is still up */
 
-/* EXPORT: a pin as a dma-buf, for other devices' drivers. It keeps the pages until it is closed. */
-#define TEGRA_P2P_EXPORT	_IO(TEGRA_P2P_IOC, 9)
-struct tegra_p2p_export {
-	__u32 argsz;
-	__u32 flags;
-	__u32 handle;		/* in */
-	__s32 fd;		/* out */
-};
-
-/* IMPORT: a dma-buf of another driver that the function may reach until PUT, revocation or close. */
-#define TEGRA_P2P_IMPORT	_IO(TEGRA_P2P_IOC, 10)
-struct tegra_p2p_import {
-	__u32 argsz;
-	__u32 flags;		/* in: TEGRA_P2P_PIN_TO_DEVICE, _FROM_DEVICE */
-	__s32 fd;		/* in: the dma-buf, which need not stay open */
-	__u32 pad;
-	__u64 cookie;		/* in: QUERY returns it */
-	__u64 segs;		/* in: address of segments to fill */
-	__u32 seg_cap;		/* in: how many there is room for */
-	__u32 nsegs;		/* out: how many there are; QUERY fetches those without room */
-	__u32 handle;		/* out */
-	__u32 pad2;
-	__u64 size;		/* out: of the dma-buf */
-};
+/*
+ * 9 and 10 were EXPORT and IMPORT of dma-bufs, until version 1 of the interface. They are ENOTTY and are never used again.
+ */
 
 #endif

@@ -94,21 +94,6 @@ func DoControl(fd int, op uint32, generation uint64) (uint64, error) {
 	return v.FenceGen, err
 }
 
-// DoExport makes a dma-buf of a pin and returns its descriptor, which is the caller's to close.
-func DoExport(fd int, handle uint32) (int, error) {
-	v := Export{Handle: handle}
-	err := Ioctl(fd, CallExport, sized(&v))
-	return int(v.Fd), err
-}
-
-// DoImport gives the function a dma-buf. Up to len(segments) of its segments are written there.
-func DoImport(fd int, v *Import, segments []Segment) error {
-	var keep runtime.Pinner
-	defer keep.Unpin()
-	v.Segs, v.SegCap = array(&keep, segments)
-	return Ioctl(fd, CallImport, sized(v))
-}
-
 // array is the address and the length of a slice, which stays where it is until keep lets go of it.
 func array[T any](keep *runtime.Pinner, s []T) (addr uint64, n uint32) {
 	if len(s) == 0 {

@@ -44,10 +44,6 @@ func (e *Error) name() string {
 		return "SET_HALT"
 	case CallControl:
 		return "CONTROL"
-	case CallExport:
-		return "EXPORT"
-	case CallImport:
-		return "IMPORT"
 	}
 	return fmt.Sprintf("call %#x", e.Call)
 }
@@ -58,9 +54,6 @@ func (e *Error) hint() string {
 	case unix.ENODEV:
 		return "the function has gone or its driver was unbound: open the device again when it is back"
 	case unix.EACCES:
-		if e.Call == CallImport {
-			return "the dma-buf may only be read, or the descriptor was opened for reading"
-		}
 		if e.Call == CallSetHalt {
 			return "the descriptor was opened for reading, or an access would write the MSI-X table"
 		}
@@ -76,8 +69,6 @@ func (e *Error) hint() string {
 	switch e.Call {
 	case CallPin, CallAlloc:
 		return e.memoryHint()
-	case CallExport, CallImport:
-		return e.bufferHint()
 	case CallPut, CallQuery:
 		return e.handleHint()
 	case CallControl:
@@ -114,22 +105,6 @@ func (e *Error) memoryHint() string {
 		return "the kernel has no way to pin here: it needs nv-p2p (L4T) or a coherent function"
 	}
 	return ""
-}
-
-func (e *Error) bufferHint() string {
-	switch e.Errno {
-	case unix.ENOENT:
-		return "no such pin, or it was put already"
-	case unix.ESTALE:
-		return "the pin was revoked, or the function is fenced: reset its engine, then resume"
-	case unix.EBADF, unix.EINVAL:
-		return "it is not a dma-buf of whole pages, or not a pin"
-	case unix.EIO:
-		return "its exporter does not map it for this function"
-	case unix.EOPNOTSUPP:
-		return "the pin is a dma-buf itself, or the kernel has none"
-	}
-	return e.memoryHint()
 }
 
 func (e *Error) handleHint() string {

@@ -3,7 +3,7 @@
 package uapi
 
 // APIVersion is the version of the interface that this package speaks: Info.APIVersion must be the same.
-const APIVersion = 1
+const APIVersion = 2
 
 // IOC is the type of the calls. They are _IO(IOC, n): a structure's size is in its first field, not in the call.
 const IOC = 0xbd
@@ -19,8 +19,6 @@ const (
 	CallSetEvent                  // Event
 	CallSetHalt                   // Halt
 	CallControl                   // Control
-	CallExport                    // Export
-	CallImport                    // Import
 )
 
 // Info is what the device is and may do.
@@ -238,26 +236,3 @@ const (
 	ControlReset         // reset the function (FLR); it stays fenced
 	ControlUnmask        // let the legacy line come again; it is signalled at once if it is still up
 )
-
-// Export is a pin as a dma-buf, for other devices' drivers. It keeps the pages until it is closed.
-type Export struct {
-	Argsz  uint32
-	Flags  uint32
-	Handle uint32 // in
-	Fd     int32  // out
-}
-
-// Import is a dma-buf of another driver that the function may reach until Put, revocation or close.
-type Import struct {
-	Argsz  uint32
-	Flags  uint32 // in: PinToDevice, PinFromDevice
-	Fd     int32  // in: the dma-buf, which need not stay open
-	Pad    uint32
-	Cookie uint64 // in: Query returns it
-	Segs   uint64 // in: address of Segments to fill
-	SegCap uint32 // in: how many there is room for
-	NSegs  uint32 // out: how many there are; Query fetches those without room
-	Handle uint32 // out
-	Pad2   uint32
-	Size   uint64 // out: of the dma-buf
-}

@@ -22,7 +22,6 @@ const header = "../kmod/tegra_p2p.h"
 var structs = map[string]any{
 	"info": Info{}, "region": Region{}, "segment": Segment{}, "pin": Pin{}, "query": Query{}, "put": Put{}, "alloc": Alloc{},
 	"event": Event{}, "halt_op": HaltOp{}, "halt": Halt{}, "control": Control{},
-	"export": Export{}, "import": Import{},
 }
 
 // constants by their names in the header, without TEGRA_P2P_.
@@ -30,7 +29,6 @@ var constants = map[string]uint64{
 	"API_VERSION": APIVersion, "IOC": IOC,
 	"GET_INFO": CallGetInfo, "GET_REGION": CallGetRegion, "PIN": CallPin, "QUERY": CallQuery, "PUT": CallPut, "ALLOC": CallAlloc,
 	"SET_EVENT": CallSetEvent, "SET_HALT": CallSetHalt, "CONTROL": CallControl,
-	"EXPORT": CallExport, "IMPORT": CallImport,
 	"INFO_IOMMU": InfoIOMMU, "INFO_STRICT": InfoStrict, "INFO_UNSAFE": InfoUnsafe, "INFO_COHERENT": InfoCoherent,
 	"INFO_NVP2P": InfoNVP2P, "INFO_FLR": InfoFLR,
 	"INFO_NVP2P_BUILT": InfoNVP2PBuilt, "INFO_NVP2P_PRESENT": InfoNVP2PPresent, "INFO_NVP2P_FOREIGN": InfoNVP2PForeign, "INFO_INTX": InfoINTX,

@@ -23,10 +23,6 @@ var of = map[int][]unix.Errno{
 	uapi.CallSetEvent: {unix.EBADF, unix.EBUSY},
 	uapi.CallSetHalt:  {unix.ENOMEM, unix.EBUSY},
 	uapi.CallControl:  {unix.EAGAIN, unix.EOPNOTSUPP, unix.EBUSY, unix.EIO, unix.EPERM},
-	uapi.CallExport:   {unix.ENOENT, unix.ENOMEM, unix.ESTALE, unix.EOPNOTSUPP, unix.EMFILE},
-	uapi.CallImport: {
-		unix.EBADF, unix.ENOMEM, unix.ENOSPC, unix.EIO, unix.ESTALE, unix.EOPNOTSUPP, unix.EAGAIN, unix.EPERM,
-	},
 }
 
 // Documented says whether the call with a number, 0 for GET_INFO, may answer with an errno.

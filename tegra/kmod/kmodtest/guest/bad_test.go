@@ -66,7 +66,7 @@ func TestEveryCall(t *testing.T) {
 	if err := raw(d.fd, 0, older); err != nil || older[64] != 0x5a || binary.NativeEndian.Uint32(older[8:]) != uapi.APIVersion {
 		t.Errorf("GET_INFO of version 1: %v % x", err, older)
 	}
-	for _, call := range []uint{uapi.CallGetInfo + 11, 0, 0xbd00 | 1<<30, 0x4008bd02} {
+	for _, call := range []uint{uapi.CallGetInfo + 9, uapi.CallGetInfo + 10, uapi.CallGetInfo + 11, 0, 0xbd00 | 1<<30, 0x4008bd02} {
 		wantErrno(t, "unknown call", uapi.Ioctl(d.fd, call, unsafe.Pointer(&larger[0])), unix.ENOTTY)
 	}
 }

@@ -3,7 +3,6 @@
 package guest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -201,47 +200,4 @@ func TestSecondEduDeadCharge(t *testing.T) {
 			t.Errorf("%d KiB of the kernel's memory by %d children that have ended; RLIMIT_MEMLOCK is %d KiB", got>>10, n, limit>>10)
 		}
 	})
-}
-
-// TestSecondEduReadOnlyBuffer has the function write into a buffer that may only be read.
-func TestSecondEduReadOnlyBuffer(t *testing.T) {
-	f, err := os.OpenFile("/dev/second", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), 1, 0)
-	if errno != 0 {
-		t.Fatal(errno)
-	}
-	defer unix.Close(int(fd))
-	if flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0); err != nil || flags&unix.O_ACCMODE != unix.O_RDONLY {
-		t.Fatalf("flags %#x, %v", flags, err)
-	}
-	view, err := unix.Mmap(int(f.Fd()), 0, page, readWrite, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Munmap(view) }()
-	s := newScene(t)
-	b, segs, err := s.imported(int(fd), uapi.PinFromDevice)
-	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-		return
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range view {
-		view[i] = 0xa5
-	}
-	s.edu.start(fromDevice, segs[0].IOVA)
-	s.edu.finish(t)
-	changed := 0
-	for _, v := range view {
-		if v != 0xa5 {
-			changed++
-		}
-	}
-	t.Errorf("a dma-buf that is open for reading is mapped to be written; %d bytes were", changed)
-	s.put(t, b.Handle)
 }
