@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tegracast-devices.service runs this before tegracast.service starts: it lets that open the GPU's device files that are there, by
 # path. systemd knows regions by their names in /proc/devices as well, but nvgpu takes the name of the board's device, such as
-# 17000000.gpu, and systemd takes no pattern for a path.
+# 17000000.gpu, systemd takes no pattern for a path, and the region of /dev/nvmap has the files of many small drivers.
 set -eu
 udevadm settle --timeout=30 || true
 # nvgpu makes all its device files but this one when the GPU is switched on for the first time.

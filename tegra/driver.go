@@ -44,6 +44,8 @@ func openFile(path string) (file, error) {
 			"load the module with allow_unsafe=1 and run with CAP_SYS_RAWIO", ErrNoDevice, path, err)
 	case errors.Is(err, fs.ErrPermission):
 		return file{}, fmt.Errorf("%w: %s: %w: run as root, or give the service's user the file by a udev rule", ErrNoDevice, path, err)
+	case errors.Is(err, unix.EBUSY):
+		return file{}, fmt.Errorf("%w: %s: %s", ErrInUse, path, inUse(path))
 	case errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO):
 		return file{}, fmt.Errorf("%w: %s: %w: its function has gone: run tegracast doctor, which says how to get it back", ErrNoDevice, path, err)
 	case err != nil:

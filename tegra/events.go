@@ -53,7 +53,7 @@ func (d *Device) on(kind, index uint32, f func(n uint64)) error {
 	if err := d.drv.setEvent(kind, index, fd); err != nil {
 		e.close()
 		if errors.Is(err, unix.EBUSY) {
-			err = fmt.Errorf("%w: %s", err, holder(d.path))
+			err = fmt.Errorf("%w: %s", err, inUse(d.path))
 		}
 		return d.wrap(err, "event %d of kind %d", index, kind)
 	}

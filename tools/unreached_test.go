@@ -19,7 +19,6 @@ var allowed = map[string]string{
 	"cudahost.Buffer.ID":               "part 9: by the ID other processes see that an address has other memory now",
 	"cudahost.Device.RegisterReadOnly": "part 9: for programs whose GPU reads shared frames",
 
-
 	"cudahost/cufile.Driver.SetPollMode":         "part 5: a setter of the document",
 	"cudahost/cufile.Driver.SetMaxDirectIOSize":  "part 5: a setter of the document",
 	"cudahost/cufile.Driver.SetMaxCacheSize":     "part 5: a setter of the document",

@@ -18,6 +18,7 @@
 #include <linux/cpu.h>
 #include <linux/dma-mapping.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "p2p.h"
@@ -247,7 +248,8 @@ static void nv_put(struct tp_pin *pin)
 
 /*
  * Registering a notifier fails when a signal is pending, and a provider that does not look returns a table without one,
- * for which put_pages would drop an mm that it does not hold. An invalidation looks the same and ends PIN as well.
+ * for which put_pages would drop an mm that it does not hold. An invalidation whose callback is still to come looks the
+ * same and ends PIN as well.
  */
 static bool nv_unregistered(struct tp_pin *pin)
 {
@@ -278,7 +280,7 @@ static int nv_get(struct tp_pin *pin)
 		return err == -ENOMEM || err == -EINTR ? err : -EFAULT;
 	table = pin->nv.table;
 	if (nv_unregistered(pin)) {
-		err = -EINTR;
+		err = signal_pending(current) ? -EINTR : -EAGAIN;
 	} else if (!NVIDIA_P2P_PAGE_TABLE_VERSION_COMPATIBLE(table) || table->page_size != NVIDIA_P2P_PAGE_SIZE_4KB) {
 		pr_err_once("nv-p2p: page table of version %#x with pages of kind %u is not understood\n",
 			    table->version, table->page_size);

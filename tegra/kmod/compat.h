@@ -8,6 +8,7 @@
 #include <linux/dma-mapping.h>
 #include <linux/eventfd.h>
 #include <linux/iommu.h>
+#include <linux/irqdomain.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/msi.h>
@@ -116,15 +117,16 @@ static inline bool tp_domain_strict(struct iommu_domain *domain)
 }
 
 /*
- * Whether the function's interrupts, which are writes, reach only what the kernel gives them. On x86 a write to
- * 0xfee00000 is any interrupt of any processor unless the IOMMU remaps it; elsewhere the address is behind the IOMMU.
+ * Whether the function's interrupts, which are writes, are its own alone. On x86 a write to 0xfee00000 is any interrupt
+ * of any processor unless the IOMMU remaps it. On arm64 it is any interrupt of the frame or controller that takes the
+ * function's messages, unless that goes by the writer (GICv3's ITS).
  */
-static inline bool tp_interrupts_held(struct device *dev)
+static inline bool tp_isolated_msi(struct device *dev)
 {
-#ifndef CONFIG_X86
-	return true;
-#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
 	return msi_device_has_isolated_msi(dev);
+#elif !defined(CONFIG_X86)
+	return irq_domain_check_msi_remap();
 #elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 0, 0)
 	return device_iommu_capable(dev, IOMMU_CAP_INTR_REMAP);
 #else

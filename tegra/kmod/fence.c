@@ -6,6 +6,7 @@
 #include <linux/delay.h>
 #include <linux/io.h>
 #include <linux/ktime.h>
+#include <linux/nospec.h>
 #include <linux/slab.h>
 
 #include "p2p.h"
@@ -196,20 +197,23 @@ static int halt_op(struct tp_dev *dev, struct tp_halt_op *op, const struct tegra
 	unsigned int width = u->op == TEGRA_P2P_HALT_W64 ? 8 : 4;
 	bool poll = u->op == TEGRA_P2P_HALT_POLL32;
 	resource_size_t size, at;
+	u32 bar;
 
-	if (u->op > TEGRA_P2P_HALT_POLL32 || u->bar >= TP_BARS ||
-	    !(pci_resource_flags(dev->pdev, u->bar) & IORESOURCE_MEM))
+	if (u->op > TEGRA_P2P_HALT_POLL32 || u->bar >= TP_BARS)
 		return -EINVAL;
-	size = pci_resource_len(dev->pdev, u->bar);
+	bar = array_index_nospec(u->bar, TP_BARS);
+	if (!(pci_resource_flags(dev->pdev, bar) & IORESOURCE_MEM))
+		return -EINVAL;
+	size = pci_resource_len(dev->pdev, bar);
 	if (u->offset % width || size < width || u->offset > size - width)
 		return -EINVAL;
-	if (tp_hidden(dev, u->bar, u->offset))
+	if (tp_hidden(dev, bar, u->offset))
 		return -EACCES;
 	if (width == 4 && u->value > U32_MAX)
 		return -EINVAL;
 	if (poll ? !u->mask || u->mask > U32_MAX || u->value & ~u->mask : u->mask)
 		return -EINVAL;
-	at = pci_resource_start(dev->pdev, u->bar) + u->offset;
+	at = pci_resource_start(dev->pdev, bar) + u->offset;
 	op->page = ioremap(at & PAGE_MASK, PAGE_SIZE);
 	if (!op->page)
 		return -ENOMEM;

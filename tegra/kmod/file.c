@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The char device: open files and their calls. */
+#include <linux/cred.h>
+#include <linux/delay.h>
 #include <linux/module.h>
 #include <linux/nospec.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -123,39 +126,64 @@ static long tp_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 	return copy_to_user(user, &u, min(argsz, call->size.now)) ? -EFAULT : err;
 }
 
+/* Makes the file one of the function's, if that is there. -EAGAIN: another has the function's lock. */
+static int tp_file_join(struct tp_file *file, bool share)
+{
+	struct tp_dev *dev = file->dev;
+	int idx = srcu_read_lock(&dev->srcu);
+	int err = -ENODEV;
+
+	if (!READ_ONCE(dev->gone))
+		err = tp_may_open(dev, &file->unsafe);
+	if (!err && file->writer)
+		err = tp_writer_in(dev, share);
+	if (!err) {
+		mutex_lock(&dev->files_lock);
+		list_add_tail(&file->entry, &dev->files);
+		mutex_unlock(&dev->files_lock);
+	}
+	srcu_read_unlock(&dev->srcu, idx);
+	return err;
+}
+
+static void tp_file_free(struct tp_file *file)
+{
+	put_pid(file->opener);
+	put_device(&file->dev->device);
+	mutex_destroy(&file->lock);
+	kfree(file);
+}
+
 static int tp_open(struct inode *inode, struct file *filp)
 {
-	struct tp_dev *dev = container_of(filp->private_data, struct tp_dev, misc);
-	struct tp_file *file;
-	int err;
+	struct tp_dev *dev = container_of(inode->i_cdev, struct tp_dev, cdev);
+	struct tp_file *file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
+	int i, err = -EAGAIN;
 
-	/* The misc device is there as long as this runs, and with it the function. */
-	err = tp_may_use(dev, false);
-	if (err)
-		return err;
-	file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
 	if (!file)
 		return -ENOMEM;
-	file->writer = filp->f_mode & FMODE_WRITE;
-	if (file->writer)
-		err = tp_writer_in(dev);
-	if (err) {
-		kfree(file);
-		return err;
-	}
-	kref_get(&dev->ref);
+	get_device(&dev->device);
 	file->dev = dev;
-	file->unsafe = !tp_protected(dev);
+	file->writer = filp->f_mode & FMODE_WRITE;
+	file->opener = get_pid(task_tgid(current));
+	file->user = current_euid();
 	file->mapping = filp->f_mapping;
 	mutex_init(&file->lock);
 	spin_lock_init(&file->event_lock);
 	xa_init_flags(&file->objects, XA_FLAGS_ALLOC1);
 	xa_init(&file->ones);
-	mutex_lock(&dev->files_lock);
-	list_add(&file->entry, &dev->files);
-	mutex_unlock(&dev->files_lock);
-	filp->private_data = file;
-	return 0;
+	for (i = 0; i < TP_RESET_TRIES && err == -EAGAIN; i++) {
+		if (i && (msleep(TP_RESET_WAIT), fatal_signal_pending(current)))
+			err = -EINTR;
+		else
+			err = tp_file_join(file, filp->f_flags & O_NONBLOCK);
+	}
+	if (!err) {
+		filp->private_data = file;
+		return 0;
+	}
+	tp_file_free(file);
+	return err == -EAGAIN ? -EBUSY : err;
 }
 
 /* What the file has of the function goes back, if the function is there. */
@@ -186,9 +214,7 @@ static int tp_release(struct inode *inode, struct file *filp)
 	tp_vectors_release(file);
 	tp_events_release(file);
 	tp_free_ones(file);
-	tp_dev_put(file->dev);
-	mutex_destroy(&file->lock);
-	kfree(file);
+	tp_file_free(file);
 	return 0;
 }
 

@@ -4,11 +4,11 @@
  * same way: the function is fenced and stopped, its registers are taken out of reach until they answer again, and its
  * users are told why. It stays fenced until user space has started it again.
  */
+#include <linux/capability.h>
+#include <linux/cred.h>
 #include <linux/delay.h>
 
 #include "p2p.h"
-
-#define RESET_TRIES 50 /* of 20 ms, while somebody else has the function's lock */
 
 bool tp_has_flr(struct pci_dev *pdev)
 {
@@ -187,23 +187,45 @@ static int clean(struct tp_dev *dev)
 	return err == -ENOTTY ? 0 : err; /* the administrator, or a quirk of the kernel's, forbids it */
 }
 
-/* One more who can write opens the function, which may need to be cleaned still. */
-int tp_writer_in(struct tp_dev *dev)
+/*
+ * A function has one owner at a time, since all its holders share one IOMMU domain. Others who may write are of the same
+ * user, or administrators that ask to share it. With fence_lock held.
+ */
+static bool may_join(struct tp_dev *dev, bool share)
 {
-	int i, err = -EAGAIN;
+	return !dev->opens || uid_eq(dev->owner, current_euid()) || (share && capable(CAP_SYS_RAWIO));
+}
 
-	for (i = 0; i < RESET_TRIES && err == -EAGAIN; i++) {
-		if (i)
-			msleep(20);
-		mutex_lock(&dev->control_lock);
-		err = clean(dev);
+static int join(struct tp_dev *dev, bool share)
+{
+	if (!may_join(dev, share))
+		return -EBUSY;
+	if (dev->opens++)
+		return 0;
+	dev->owner = current_euid();
+	if (!dev->away && (dev->state == TEGRA_P2P_STATE_LIVE || tp_protected(dev)))
+		tp_master_on(dev);
+	return 0;
+}
+
+/*
+ * One more who can write opens the function, which is there and may need to be cleaned still. -EAGAIN: somebody else has
+ * its lock.
+ */
+int tp_writer_in(struct tp_dev *dev, bool share)
+{
+	int err;
+
+	if (mutex_lock_killable(&dev->control_lock))
+		return -EINTR;
+	err = clean(dev);
+	if (!err) {
 		mutex_lock(&dev->fence_lock);
-		if (!err && !dev->opens++ && !dev->away && (dev->state == TEGRA_P2P_STATE_LIVE || tp_protected(dev)))
-			tp_master_on(dev);
+		err = join(dev, share);
 		mutex_unlock(&dev->fence_lock);
-		mutex_unlock(&dev->control_lock);
 	}
-	return err == -EAGAIN ? -EBUSY : err;
+	mutex_unlock(&dev->control_lock);
+	return err;
 }
 
 /* One less, with the function there. */
@@ -227,9 +249,9 @@ void tp_reset_for_next(struct tp_dev *dev)
 {
 	int i, idx, err = -EAGAIN;
 
-	for (i = 0; i < RESET_TRIES && err == -EAGAIN; i++) {
+	for (i = 0; i < TP_RESET_TRIES && err == -EAGAIN; i++) {
 		if (i)
-			msleep(20);
+			msleep(TP_RESET_WAIT);
 		idx = srcu_read_lock(&dev->srcu);
 		mutex_lock(&dev->control_lock);
 		err = READ_ONCE(dev->gone) ? 0 : clean(dev);

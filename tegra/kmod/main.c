@@ -36,6 +36,7 @@ struct workqueue_struct *tp_wq, *tp_check_wq, *tp_mm_wq;
 struct kmem_cache *tp_pin_cache;
 
 static DEFINE_IDA(tp_ids);
+static dev_t tp_devt;
 
 /* Functions whose engines have fewer address lines than 64 say so nowhere in their configuration space. */
 static const struct pci_device_id tp_dma_bits[] = {
@@ -43,9 +44,9 @@ static const struct pci_device_id tp_dma_bits[] = {
 	{ }
 };
 
-static void tp_dev_free(struct kref *ref)
+static void tp_dev_release(struct device *device)
 {
-	struct tp_dev *dev = container_of(ref, struct tp_dev, ref);
+	struct tp_dev *dev = container_of(device, struct tp_dev, device);
 
 	cleanup_srcu_struct(&dev->srcu);
 	pci_dev_put(dev->pdev);
@@ -53,10 +54,30 @@ static void tp_dev_free(struct kref *ref)
 	kfree(dev);
 }
 
-void tp_dev_put(struct tp_dev *dev)
+/* Who has opened the function to write, the first one first: process and user of each, as the reader sees them. */
+static ssize_t owners_show(struct device *device, struct device_attribute *attr, char *buf)
 {
-	kref_put(&dev->ref, tp_dev_free);
+	struct tp_dev *dev = container_of(device, struct tp_dev, device);
+	struct tp_file *file;
+	int n = 0;
+
+	mutex_lock(&dev->files_lock);
+	list_for_each_entry(file, &dev->files, entry)
+		if (file->writer)
+			n += sysfs_emit_at(buf, n, "%d %u\n", pid_vnr(file->opener),
+					   from_kuid_munged(current_user_ns(), file->user));
+	mutex_unlock(&dev->files_lock);
+	return n;
 }
+static DEVICE_ATTR_RO(owners);
+
+static struct attribute *tp_attrs[] = { &dev_attr_owners.attr, NULL };
+ATTRIBUTE_GROUPS(tp);
+
+static struct class tp_class = {
+	.name = "tegra_p2p",
+	.dev_groups = tp_groups,
+};
 
 static struct tp_dev *tp_dev_new(struct pci_dev *pdev)
 {
@@ -70,7 +91,10 @@ static struct tp_dev *tp_dev_new(struct pci_dev *pdev)
 		kfree(dev);
 		return ERR_PTR(err);
 	}
-	kref_init(&dev->ref);
+	device_initialize(&dev->device);
+	dev->device.class = &tp_class;
+	dev->device.parent = &pdev->dev;
+	dev->device.release = tp_dev_release;
 	dev->pdev = pci_dev_get(pdev);
 	dev->state = TEGRA_P2P_STATE_FENCED; /* whoever had the function before may have left its engine running */
 	mutex_init(&dev->fence_lock);
@@ -80,7 +104,7 @@ static struct tp_dev *tp_dev_new(struct pci_dev *pdev)
 	mutex_init(&dev->irq_lock);
 	spin_lock_init(&dev->pins_lock);
 	INIT_LIST_HEAD(&dev->files);
-	dev->pins = RB_ROOT_CACHED;
+	hash_init(dev->spaces);
 	return dev;
 }
 
@@ -117,16 +141,29 @@ static void tp_find_msix_table(struct tp_dev *dev)
 
 static int tp_name(struct tp_dev *dev)
 {
-	dev->id = ida_alloc(&tp_ids, GFP_KERNEL);
+	int err;
+
+	dev->id = ida_alloc_max(&tp_ids, TP_FUNCTIONS - 1, GFP_KERNEL);
 	if (dev->id < 0)
 		return dev->id;
 	snprintf(dev->name, sizeof(dev->name), "tegra_p2p%d", dev->id);
-	dev->misc.minor = MISC_DYNAMIC_MINOR;
-	dev->misc.name = dev->name;
-	dev->misc.fops = &tp_fops;
-	dev->misc.mode = 0600;
-	dev->misc.parent = &dev->pdev->dev;
-	return 0;
+	cdev_init(&dev->cdev, &tp_fops);
+	dev->cdev.owner = THIS_MODULE;
+	dev->device.devt = MKDEV(MAJOR(tp_devt), dev->id);
+	err = dev_set_name(&dev->device, "%s", dev->name);
+	if (err)
+		ida_free(&tp_ids, dev->id);
+	return err;
+}
+
+/* The caches see what the function writes, and it what they hold: No Snoop would let it pass by them. */
+static void tp_snoop(struct tp_dev *dev)
+{
+	u16 control;
+
+	pcie_capability_clear_word(dev->pdev, PCI_EXP_DEVCTL, PCI_EXP_DEVCTL_NOSNOOP_EN);
+	if (!pcie_capability_read_word(dev->pdev, PCI_EXP_DEVCTL, &control) && control & PCI_EXP_DEVCTL_NOSNOOP_EN)
+		tp_expose(dev, "its No Snoop cannot be turned off");
 }
 
 static int tp_probe(struct pci_dev *pdev, const struct pci_device_id *id)
@@ -159,9 +196,10 @@ static int tp_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	dev->used = dev->flr; /* by another driver */
 	tp_reserve_pages(dev);
 	tp_vectors_request(dev);
+	tp_snoop(dev);
 	pci_save_state(pdev);
 	dev->saved = pci_store_saved_state(pdev);
-	err = misc_register(&dev->misc); /* last: it can be opened now */
+	err = cdev_device_add(&dev->cdev, &dev->device); /* last: it can be opened now */
 	if (err)
 		goto irqs;
 	tp_debug_add(dev);
@@ -179,7 +217,7 @@ release:
 disable:
 	pci_disable_device(pdev);
 put:
-	tp_dev_put(dev);
+	put_device(&dev->device);
 	return err;
 }
 
@@ -189,7 +227,7 @@ static void tp_remove(struct pci_dev *pdev)
 	struct tp_file *file;
 
 	tp_debug_remove(dev);
-	misc_deregister(&dev->misc);
+	cdev_device_del(&dev->cdev, &dev->device);
 	mutex_lock(&dev->bar_lock);
 	WRITE_ONCE(dev->gone, true);
 	mutex_unlock(&dev->bar_lock);
@@ -208,7 +246,7 @@ static void tp_remove(struct pci_dev *pdev)
 	pci_release_regions(pdev);
 	pci_disable_device(pdev);
 	ida_free(&tp_ids, dev->id);
-	tp_dev_put(dev);
+	put_device(&dev->device);
 }
 
 /* No ids: only driver_override gives it a function. */
@@ -284,9 +322,22 @@ static int __init tp_init(void)
 	tp_wq = alloc_workqueue("tegra_p2p", WQ_UNBOUND | WQ_MEM_RECLAIM, TP_WORKERS);
 	tp_check_wq = alloc_workqueue("tegra_p2p_check", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	tp_mm_wq = alloc_workqueue("tegra_p2p_mm", WQ_UNBOUND, 0);
-	err = tp_wq && tp_check_wq && tp_mm_wq ? pci_register_driver(&tp_driver) : -ENOMEM;
+	err = tp_wq && tp_check_wq && tp_mm_wq ? 0 : -ENOMEM;
+	if (!err)
+		err = class_register(&tp_class);
 	if (err)
-		tp_free();
+		goto free;
+	err = alloc_chrdev_region(&tp_devt, 0, TP_FUNCTIONS, "tegra_p2p");
+	if (err)
+		goto class;
+	err = pci_register_driver(&tp_driver);
+	if (!err)
+		return 0;
+	unregister_chrdev_region(tp_devt, TP_FUNCTIONS);
+class:
+	class_unregister(&tp_class);
+free:
+	tp_free();
 	return err;
 }
 module_init(tp_init);
@@ -294,6 +345,8 @@ module_init(tp_init);
 static void __exit tp_exit(void)
 {
 	pci_unregister_driver(&tp_driver);
+	unregister_chrdev_region(tp_devt, TP_FUNCTIONS);
+	class_unregister(&tp_class);
 	tp_free();
 	ida_destroy(&tp_ids);
 }

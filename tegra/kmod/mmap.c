@@ -6,8 +6,8 @@
  * caller's to write.
  */
 #include <linux/dma-mapping.h>
+#include <linux/nospec.h>
 #include <linux/slab.h>
-#include <linux/vmalloc.h>
 
 #include "p2p.h"
 #include "trace.h"
@@ -70,6 +70,7 @@ long tp_get_region(struct tp_file *file, void *arg)
 
 	if (a->flags || a->pad || a->index >= TP_BARS)
 		return -EINVAL;
+	a->index = array_index_nospec(a->index, TP_BARS);
 	if (mutex_lock_killable(&dev->control_lock)) /* a reset under way: whoever asks is about to touch registers */
 		return -EINTR;
 	mutex_unlock(&dev->control_lock);
@@ -182,25 +183,16 @@ static void object_vma_close(struct vm_area_struct *vma)
 	tp_object_put(obj);
 }
 
-/* dma_alloc_coherent returns memory of either kind for a coherent function. */
-static unsigned long mem_pfn(struct tp_mem *mem, u64 off)
-{
-	void *at = mem->cpu + off;
-
-	return is_vmalloc_addr(at) ? vmalloc_to_pfn(at) : page_to_pfn(virt_to_page(at));
-}
-
+/* Mapped as a whole by mmap, the memory is touched here after it was taken away, when the function has gone. */
 static vm_fault_t mem_fault(struct vm_fault *vmf)
 {
 	struct tp_mem *mem = tp_to_mem(vmf->vma->vm_private_data);
 	struct tp_dev *dev = mem->obj.file->dev;
-	vm_fault_t ret;
+	vm_fault_t ret = VM_FAULT_SIGBUS;
 
 	mutex_lock(&dev->bar_lock);
 	if (dev->gone)
 		ret = insert_ones(vmf, mem->obj.file);
-	else
-		ret = vmf_insert_pfn(vmf->vma, vmf->address, mem_pfn(mem, fault_offset(vmf)));
 	mutex_unlock(&dev->bar_lock);
 	return ret;
 }
@@ -250,9 +242,14 @@ static int hold_pages(struct tp_pin *pin, struct page **pages, unsigned long n)
 			err = -EOPNOTSUPP;
 	for (i = 0; i < n && !err; i++) {
 		pages[i] = from[i];
-		get_page(pages[i]);
+		if (!try_get_page(pages[i])) { /* so many references that the counter would wrap */
+			err = -ENOMEM;
+			break;
+		}
 	}
 	mutex_unlock(&pin->lock);
+	while (err && i--)
+		put_page(pages[i]);
 	return err;
 }
 
@@ -284,6 +281,18 @@ out:
 	return err;
 }
 
+/* The offset of the mapping, which names the object, would be taken for one in the memory. */
+static int mmap_mem(struct tp_mem *mem, struct vm_area_struct *vma)
+{
+	unsigned long pgoff = vma->vm_pgoff;
+	int err;
+
+	vma->vm_pgoff = 0;
+	err = dma_mmap_coherent(&mem->obj.file->dev->pdev->dev, vma, mem->cpu, mem->iova, mem->obj.size);
+	vma->vm_pgoff = pgoff;
+	return err;
+}
+
 static int mmap_object(struct tp_file *file, struct vm_area_struct *vma, u32 handle, u64 off, u64 len)
 {
 	struct tp_object *obj;
@@ -303,7 +312,7 @@ static int mmap_object(struct tp_file *file, struct vm_area_struct *vma, u32 han
 		err = mmap_pin(tp_to_pin(obj), vma);
 		vma->vm_ops = &pin_ops;
 	} else {
-		tp_vm_flags_set(vma, VM_IO | VM_PFNMAP);
+		err = mmap_mem(tp_to_mem(obj), vma);
 		vma->vm_ops = &mem_ops;
 	}
 	if (err) { /* such a mapping is not closed */
@@ -327,7 +336,7 @@ int tp_mmap(struct file *filp, struct vm_area_struct *vma)
 	idx = srcu_read_lock(&file->dev->srcu);
 	if (!READ_ONCE(file->dev->gone)) {
 		if (slot < TP_BARS)
-			err = mmap_bar(file->dev, vma, slot, off, len);
+			err = mmap_bar(file->dev, vma, array_index_nospec(slot, TP_BARS), off, len);
 		else if (slot > TP_FIRST_HANDLE_SLOT && slot <= TP_FIRST_HANDLE_SLOT + TP_LAST_HANDLE)
 			err = mmap_object(file, vma, slot - TP_FIRST_HANDLE_SLOT, off, len);
 		else

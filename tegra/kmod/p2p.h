@@ -4,7 +4,7 @@
  *
  * Locks, outermost first (docs/kernel-abi.md says why):
  *
- *   misc's lock → control_lock → the function's device lock (tried) → files_lock → file lock, bar_lock
+ *   control_lock → the function's device lock (tried) → files_lock → file lock, bar_lock
  *   mmap_lock → file lock, bar_lock                    in mmap and its faults
  *   mmap_lock → notifier SRCU → pin lock → fence_lock → provider's lock → spinlocks
  *
@@ -14,10 +14,11 @@
 #ifndef TEGRA_P2P_H_INTERNAL
 #define TEGRA_P2P_H_INTERNAL
 
+#include <linux/cdev.h>
+#include <linux/hashtable.h>
 #include <linux/interval_tree.h>
 #include <linux/kref.h>
 #include <linux/list.h>
-#include <linux/miscdevice.h>
 #include <linux/mmu_notifier.h>
 #include <linux/mutex.h>
 #include <linux/scatterlist.h>
@@ -41,6 +42,9 @@
 #define TP_FIRST_HANDLE_SLOT 8
 #define TP_ONES		256			/* pages of ones that an open file may have, and one for the rest */
 #define TP_FENCES	16			/* that debugfs shows */
+#define TP_FUNCTIONS	256			/* that have a device file at the same time */
+#define TP_RESET_TRIES	50			/* while somebody else has the function's lock */
+#define TP_RESET_WAIT	20			/* milliseconds between two of them */
 #define TP_WORKERS	128			/* that share grace periods; more take longer to start than they save */
 
 struct tp_file;
@@ -82,13 +86,21 @@ struct tp_fence_record {
 	ktime_t when;		/* real time, after it was done */
 };
 
+/* The pins of an address space, of all files of a function, by address. */
+struct tp_space {
+	struct hlist_node entry;	/* of dev->spaces */
+	struct mm_struct *mm;
+	struct rb_root_cached pins;
+	unsigned long n;		/* of them */
+};
+
 /* A PCI function. It outlives its driver as long as a file is open. */
 struct tp_dev {
-	struct kref ref;
+	struct device device;		/* its reference is the function's */
+	struct cdev cdev;
 	struct pci_dev *pdev;		/* referenced; touched while !gone */
 	int id;
 	char name[24];
-	struct miscdevice misc;
 	u32 dma_bits;
 	u32 n_irqs;
 	bool intx;			/* the one is the legacy line */
@@ -111,6 +123,7 @@ struct tp_dev {
 	unsigned long away;		/* bits of TEGRA_P2P_ERROR_*: its registers do not answer */
 	bool halted;			/* the list has run since the last RESUME */
 	unsigned int opens;		/* descriptors that can be written; changed under control_lock, too */
+	kuid_t owner;			/* the user who opened the first of them */
 	u32 error, errors;		/* the last error event, and how many there were */
 	struct tp_halt_list *halt;
 	struct tp_file *halt_owner;
@@ -118,8 +131,8 @@ struct tp_dev {
 
 	struct mutex files_lock;	/* files */
 	struct list_head files;
-	spinlock_t pins_lock;		/* pins */
-	struct rb_root_cached pins;	/* of all files by address, for overlaps */
+	spinlock_t pins_lock;		/* spaces, and the pins in them */
+	DECLARE_HASHTABLE(spaces, 6);	/* struct tp_space by address space, for overlaps */
 
 	struct resource *rest[TP_BARS];	/* of the page of a BAR that is smaller, so that it can be mapped */
 
@@ -137,6 +150,8 @@ struct tp_file {
 	struct address_space *mapping;
 	bool unsafe;			/* opened by one who may use a function that no IOMMU holds back */
 	bool writer;			/* the descriptor can be written */
+	struct pid *opener;
+	kuid_t user;
 	struct xarray ones;		/* pages that stand for registers which are out of reach; under bar_lock */
 	u32 ones_count;
 
@@ -179,8 +194,8 @@ enum tp_pin_state {
 
 struct tp_pin {
 	struct tp_object obj;
-	struct interval_tree_node node;	/* of dev->pins, until it is no longer in the way */
-	bool listed;			/* under dev->pins_lock */
+	struct interval_tree_node node;	/* of its space, until it is no longer in the way */
+	struct tp_space *space;		/* while it is listed there; under dev->pins_lock */
 	u64 va, cookie;
 	bool writable;			/* the caller may write the memory */
 	enum dma_data_direction direction;
@@ -263,9 +278,6 @@ extern bool tp_allow_unsafe;
 bool tp_nvp2p_foreign(void);
 void tp_nvp2p_exit(void);
 
-/* main.c */
-void tp_dev_put(struct tp_dev *dev);
-
 /* file.c */
 extern const struct file_operations tp_fops;
 
@@ -276,7 +288,7 @@ bool tp_has_flr(struct pci_dev *pdev);
 void tp_lost(struct tp_dev *dev, u32 error);
 void tp_shutdown(struct pci_dev *pdev);
 long tp_reset(struct tp_file *file);
-int tp_writer_in(struct tp_dev *dev);
+int tp_writer_in(struct tp_dev *dev, bool share);
 void tp_writer_out(struct tp_dev *dev);
 void tp_reset_for_next(struct tp_dev *dev);
 
@@ -288,10 +300,12 @@ void tp_debug_remove(struct tp_dev *dev);
 
 /* protection.c */
 int tp_protection_probe(struct tp_dev *dev);
+bool tp_expose(struct tp_dev *dev, const char *why);
 void tp_protection_remove(struct tp_dev *dev);
 u32 tp_protection(struct tp_dev *dev);
 bool tp_protected(struct tp_dev *dev);
 bool tp_bounced(struct device *dev, dma_addr_t addr);
+int tp_may_open(struct tp_dev *dev, bool *unsafe);
 int tp_may_use(struct tp_dev *dev, bool allowed);
 
 /* fence.c */

@@ -117,26 +117,48 @@ static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *
 	return pin;
 }
 
+/* Returns the pins of an address space, NULL for none. With pins_lock held. */
+static struct tp_space *space_of(struct tp_dev *dev, struct mm_struct *mm)
+{
+	struct tp_space *space;
+
+	hash_for_each_possible(dev->spaces, space, entry, (unsigned long)mm)
+		if (space->mm == mm)
+			return space;
+	return NULL;
+}
+
 /* EBUSY when another pin of the same address space, made or being made, has some of the range. */
 static int pin_list(struct tp_pin *pin)
 {
+	struct tp_space *space, *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
 	struct tp_dev *dev = pin->obj.file->dev;
 	u64 last = pin->va + pin->obj.size - 1;
-	struct interval_tree_node *other;
+	int err = 0;
 
+	if (!fresh)
+		return -ENOMEM;
 	spin_lock(&dev->pins_lock);
-	for (other = interval_tree_iter_first(&dev->pins, pin->va, last); other;
-	     other = interval_tree_iter_next(other, pin->va, last))
-		if (container_of(other, struct tp_pin, node)->obj.mm == pin->obj.mm)
-			break;
-	if (!other) {
+	space = space_of(dev, pin->obj.mm);
+	if (!space) {
+		space = fresh;
+		fresh = NULL;
+		space->mm = pin->obj.mm; /* a pin's charge references it */
+		space->pins = RB_ROOT_CACHED;
+		hash_add(dev->spaces, &space->entry, (unsigned long)space->mm);
+	}
+	if (interval_tree_iter_first(&space->pins, pin->va, last)) {
+		err = -EBUSY;
+	} else {
 		pin->node.start = pin->va;
 		pin->node.last = last;
-		interval_tree_insert(&pin->node, &dev->pins);
-		pin->listed = true;
+		interval_tree_insert(&pin->node, &space->pins);
+		pin->space = space;
+		space->n++;
 	}
 	spin_unlock(&dev->pins_lock);
-	return other ? -EBUSY : 0;
+	kfree(fresh);
+	return err;
 }
 
 /*

@@ -5,7 +5,8 @@
 
 #include "p2p.h"
 
-static bool expose(struct tp_dev *dev, const char *why)
+/* Marks the function as one that no IOMMU holds back. Reports whether it was not. */
+bool tp_expose(struct tp_dev *dev, const char *why)
 {
 	if (xchg(&dev->exposed, true))
 		return false;
@@ -38,7 +39,7 @@ static int expose_to(struct device *other, void *data)
 	struct tp_dev *dev = data;
 
 	if (is_neighbour(dev, other))
-		expose(dev, "its IOMMU group has other functions");
+		tp_expose(dev, "its IOMMU group has other functions");
 	return 0;
 }
 
@@ -56,7 +57,7 @@ static int neighbour(struct notifier_block *nb, unsigned long action, void *data
 	ours = iommu_group_get(&dev->pdev->dev);
 	group = iommu_group_get(data);
 	if (group && group == ours && is_neighbour(dev, data) &&
-	    expose(dev, "another function has joined its IOMMU group"))
+	    tp_expose(dev, "another function has joined its IOMMU group"))
 		tp_lost(dev, TEGRA_P2P_ERROR_EXPOSED);
 	iommu_group_put(group);
 	iommu_group_put(ours);
@@ -84,7 +85,7 @@ int tp_protection_probe(struct tp_dev *dev)
 	}
 #ifdef CONFIG_PCI_ATS
 	if (dev->pdev->ats_enabled)
-		expose(dev, "its ATS is enabled, which the IOMMU trusts");
+		tp_expose(dev, "its ATS is enabled, which the IOMMU trusts");
 #endif
 	return 0;
 }
@@ -99,10 +100,14 @@ u32 tp_protection(struct tp_dev *dev)
 {
 	struct iommu_domain *domain = iommu_get_domain_for_dev(&dev->pdev->dev);
 	u32 flags = TEGRA_P2P_INFO_COHERENT;
+	bool isolated = tp_isolated_msi(&dev->pdev->dev);
 
 	if (domain && domain->type != IOMMU_DOMAIN_IDENTITY && domain->type != IOMMU_DOMAIN_BLOCKED)
 		flags |= TEGRA_P2P_INFO_IOMMU;
-	if (domain && tp_domain_strict(domain) && tp_interrupts_held(&dev->pdev->dev))
+	if (isolated)
+		flags |= TEGRA_P2P_INFO_ISOLATED_MSI;
+	/* Elsewhere than on x86 the messages of another's interrupts are no way to memory (docs/security.md). */
+	if (domain && tp_domain_strict(domain) && (isolated || !IS_ENABLED(CONFIG_X86)))
 		flags |= TEGRA_P2P_INFO_STRICT;
 	if (!(flags & TEGRA_P2P_INFO_STRICT) || READ_ONCE(dev->exposed))
 		flags |= TEGRA_P2P_INFO_UNSAFE;
@@ -122,11 +127,9 @@ bool tp_bounced(struct device *dev, dma_addr_t addr)
 	return (!domain || domain->type == IOMMU_DOMAIN_IDENTITY) && dma_need_sync(dev, addr);
 }
 
-/* Whether the caller may do DMA. allowed: it has shown its right when it opened the device. */
-int tp_may_use(struct tp_dev *dev, bool allowed)
+/* Whether the caller may do DMA by a function that no IOMMU holds back. */
+static int may_use_unsafe(struct tp_dev *dev, bool allowed)
 {
-	if (tp_protected(dev))
-		return 0;
 	if (!tp_allow_unsafe) {
 		dev_warn_ratelimited(&dev->pdev->dev,
 				     "no strict IOMMU of its own: it could reach all memory; allow_unsafe=1 permits that\n");
@@ -136,4 +139,20 @@ int tp_may_use(struct tp_dev *dev, bool allowed)
 		return -EPERM;
 	add_taint(TAINT_USER, LOCKDEP_STILL_OK);
 	return 0;
+}
+
+/*
+ * Whether the caller may open the device. unsafe: it has shown its right to an unprotected function. That is decided
+ * once, here: a function that loses its protection later is not for those who opened it before.
+ */
+int tp_may_open(struct tp_dev *dev, bool *unsafe)
+{
+	*unsafe = !tp_protected(dev);
+	return *unsafe ? may_use_unsafe(dev, false) : 0;
+}
+
+/* Whether the caller may do DMA. allowed: it has shown its right when it opened the device. */
+int tp_may_use(struct tp_dev *dev, bool allowed)
+{
+	return tp_protected(dev) ? 0 : may_use_unsafe(dev, allowed);
 }

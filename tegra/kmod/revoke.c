@@ -10,12 +10,20 @@
 static void pin_unlist(struct tp_pin *pin)
 {
 	struct tp_dev *dev = pin->obj.file->dev;
+	struct tp_space *space;
 
 	spin_lock(&dev->pins_lock);
-	if (pin->listed)
-		interval_tree_remove(&pin->node, &dev->pins);
-	pin->listed = false;
+	space = pin->space;
+	pin->space = NULL;
+	if (space) {
+		interval_tree_remove(&pin->node, &space->pins);
+		if (--space->n)
+			space = NULL;
+		else
+			hash_del(&space->entry);
+	}
 	spin_unlock(&dev->pins_lock);
+	kfree(space);
 }
 
 /*

@@ -47,6 +47,7 @@ struct tegra_p2p_info {
 #define TEGRA_P2P_INFO_NVP2P_PRESENT (1U << 7) /* a provider of nv-p2p was loaded before this module */
 #define TEGRA_P2P_INFO_NVP2P_FOREIGN (1U << 8) /* it was the desktop driver, whose nv-p2p is another one: refused */
 #define TEGRA_P2P_INFO_INTX	(1U << 9) /* its one interrupt is the legacy line: masked when it comes, until UNMASK */
+#define TEGRA_P2P_INFO_ISOLATED_MSI (1U << 10) /* it cannot raise others' interrupts by writing their messages */
 
 /* Why the function has lost its state, or its protection: it is fenced until user space has started it again. */
 #define TEGRA_P2P_ERROR_NONE	0

@@ -55,7 +55,8 @@ const (
 	InfoNVP2PPresent // a provider of nv-p2p was loaded before the module
 	InfoNVP2PForeign // it was the desktop driver, whose nv-p2p is another one: refused
 
-	InfoINTX // its one interrupt is the legacy line: masked when it comes, until ControlUnmask
+	InfoINTX        // its one interrupt is the legacy line: masked when it comes, until ControlUnmask
+	InfoIsolatedMSI // it cannot raise others' interrupts by writing their messages
 )
 
 // Info.Error: why the function has lost its state or its protection. It is fenced until it was started again.

@@ -29,7 +29,7 @@ func orin() fstest.MapFS {
 	}
 	root := fstest.MapFS{
 		slot + "driver": link("../../../bus/pci/drivers/tegra_p2p"), "sys/bus/platform/drivers/tegra194-pcie/141a0000.pcie": link("../../devices/141a0000.pcie"),
-		"sys/class/misc/tegra_p2p0/device": link("../../../0005:01:00.0"),
+		"sys/class/tegra_p2p/tegra_p2p0/device": link("../../../0005:01:00.0"),
 	}
 	for name, text := range map[string]string{
 		"proc/device-tree/model":      "NVIDIA Jetson AGX Orin Developer Kit\x00",

@@ -23,7 +23,7 @@ var errNoDevice = errors.New("no device file")
 func (f pciFunction) module() (info uapi.Info, device string, err error) {
 	names, _ := fs.Glob(f.p.root, "dev/tegra_p2p*")
 	for _, name := range names {
-		target, err := fs.ReadLink(f.p.root, "sys/class/misc/"+path.Base(name)+"/device")
+		target, err := fs.ReadLink(f.p.root, "sys/class/tegra_p2p/"+path.Base(name)+"/device")
 		if err == nil && path.Base(target) == f.address || err != nil && len(names) == 1 && f.p.driver(f.dir) == "tegra_p2p" {
 			info, err := f.p.info("/" + name)
 			return info, "/" + name, err

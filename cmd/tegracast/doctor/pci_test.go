@@ -177,7 +177,7 @@ func TestDoctorIOMMU(t *testing.T) {
 // tegra_pcie_config_rp: -ENOMEDIUM is no error; the log of an Orin with Jetson Linux 36.4.4 shows 141e0000.pcie so, "Phy link
 // never came up").
 func TestDoctorNoFPGA(t *testing.T) {
-	empty := map[string]string{"dev/tegra_p2p0": "-", "sys/class/misc/tegra_p2p0/device": "-"}
+	empty := map[string]string{"dev/tegra_p2p0": "-", "sys/class/tegra_p2p/tegra_p2p0/device": "-"}
 	for name := range orin() {
 		if strings.HasPrefix(name, slot) {
 			empty[name] = "-"

@@ -300,7 +300,7 @@ func testWay(t *testing.T, b built, w way, more string) {
 		}
 		return e
 	}
-	m.guest(t, "^Test(Info|DMA|CacheAttribute|EveryCall|Bad.*|Limits|Memlock|PutAgainst.*|Halt|"+w.tests+"UnbindStops|Support)$")
+	m.guest(t, "^Test(Info|DeviceFile|DMA|CacheAttribute|EveryCall|Bad.*|Limits|Memlock|PutAgainst.*|Halt|"+w.tests+"UnbindStops|Support)$")
 	blocked := expect(`arm-smmu-v3 .*event 0x10|DMAR: .*(fault|PTE|DRHD)`) // DMA after a revocation
 	expect(`Out of memory: Killed process .*guest.test`)
 	m.guest(t, "^Test(Revocation.*|Discard|TailMunmap|Close|ProcessEnd|PassedOn|Unbind|UnbindAgainstClose|Suspend)$")

@@ -29,7 +29,7 @@ func (m machine) take(function string) string {
 // named is the guest's environment for a function that the module has.
 func (m machine) named(function string) string {
 	dir := "/sys/bus/pci/devices/" + function
-	return "GUEST_FUNCTION=" + function + " GUEST_DEVICE=/dev/$(ls " + dir + "/misc)"
+	return "GUEST_FUNCTION=" + function + " GUEST_DEVICE=/dev/$(ls " + dir + "/tegra_p2p)"
 }
 
 // testOthers has what the module does with functions that are not edu.
@@ -105,6 +105,9 @@ func (m machine) shutdown(t *testing.T) {
 
 // testATS has a function whose translations the IOMMU takes from itself.
 func testATS(t *testing.T, b built) {
-	m := b.start(t, b.gup, vjetson.Config{Edu: true, Devices: []string{secondPort, whole + ",ats=on"}})
+	m := b.start(t, b.gup, vjetson.Config{
+		Edu: true, Append: "numa=fake=2 numa_balancing=enable", Devices: []string{secondPort, whole + ",ats=on"},
+	})
+	m.guest(t, "^TestNUMABalancing$")
 	m.guestOn(t, m.take("0000:02:00.0"), "^TestExposed$")
 }

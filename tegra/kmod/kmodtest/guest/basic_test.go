@@ -15,7 +15,7 @@ import (
 func TestInfo(t *testing.T) {
 	d := open(t).live(t)
 	i := d.info(t)
-	want := uint32(uapi.InfoIOMMU | uapi.InfoStrict | uapi.InfoCoherent)
+	want := uint32(uapi.InfoIOMMU | uapi.InfoStrict | uapi.InfoCoherent | uapi.InfoIsolatedMSI)
 	if i.Flags&^(uapi.InfoNVP2P|uapi.InfoNVP2PBuilt|uapi.InfoNVP2PPresent) != want || i.APIVersion != uapi.APIVersion || i.State != uapi.StateLive {
 		t.Errorf("%+v", i)
 	}

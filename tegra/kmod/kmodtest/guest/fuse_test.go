@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A FUSE file system of two files. Its server is a process of its own, since whoever touches a file waits for it in the
+// A FUSE file system of three files. Its server is a process of its own, since whoever touches a file waits for it in the
 // kernel. The structures are those of linux/fuse.h.
 
 func init() { roles["fuse"] = serveFUSE }
@@ -23,6 +23,9 @@ const (
 	fuseFile    = 2 // "file" has a pattern, and takes what is written
 	fuseStalled = 3 // "stalled" is never read: the server says so instead
 	fuseSize    = 16 * page
+
+	fuseLate     = 4 // "late" is read until it is written
+	fuseLateSize = stalledPins * page
 
 	fuseLookup  = 1
 	fuseForget  = 2
@@ -91,6 +94,7 @@ type fuseRange struct {
 type fuseServer struct {
 	fd   int
 	data []byte
+	late bool // whether "late" was written
 }
 
 func serveFUSE() {
@@ -127,7 +131,7 @@ func (s *fuseServer) serve(b []byte) {
 	case fuseInit:
 		s.answer(in, fuseInitOut{Major: 7, Minor: 31, MaxReadahead: 128 << 10, Flags: fuseAsyncRead, MaxWrite: 128 << 10})
 	case fuseLookup:
-		node := map[string]uint64{"file\x00": fuseFile, "stalled\x00": fuseStalled}[string(b)]
+		node := map[string]uint64{"file\x00": fuseFile, "stalled\x00": fuseStalled, "late\x00": fuseLate}[string(b)]
 		if node == 0 {
 			s.refuse(in, unix.ENOENT)
 			return
@@ -152,6 +156,10 @@ func (s *fuseServer) transfer(in fuseIn, b []byte) {
 	must(err)
 	at := s.data[min(r.Offset, fuseSize):min(r.Offset+uint64(r.Size), fuseSize)]
 	switch {
+	case in.Node == fuseLate && in.Opcode == fuseWrite:
+		s.late = true
+		s.answer(in, [2]uint32{r.Size})
+	case in.Node == fuseLate && s.late:
 	case in.Node == fuseStalled:
 		fmt.Println("stalled")
 	case in.Opcode == fuseRead:
@@ -164,8 +172,11 @@ func (s *fuseServer) transfer(in fuseIn, b []byte) {
 
 func fuseAttributes(node uint64) fuseAttr {
 	a := fuseAttr{Ino: node, Size: fuseSize, Mode: unix.S_IFREG | 0o666, Nlink: 1, BlockSize: page}
-	if node == 1 {
+	switch node {
+	case 1:
 		a.Mode = unix.S_IFDIR | 0o755
+	case fuseLate:
+		a.Size = fuseLateSize
 	}
 	return a
 }

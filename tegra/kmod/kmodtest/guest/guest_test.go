@@ -83,15 +83,18 @@ func (d *device) info(t testing.TB) uapi.Info {
 	return info
 }
 
-// live ends the fence that probe or a test before has left.
+// live ends the fence that probe or a test before has left, or others' revocations make meanwhile.
 func (d *device) live(t testing.TB) *device {
 	t.Helper()
-	if i := d.info(t); i.State == uapi.StateFenced {
-		if _, err := uapi.DoControl(d.fd, uapi.ControlResume, i.FenceGen); err != nil {
+	for {
+		i := d.info(t)
+		if i.State != uapi.StateFenced {
+			return d
+		}
+		if _, err := uapi.DoControl(d.fd, uapi.ControlResume, i.FenceGen); err != nil && !errors.Is(err, unix.EAGAIN) {
 			t.Fatal(err)
 		}
 	}
-	return d
 }
 
 const bothWays = uapi.PinToDevice | uapi.PinFromDevice

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tegra
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// Owner is a process that has opened a device file to write.
+type Owner struct {
+	PID  int
+	Name string // its systemd service, or else its command; "" if it has ended or is hidden
+}
+
+func (o Owner) String() string {
+	if o.Name == "" {
+		return fmt.Sprintf("pid %d", o.PID)
+	}
+	return fmt.Sprintf("%s (pid %d)", o.Name, o.PID)
+}
+
+// Owners returns the processes that have opened a device file of the module, such as /dev/tegra_p2p0, to write, the first
+// one first, without opening it. root is the machine's root directory. Its error wraps fs.ErrNotExist when there is no such
+// device.
+func Owners(root fs.FS, device string) ([]Owner, error) {
+	b, err := fs.ReadFile(root, "sys/class/tegra_p2p/"+path.Base(device)+"/owners")
+	if err != nil {
+		return nil, fmt.Errorf("owners of %s: %w", device, err)
+	}
+	var list []Owner
+	for line := range strings.Lines(string(b)) {
+		var pid, uid int
+		if _, err := fmt.Sscan(line, &pid, &uid); err != nil {
+			return nil, fmt.Errorf("owners of %s: %q: want a process and a user", device, line)
+		}
+		list = append(list, Owner{pid, processName(root, pid)})
+	}
+	return list, nil
+}
+
+// processName returns the systemd service of a process, or else its command.
+func processName(root fs.FS, pid int) string {
+	cgroup, _ := fs.ReadFile(root, fmt.Sprintf("proc/%d/cgroup", pid))
+	for line := range strings.Lines(string(cgroup)) {
+		if unit := path.Base(strings.TrimSpace(line)); strings.HasSuffix(unit, ".service") {
+			return unit
+		}
+	}
+	comm, _ := fs.ReadFile(root, fmt.Sprintf("proc/%d/comm", pid))
+	return strings.TrimSpace(string(comm))
+}
+
+// inUse returns who else has opened a device file, and how to stop that, for an error message.
+func inUse(device string) string {
+	if real, err := filepath.EvalSymlinks(device); err == nil {
+		device = real
+	}
+	list, _ := Owners(os.DirFS("/"), device)
+	for _, o := range list {
+		switch {
+		case o.PID == os.Getpid():
+		case strings.HasSuffix(o.Name, ".service"):
+			return fmt.Sprintf("in use by %v; systemctl stop %s", o, strings.TrimSuffix(o.Name, ".service"))
+		default:
+			return fmt.Sprintf("in use by %v; kill %d stops it", o, o.PID)
+		}
+	}
+	return "in use by another process; sudo fuser -v " + device + " names it"
+}
