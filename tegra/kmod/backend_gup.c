@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pins through pin_user_pages: memory of any kind that the kernel lets be pinned for long. The pages stay where they
- * are until the pin is given back, so an invalidation tells user space only that its mapping is no longer theirs.
+ * Pins through pin_user_pages: memory of any kind that the kernel lets be pinned for long. The
+ * pages stay where they are until the pin is given back, so an invalidation tells user space only
+ * that its mapping is no longer theirs.
  *
- * Many invalidations change nothing for pages that are pinned: compaction and reclaim unmap a page and map it again
- * when they find that it cannot go, writeback protects it for a moment. After such a one a worker looks whether the
- * mapping still leads to the same pages, and revokes the pin if not.
+ * Many invalidations change nothing for pages that are pinned: compaction and reclaim unmap a page
+ * and map it again when they find that it cannot go, writeback protects it for a moment. After such
+ * a one a worker looks whether the mapping still leads to the same pages, and revokes the pin if
+ * not.
  */
 #include <linux/dma-mapping.h>
 #include <linux/sched/mm.h>
@@ -17,8 +19,8 @@
 #define CHECKS 12 /* a page that is on its way is looked for again after 1, 2, 4 ... ticks */
 
 /*
- * Reports whether an invalidation ends the pin at once. What else comes may leave the pages where they are, mprotect
- * and NUMA balancing (both MMU_NOTIFY_PROTECTION_VMA) among them.
+ * Reports whether an invalidation ends the pin at once. What else comes may leave the pages where
+ * they are, mprotect and NUMA balancing (both MMU_NOTIFY_PROTECTION_VMA) among them.
  */
 static bool gup_ends(enum mmu_notifier_event event)
 {
@@ -40,18 +42,22 @@ static void gup_look_again(struct tp_pin *pin, const struct mmu_notifier_range *
 	queue_delayed_work(tp_check_wq, &pin->gup.check, 1); /* one that is due stays so */
 }
 
-static bool gup_invalidate(struct mmu_interval_notifier *notifier, const struct mmu_notifier_range *range,
-			   unsigned long seq)
+static bool gup_invalidate(struct mmu_interval_notifier *notifier,
+			   const struct mmu_notifier_range *range, unsigned long seq)
 {
 	struct tp_pin *pin = container_of(notifier, struct tp_pin, gup.notifier);
 	bool ends = gup_ends(range->event);
 
-	/* The OOM reaper may not be kept waiting: it leaves what it cannot have to the end of the process. */
+	/*
+	 * The OOM reaper may not be kept waiting: it leaves what it cannot have to the end of the
+	 * process.
+	 */
 	if (mmu_notifier_range_blockable(range))
 		mutex_lock(&pin->lock);
 	else if (!mutex_trylock(&pin->lock))
 		return false;
-	if (ends && !mmu_notifier_range_blockable(range) && pin->state != TP_REVOKED && pin->state != TP_ENDED) {
+	if (ends && !mmu_notifier_range_blockable(range) && pin->state != TP_REVOKED &&
+	    pin->state != TP_ENDED) {
 		mutex_unlock(&pin->lock);
 		return false;
 	}
@@ -60,8 +66,10 @@ static bool gup_invalidate(struct mmu_interval_notifier *notifier, const struct 
 		gup_look_again(pin, range);
 	mutex_unlock(&pin->lock);
 	if (ends)
-		tp_pin_revoke(pin, range->event == MMU_NOTIFY_RELEASE ? TEGRA_P2P_REASON_MM_EXIT :
-									TEGRA_P2P_REASON_INVALIDATE, true);
+		tp_pin_revoke(pin,
+			      range->event == MMU_NOTIFY_RELEASE ? TEGRA_P2P_REASON_MM_EXIT :
+								   TEGRA_P2P_REASON_INVALIDATE,
+			      true);
 	return true;
 }
 
@@ -75,12 +83,14 @@ static bool gup_in_file(struct page *page)
 }
 
 /*
- * Gets the page that the mapping leads to at va. A page of a file is never read in for this: its server may not answer,
- * and this worker is needed for others' pins. Memory without a file may come from the swap cache, where reclaim has left
- * the pinned page. Kernels that always fault (before 5.16) cannot tell of a mapping with a file: -EFAULT, as for another
- * page. FOLL_FORCE passes by the marks of NUMA balancing; the caller has compared the rights.
+ * Gets the page that the mapping leads to at va. A page of a file is never read in for this: its
+ * server may not answer, and this worker is needed for others' pins. Memory without a file may come
+ * from the swap cache, where reclaim has left the pinned page. Kernels that always fault
+ * (before 5.16) cannot tell of a mapping with a file: -EFAULT, as for another page. FOLL_FORCE
+ * passes by the marks of NUMA balancing; the caller has compared the rights.
  */
-static long gup_page_at(struct tp_pin *pin, struct vm_area_struct *vma, unsigned long va, struct page **now)
+static long gup_page_at(struct tp_pin *pin, struct vm_area_struct *vma, unsigned long va,
+			struct page **now)
 {
 	long n;
 
@@ -93,8 +103,9 @@ static long gup_page_at(struct tp_pin *pin, struct vm_area_struct *vma, unsigned
 }
 
 /*
- * Looks whether the mapping still leads to page i: 0, or -EBUSY when that cannot be told yet. A page that is still in its
- * file is the one that the next touch finds. It is not faulted in for that: this would fill holes that are punched.
+ * Looks whether the mapping still leads to page i: 0, or -EBUSY when that cannot be told yet. A
+ * page that is still in its file is the one that the next touch finds. It is not faulted in for
+ * that: this would fill holes that are punched.
  */
 static int gup_same_page(struct tp_pin *pin, struct vm_area_struct *vma, unsigned long i)
 {
@@ -110,7 +121,10 @@ static int gup_same_page(struct tp_pin *pin, struct vm_area_struct *vma, unsigne
 	return now == page ? 0 : -EFAULT;
 }
 
-/* Returns the mapping at va, if it still has the rights that the pin was made with. With mmap_lock held. */
+/*
+ * Returns the mapping at va, if it still has the rights that the pin was made with. With mmap_lock
+ * held.
+ */
 static struct vm_area_struct *gup_vma(struct tp_pin *pin, unsigned long va)
 {
 	const vm_flags_t rights = VM_READ | (pin->writable ? VM_WRITE : 0);
@@ -135,8 +149,9 @@ static void gup_mm_work(struct work_struct *work)
 }
 
 /*
- * Gives up the use of the address space. The last user ends it, which waits for what its owner has under way in files
- * (exit_aio), so that is left to a worker that nobody waits for. Drivers cannot call mmput_async.
+ * Gives up the use of the address space. The last user ends it, which waits for what its owner has
+ * under way in files (exit_aio), so that is left to a worker that nobody waits for. Drivers cannot
+ * call mmput_async.
  */
 static void gup_mmput(struct tp_pin *pin)
 {
@@ -147,7 +162,8 @@ static void gup_mmput(struct tp_pin *pin)
 }
 
 /* Looks at the pages from first to last. Returns which one made it stop. */
-static unsigned long gup_check_range(struct tp_pin *pin, unsigned long first, unsigned long last, int *err)
+static unsigned long gup_check_range(struct tp_pin *pin, unsigned long first, unsigned long last,
+				     int *err)
 {
 	struct mm_struct *mm = pin->obj.mm;
 
@@ -170,7 +186,10 @@ static void gup_check(struct work_struct *work)
 	unsigned long first, last;
 	int err = 0;
 
-	/* Until the invalidation ends the mapping may still be what it was. One that begins now queues this again. */
+	/*
+	 * Until the invalidation ends the mapping may still be what it was. One that begins now
+	 * queues this again.
+	 */
 	mmu_interval_read_begin(&pin->gup.notifier);
 	mutex_lock(&pin->lock);
 	first = pin->gup.check_first;
@@ -208,11 +227,14 @@ static int gup_pages(struct tp_pin *pin)
 
 	mmap_read_lock(current->mm);
 	err = tp_check_vma(pin);
-	/* Also for a function that only reads: else the caller's first write would leave the pinned page behind. */
+	/*
+	 * Also for a function that only reads: else the caller's first write would leave the pinned
+	 * page behind.
+	 */
 	flags = FOLL_LONGTERM | (pin->writable ? FOLL_WRITE : 0);
 	while (!err && pin->gup.n < want) {
-		n = tp_pin_user_pages(pin->va + (pin->gup.n << PAGE_SHIFT), want - pin->gup.n, flags,
-				      pin->gup.pages + pin->gup.n);
+		n = tp_pin_user_pages(pin->va + (pin->gup.n << PAGE_SHIFT), want - pin->gup.n,
+				      flags, pin->gup.pages + pin->gup.n);
 		if (n > 0)
 			pin->gup.n += n;
 		else
@@ -248,7 +270,8 @@ static int gup_tables(struct tp_pin *pin)
 
 	for (i = 0; i < n && !pin->gup.files; i++)
 		pin->gup.files = gup_in_file(pin->gup.pages[i]);
-	err = sg_alloc_table_from_pages(&pin->gup.sgt, pin->gup.pages, n, 0, pin->obj.size, GFP_KERNEL_ACCOUNT);
+	err = sg_alloc_table_from_pages(&pin->gup.sgt, pin->gup.pages, n, 0, pin->obj.size,
+					GFP_KERNEL_ACCOUNT);
 	if (err)
 		return err;
 	err = tp_pin_segments(pin, pin->gup.sgt.orig_nents);
@@ -270,7 +293,8 @@ static int gup_get(struct tp_pin *pin)
 	if (!pin->gup.pages)
 		return -ENOMEM;
 	/* The range is in the caller's address space, or pinning it fails. */
-	err = mmu_interval_notifier_insert(&pin->gup.notifier, pin->obj.mm, pin->va, pin->obj.size, &gup_ops);
+	err = mmu_interval_notifier_insert(&pin->gup.notifier, pin->obj.mm, pin->va, pin->obj.size,
+					   &gup_ops);
 	if (err)
 		goto free;
 	err = gup_stable_pages(pin);
@@ -320,7 +344,10 @@ static void gup_unmap(struct tp_pin *pin, bool in_callback)
 	pin->gup.mapped = false;
 }
 
-/* Here and not in the callback, since marking a page dirty takes its lock, which an invalidation may hold. */
+/*
+ * Here and not in the callback, since marking a page dirty takes its lock, which an invalidation
+ * may hold.
+ */
 static void gup_put(struct tp_pin *pin)
 {
 	mmu_interval_notifier_remove(&pin->gup.notifier);

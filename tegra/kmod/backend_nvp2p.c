@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pins through Tegra's nv-p2p (GPUDirect RDMA 12.9 section 13.4): memory of cudaHostAlloc. The provider calls back from
- * its MMU notifier and on every put_pages:
+ * Pins through Tegra's nv-p2p (GPUDirect RDMA 12.9 section 13.4): memory of cudaHostAlloc. The
+ * provider calls back from its MMU notifier and on every put_pages:
  *
  *   put_pages      in the thread that called put_pages
  *   invalidation   the notifier is unhashed, and put_pages must not be called any more
  *   exit           put_pages is still to be called, once, outside the callback, or the mm leaks
  *
- * An exit that meets another thread's put_pages finds the notifier unhashed, too. So the notifier gets operations of our
- * own as soon as get_pages has returned, and the provider's callback tells of its own invalidations only.
+ * An exit that meets another thread's put_pages finds the notifier unhashed, too. So the notifier
+ * gets operations of our own as soon as get_pages has returned, and the provider's callback tells
+ * of its own invalidations only.
  *
- * An invalidation that comes while put_pages runs drops the provider's reference of the mm twice, so ours stays.
+ * An invalidation that comes while put_pages runs drops the provider's reference of the mm twice,
+ * so ours stays.
  *
- * The table is the notifier. After an invalidation SRCU has a callback of its own queued in it, which no grace period
- * waits for: the table is ours to free when SRCU has called free_notifier, which is the last that it does with it.
+ * The table is the notifier. After an invalidation SRCU has a callback of its own queued in it,
+ * which no grace period waits for: the table is ours to free when SRCU has called free_notifier,
+ * which is the last that it does with it.
  */
 #include <linux/cpu.h>
 #include <linux/dma-mapping.h>
@@ -47,12 +50,16 @@ void tp_nvp2p_exit(void)
 
 #include <nv-p2p.h>
 
-#if defined(TEGRA_P2P_DESKTOP_NVP2P) || defined(NVIDIA_P2P_PARAMS_VERSION) || defined(NVIDIA_P2P_FLAGS_DEFAULT)
+#if defined(TEGRA_P2P_DESKTOP_NVP2P) || defined(NVIDIA_P2P_PARAMS_VERSION) || \
+	defined(NVIDIA_P2P_FLAGS_DEFAULT)
 #error "this nv-p2p.h is the desktop driver's: its calls take tokens, 64 KiB pages and dma_addresses. tegra_p2p needs \
 the one of Jetson Linux (NVP2P=/path/to/its/include/linux), or tegra/nvp2p"
 #endif
 
-/* Weak: the module loads without a provider. Not symbol_get, which takes symbols that are exported for GPL only. */
+/*
+ * Weak: the module loads without a provider. Not symbol_get, which takes symbols that are exported
+ * for GPL only.
+ */
 extern typeof(nvidia_p2p_get_pages) nvidia_p2p_get_pages __weak;
 extern typeof(nvidia_p2p_put_pages) nvidia_p2p_put_pages __weak;
 extern typeof(nvidia_p2p_free_page_table) nvidia_p2p_free_page_table __weak;
@@ -81,7 +88,10 @@ static const struct nv_calls nv_linked = {
 
 static struct nv_calls nv;
 
-/* The desktop driver exports the six names for calls with other arguments, and this one, which Tegra's has not. */
+/*
+ * The desktop driver exports the six names for calls with other arguments, and this one, which
+ * Tegra's has not.
+ */
 extern typeof(tp_nvp2p_foreign) nvidia_p2p_get_pages_persistent __weak;
 
 static bool (*const nv_desktop)(void) = nvidia_p2p_get_pages_persistent;
@@ -100,8 +110,8 @@ static bool nv_present(void)
 
 	OPTIMIZER_HIDE_VAR(linked);
 	nv = *linked;
-	return !tp_nvp2p_foreign() && nv.get_pages && nv.put_pages && nv.free_page_table && nv.dma_map_pages &&
-	       nv.dma_unmap_pages && nv.free_dma_mapping;
+	return !tp_nvp2p_foreign() && nv.get_pages && nv.put_pages && nv.free_page_table &&
+	       nv.dma_map_pages && nv.dma_unmap_pages && nv.free_dma_mapping;
 }
 
 /* Under pin->lock. Pages that stay mapped, since the machine ends, are not freed. */
@@ -115,7 +125,8 @@ static void nv_free_pages(struct tp_pin *pin)
 /* SRCU has done with the notifier. */
 static void nv_released(struct mmu_notifier *notifier)
 {
-	struct nvidia_p2p_page_table *table = container_of(notifier, struct nvidia_p2p_page_table, mn);
+	struct nvidia_p2p_page_table *table =
+		container_of(notifier, struct nvidia_p2p_page_table, mn);
 	struct tp_pin *pin = table->data;
 
 	complete(&pin->nv.released);
@@ -127,7 +138,10 @@ static long nv_synchronize(void *unused)
 	return 0;
 }
 
-/* SRCU runs a processor's callbacks one after the other: when each has run one of ours, nv_released has returned. */
+/*
+ * SRCU runs a processor's callbacks one after the other: when each has run one of ours, nv_released
+ * has returned.
+ */
 void tp_nvp2p_exit(void)
 {
 	unsigned int cpu;
@@ -139,12 +153,13 @@ void tp_nvp2p_exit(void)
 }
 
 /*
- * In the place of the provider's, which looks at the first address alone, and takes its notifier out once for each of
- * two invalidations that meet.
+ * In the place of the provider's, which looks at the first address alone, and takes its notifier
+ * out once for each of two invalidations that meet.
  */
 static int nv_invalidate(struct mmu_notifier *notifier, const struct mmu_notifier_range *range)
 {
-	struct nvidia_p2p_page_table *table = container_of(notifier, struct nvidia_p2p_page_table, mn);
+	struct nvidia_p2p_page_table *table =
+		container_of(notifier, struct nvidia_p2p_page_table, mn);
 	struct tp_pin *pin = table->data;
 
 	if (range->end <= pin->va || range->start >= pin->va + pin->obj.size)
@@ -165,7 +180,8 @@ static int nv_invalidate(struct mmu_notifier *notifier, const struct mmu_notifie
 /* The mm exits, or put_pages runs. */
 static void nv_release(struct mmu_notifier *notifier, struct mm_struct *mm)
 {
-	struct nvidia_p2p_page_table *table = container_of(notifier, struct nvidia_p2p_page_table, mn);
+	struct nvidia_p2p_page_table *table =
+		container_of(notifier, struct nvidia_p2p_page_table, mn);
 	struct tp_pin *pin = table->data;
 	bool putting;
 
@@ -178,7 +194,10 @@ static void nv_release(struct mmu_notifier *notifier, struct mm_struct *mm)
 		tp_pin_revoke(pin, TEGRA_P2P_REASON_MM_EXIT, true);
 }
 
-/* With pin->lock held, before the notifier's memory can be freed: after get_pages, or in the notifier. */
+/*
+ * With pin->lock held, before the notifier's memory can be freed: after get_pages, or in the
+ * notifier.
+ */
 static void nv_take_over(struct tp_pin *pin, struct nvidia_p2p_page_table *table)
 {
 	if (pin->nv.ops.free_notifier)
@@ -236,7 +255,8 @@ static void nv_put(struct tp_pin *pin)
 	if (call)
 		nv.put_pages(pin->nv.table);
 	else
-		mmu_notifier_synchronize(); /* put_pages does so as well: no callback of ours is on its way any more */
+		mmu_notifier_synchronize(); /* put_pages does so as well: no callback of ours is on
+					       its way any more */
 	mutex_lock(&pin->lock);
 	nv_free_pages(pin);
 	queued = pin->nv.queued;
@@ -247,9 +267,9 @@ static void nv_put(struct tp_pin *pin)
 }
 
 /*
- * Registering a notifier fails when a signal is pending, and a provider that does not look returns a table without one,
- * for which put_pages would drop an mm that it does not hold. An invalidation whose callback is still to come looks the
- * same and ends PIN as well.
+ * Registering a notifier fails when a signal is pending, and a provider that does not look returns
+ * a table without one, for which put_pages would drop an mm that it does not hold. An invalidation
+ * whose callback is still to come looks the same and ends PIN as well.
  */
 static bool nv_unregistered(struct tp_pin *pin)
 {
@@ -274,14 +294,18 @@ static int nv_get(struct tp_pin *pin)
 	if (err)
 		return err;
 	init_completion(&pin->nv.released);
-	/* The callback may come before this returns: it finds the table where the provider puts it. */
+	/*
+	 * The callback may come before this returns: it finds the table where the provider puts it.
+	 * /
+	 */
 	err = nv.get_pages(pin->va, pin->obj.size, &pin->nv.table, nv_callback, pin);
 	if (err)
 		return err == -ENOMEM || err == -EINTR ? err : -EFAULT;
 	table = pin->nv.table;
 	if (nv_unregistered(pin)) {
 		err = signal_pending(current) ? -EINTR : -EAGAIN;
-	} else if (!NVIDIA_P2P_PAGE_TABLE_VERSION_COMPATIBLE(table) || table->page_size != NVIDIA_P2P_PAGE_SIZE_4KB) {
+	} else if (!NVIDIA_P2P_PAGE_TABLE_VERSION_COMPATIBLE(table) ||
+		   table->page_size != NVIDIA_P2P_PAGE_SIZE_4KB) {
 		pr_err_once("nv-p2p: page table of version %#x with pages of kind %u is not understood\n",
 			    table->version, table->page_size);
 		err = -EOPNOTSUPP;
@@ -306,7 +330,8 @@ static int nv_segments(struct tp_pin *pin, struct device *dev)
 	int err;
 
 	if (!NVIDIA_P2P_DMA_MAPPING_VERSION_COMPATIBLE(mapping)) {
-		pr_err_once("nv-p2p: DMA mapping of version %#x is not understood\n", mapping->version);
+		pr_err_once("nv-p2p: DMA mapping of version %#x is not understood\n",
+			    mapping->version);
 		return -EOPNOTSUPP;
 	}
 	err = tp_pin_segments(pin, mapping->entries);
@@ -327,12 +352,13 @@ static int nv_map(struct tp_pin *pin, struct device *dev)
 	int err;
 
 	/*
-	 * The provider allocates its tables here, where reclaim must not be entered. They come from the reserves, if
-	 * need be: 48 bytes for a page of memory that is in small pieces.
+	 * The provider allocates its tables here, where reclaim must not be entered. They come from
+	 * the reserves, if need be: 48 bytes for a page of memory that is in small pieces.
 	 */
 	noreclaim = memalloc_noreclaim_save();
 	/* Success with nothing mapped has been seen: only the pointer tells. */
-	if (nv.dma_map_pages(dev, pin->nv.table, &pin->nv.mapping, pin->direction) || !pin->nv.mapping)
+	if (nv.dma_map_pages(dev, pin->nv.table, &pin->nv.mapping, pin->direction) ||
+	    !pin->nv.mapping)
 		err = -EIO;
 	else
 		err = nv_segments(pin, dev);

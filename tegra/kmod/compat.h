@@ -62,7 +62,8 @@ static inline void tp_eventfd_signal(struct eventfd_ctx *ctx)
 }
 
 /* pin_user_pages returns no VMAs since 6.5. */
-static inline long tp_pin_user_pages(unsigned long va, unsigned long n, unsigned int flags, struct page **pages)
+static inline long tp_pin_user_pages(unsigned long va, unsigned long n, unsigned int flags,
+				     struct page **pages)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
 	return pin_user_pages(va, n, flags, pages);
@@ -71,8 +72,12 @@ static inline long tp_pin_user_pages(unsigned long va, unsigned long n, unsigned
 #endif
 }
 
-/* One page of another address space, whose mmap_lock is held, without a pin. The call returns no VMAs since 6.5. */
-static inline long tp_get_page_of(struct mm_struct *mm, unsigned long va, unsigned int flags, struct page **page)
+/*
+ * One page of another address space, whose mmap_lock is held, without a pin. The call returns no
+ * VMAs since 6.5.
+ */
+static inline long tp_get_page_of(struct mm_struct *mm, unsigned long va, unsigned int flags,
+				  struct page **page)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
 	return get_user_pages_remote(mm, va, 1, flags, page, NULL);
@@ -100,7 +105,9 @@ static inline bool tp_page_reclaimed(struct page *page)
 #endif
 }
 
-/* Whether a domain of the DMA API forgets a mapping before dma_unmap returns; in doubt it does not. */
+/*
+ * Whether a domain of the DMA API forgets a mapping before dma_unmap returns; in doubt it does not.
+ */
 static inline bool tp_domain_strict(struct iommu_domain *domain)
 {
 #if defined(IOMMU_DOMAIN_DMA_FQ)
@@ -117,9 +124,10 @@ static inline bool tp_domain_strict(struct iommu_domain *domain)
 }
 
 /*
- * Whether the function's interrupts, which are writes, are its own alone. On x86 a write to 0xfee00000 is any interrupt
- * of any processor unless the IOMMU remaps it. On arm64 it is any interrupt of the frame or controller that takes the
- * function's messages, unless that goes by the writer (GICv3's ITS).
+ * Whether the function's interrupts, which are writes, are its own alone. On x86 a write to
+ * 0xfee00000 is any interrupt of any processor unless the IOMMU remaps it. On arm64 it is any
+ * interrupt of the frame or controller that takes the function's messages, unless that goes by the
+ * writer (GICv3's ITS).
  */
 static inline bool tp_isolated_msi(struct device *dev)
 {

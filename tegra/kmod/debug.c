@@ -39,9 +39,10 @@ static void show_fences(struct seq_file *m, struct tp_dev *dev)
 		const struct tp_fence_record *f = &dev->fences[gen % TP_FENCES];
 
 		if (f->gen == gen)
-			seq_printf(m, "fence %llu: %s, %lld.%03ld, halted in %u us\n", gen, whys[f->why],
-				   ktime_divns(f->when, NSEC_PER_SEC),
-				   (long)(ktime_to_ns(f->when) % NSEC_PER_SEC / NSEC_PER_MSEC), f->halt_us);
+			seq_printf(m, "fence %llu: %s, %lld.%03ld, halted in %u us\n", gen,
+				   whys[f->why], ktime_divns(f->when, NSEC_PER_SEC),
+				   (long)(ktime_to_ns(f->when) % NSEC_PER_SEC / NSEC_PER_MSEC),
+				   f->halt_us);
 	}
 }
 
@@ -58,8 +59,9 @@ static void show_file(struct seq_file *m, struct tp_file *file)
 		live += obj->is_pin && READ_ONCE(tp_to_pin(obj)->state) == TP_LIVE;
 	}
 	mutex_unlock(&file->lock);
-	seq_printf(m, "open %s: %u pins (%u live), %u allocations, %lld bytes\n", file->writer ? "to write" : "to read",
-		   pins, live, allocations, atomic64_read(&file->bytes));
+	seq_printf(m, "open %s: %u pins (%u live), %u allocations, %lld bytes\n",
+		   file->writer ? "to write" : "to read", pins, live, allocations,
+		   atomic64_read(&file->bytes));
 }
 
 static int device_show(struct seq_file *m, void *unused)
@@ -67,11 +69,12 @@ static int device_show(struct seq_file *m, void *unused)
 	struct tp_dev *dev = m->private;
 	struct tp_file *file;
 
-	seq_printf(m, "function %s, pins through %s, %u vectors, %u address bits\n", pci_name(dev->pdev),
-		   tp_backend->name, dev->n_irqs, dev->dma_bits);
+	seq_printf(m, "function %s, pins through %s, %u vectors, %u address bits\n",
+		   pci_name(dev->pdev), tp_backend->name, dev->n_irqs, dev->dma_bits);
 	seq_printf(m, "protection: %s\n", tp_protected(dev) ? "strict IOMMU" : "none");
 	mutex_lock(&dev->fence_lock);
-	seq_printf(m, "state: %s, generation %llu, %u errors\n", state_name(dev), dev->fence_gen, dev->errors);
+	seq_printf(m, "state: %s, generation %llu, %u errors\n", state_name(dev), dev->fence_gen,
+		   dev->errors);
 	show_fences(m, dev);
 	mutex_unlock(&dev->fence_lock);
 	mutex_lock(&dev->files_lock);

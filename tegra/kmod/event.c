@@ -21,7 +21,10 @@ static irqreturn_t message_handler(int irq, void *data)
 	return IRQ_HANDLED;
 }
 
-/* The line stays up until user space has been at the registers, and others share it: the function is kept from it. */
+/*
+ * The line stays up until user space has been at the registers, and others share it: the function
+ * is kept from it.
+ */
 static irqreturn_t line_handler(int irq, void *data)
 {
 	struct tp_vector *vector = data;
@@ -33,8 +36,9 @@ static irqreturn_t line_handler(int irq, void *data)
 }
 
 /*
- * The handlers are there from probe to remove: an MSI that cannot be masked and has no handler goes to address 0.
- * What cannot be had is missing in n_irqs. A function without messages has its legacy line, if that can be masked.
+ * The handlers are there from probe to remove: an MSI that cannot be masked and has no handler goes
+ * to address 0. What cannot be had is missing in n_irqs. A function without messages has its legacy
+ * line, if that can be masked.
  */
 void tp_vectors_request(struct tp_dev *dev)
 {
@@ -171,7 +175,8 @@ long tp_set_event(struct tp_file *file, void *arg)
 	struct eventfd_ctx *ctx = NULL;
 	long err = 0;
 
-	if (a->flags || a->pad || a->kind > TEGRA_P2P_EVENT_ERROR || a->index >= limit || a->eventfd < -1)
+	if (a->flags || a->pad || a->kind > TEGRA_P2P_EVENT_ERROR || a->index >= limit ||
+	    a->eventfd < -1)
 		return -EINVAL;
 	if (a->eventfd >= 0)
 		ctx = eventfd_ctx_fdget(a->eventfd);
@@ -182,7 +187,8 @@ long tp_set_event(struct tp_file *file, void *arg)
 	else if (a->kind == TEGRA_P2P_EVENT_ERROR)
 		event_swap(file, &file->error, ctx);
 	else
-		err = vector_set(file->dev, file, array_index_nospec(a->index, TP_MAX_VECTORS), ctx);
+		err = vector_set(file->dev, file, array_index_nospec(a->index, TP_MAX_VECTORS),
+				 ctx);
 	if (err && ctx)
 		eventfd_ctx_put(ctx);
 	return err;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The fence: what happens to the function when memory is taken from it. The IOVA of a revoked pin is given out again
- * at once, so nothing is pinned until user space has reset the engine and says so with RESUME.
+ * The fence: what happens to the function when memory is taken from it. The IOVA of a revoked pin
+ * is given out again at once, so nothing is pinned until user space has reset the engine and says
+ * so with RESUME.
  */
 #include <linux/delay.h>
 #include <linux/io.h>
@@ -32,7 +33,8 @@ static void halt_run(struct tp_dev *dev)
 	bool late = false;
 	u32 i;
 
-	if (!dev->halt || dev->away || pci_channel_offline(dev->pdev) || !pci_device_is_present(dev->pdev))
+	if (!dev->halt || dev->away || pci_channel_offline(dev->pdev) ||
+	    !pci_device_is_present(dev->pdev))
 		return;
 	for (i = 0; i < dev->halt->n; i++) {
 		const struct tp_halt_op *op = &dev->halt->ops[i];
@@ -63,7 +65,8 @@ void tp_master_off(struct tp_dev *dev)
 	u16 command;
 
 	pci_clear_master(dev->pdev);
-	if (pci_channel_offline(dev->pdev) || !pci_device_is_present(dev->pdev)) /* it would be waited for in vain */
+	if (pci_channel_offline(dev->pdev) ||
+	    !pci_device_is_present(dev->pdev)) /* it would be waited for in vain */
 		return;
 	pci_wait_for_pending_transaction(dev->pdev);
 	pci_read_config_word(dev->pdev, PCI_COMMAND, &command); /* the write has arrived */
@@ -101,8 +104,8 @@ static u64 fence(struct tp_dev *dev, u32 why, unsigned long away, bool stop)
 }
 
 /*
- * Stops the function as well as it goes and forbids PIN. away: its registers are out of reach from now on, and RESUME
- * fails until that has ended. Returns the generation.
+ * Stops the function as well as it goes and forbids PIN. away: its registers are out of reach from
+ * now on, and RESUME fails until that has ended. Returns the generation.
  */
 u64 tp_fence(struct tp_dev *dev, u32 why, unsigned long away)
 {
@@ -121,7 +124,8 @@ static bool answers(struct tp_dev *dev)
 	u16 command;
 
 	return !dev->away && pci_device_is_present(dev->pdev) &&
-	       !pci_read_config_word(dev->pdev, PCI_COMMAND, &command) && command & PCI_COMMAND_MEMORY;
+	       !pci_read_config_word(dev->pdev, PCI_COMMAND, &command) &&
+	       command & PCI_COMMAND_MEMORY;
 }
 
 static long resume(struct tp_file *file, u64 gen)
@@ -155,7 +159,8 @@ long tp_control(struct tp_file *file, void *arg)
 		return -EINVAL;
 	if (a->op == TEGRA_P2P_UNMASK)
 		return tp_unmask(file);
-	if (mutex_lock_killable(&dev->control_lock)) /* a reset takes its time, and there may be many */
+	if (mutex_lock_killable(
+		    &dev->control_lock)) /* a reset takes its time, and there may be many */
 		return -EINTR;
 	switch (a->op) {
 	case TEGRA_P2P_RESUME:
@@ -224,7 +229,8 @@ static int halt_op(struct tp_dev *dev, struct tp_halt_op *op, const struct tegra
 	return 0;
 }
 
-static struct tp_halt_list *halt_make(struct tp_dev *dev, const struct tegra_p2p_halt_op *ops, u32 n)
+static struct tp_halt_list *halt_make(struct tp_dev *dev, const struct tegra_p2p_halt_op *ops,
+				      u32 n)
 {
 	struct tp_halt_list *list = kzalloc(sizeof(*list), GFP_KERNEL_ACCOUNT);
 	int err = 0;

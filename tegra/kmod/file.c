@@ -46,11 +46,15 @@ static long tp_get_info(struct tp_file *file, void *arg)
 	return 0;
 }
 
-#define SIZE(name, last) { sizeof(struct tegra_p2p_##name), offsetofend(struct tegra_p2p_##name, last) }
+#define SIZE(name, last)                                                                    \
+	{                                                                                   \
+		sizeof(struct tegra_p2p_##name), offsetofend(struct tegra_p2p_##name, last) \
+	}
 
 /*
- * What a call takes: its structure's size now and in version 1. present: only while the function is there, which it
- * then stays until the call has ended. writes: not by a descriptor that was opened for reading.
+ * What a call takes: its structure's size now and in version 1. present: only while the function is
+ * there, which it then stays until the call has ended. writes: not by a descriptor that was opened
+ * for reading.
  */
 static const struct tp_call {
 	struct {
@@ -103,7 +107,8 @@ static long tp_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 	u32 argsz;
 	long err;
 
-	if (_IOC_TYPE(cmd) != TEGRA_P2P_IOC || _IOC_NR(cmd) >= ARRAY_SIZE(tp_calls) || _IOC_SIZE(cmd) || _IOC_DIR(cmd))
+	if (_IOC_TYPE(cmd) != TEGRA_P2P_IOC || _IOC_NR(cmd) >= ARRAY_SIZE(tp_calls) ||
+	    _IOC_SIZE(cmd) || _IOC_DIR(cmd))
 		return -ENOTTY;
 	call = &tp_calls[array_index_nospec(_IOC_NR(cmd), ARRAY_SIZE(tp_calls))];
 	if (get_user(argsz, (u32 __user *)user))
@@ -126,7 +131,10 @@ static long tp_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 	return copy_to_user(user, &u, min(argsz, call->size.now)) ? -EFAULT : err;
 }
 
-/* Makes the file one of the function's, if that is there. -EAGAIN: another has the function's lock. */
+/*
+ * Makes the file one of the function's, if that is there. -EAGAIN: another has the function's lock.
+ * /
+ */
 static int tp_file_join(struct tp_file *file, bool share)
 {
 	struct tp_dev *dev = file->dev;

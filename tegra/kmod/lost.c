@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The function loses its state: a reset, a suspend, a fatal error of its link, another kernel. All of them take the
- * same way: the function is fenced and stopped, its registers are taken out of reach until they answer again, and its
- * users are told why. It stays fenced until user space has started it again.
+ * The function loses its state: a reset, a suspend, a fatal error of its link, another kernel. All
+ * of them take the same way: the function is fenced and stopped, its registers are taken out of
+ * reach until they answer again, and its users are told why. It stays fenced until user space has
+ * started it again.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -79,7 +80,8 @@ static pci_ers_result_t error_detected(struct pci_dev *pdev, pci_channel_state_t
 		return PCI_ERS_RESULT_CAN_RECOVER;
 	}
 	lost(dev, TEGRA_P2P_ERROR_FATAL);
-	return state == pci_channel_io_perm_failure ? PCI_ERS_RESULT_DISCONNECT : PCI_ERS_RESULT_NEED_RESET;
+	return state == pci_channel_io_perm_failure ? PCI_ERS_RESULT_DISCONNECT :
+						      PCI_ERS_RESULT_NEED_RESET;
 }
 
 static pci_ers_result_t slot_reset(struct pci_dev *pdev)
@@ -134,8 +136,9 @@ static int __maybe_unused tp_resume(struct device *device)
 const struct dev_pm_ops tp_pm = { SET_SYSTEM_SLEEP_PM_OPS(tp_suspend, tp_resume) };
 
 /*
- * Another kernel must not find an engine at work in what is its memory then. Nothing is unmapped from now on: the IOMMU
- * is shut down next, and a driver that waits for its answer waits for ever, or a second each time.
+ * Another kernel must not find an engine at work in what is its memory then. Nothing is unmapped
+ * from now on: the IOMMU is shut down next, and a driver that waits for its answer waits for ever,
+ * or a second each time.
  */
 void tp_shutdown(struct pci_dev *pdev)
 {
@@ -169,13 +172,14 @@ long tp_reset(struct tp_file *file)
 	err = reset_function(file->dev, file);
 	if (!err)
 		return 0;
-	return err == -EAGAIN ? -EBUSY : -EIO; /* EAGAIN: the driver is being unbound, or another reset is under way */
+	/* EAGAIN: the driver is being unbound, or another reset is under way */
+	return err == -EAGAIN ? -EBUSY : -EIO;
 }
 
 /*
- * Has nothing left in the function of those who could write it, if they have all closed it. With control_lock held.
- * A function that is out of reach is reset by those who bring it back. -EAGAIN: somebody has its lock, and unbinds it
- * or resets it, too.
+ * Has nothing left in the function of those who could write it, if they have all closed it. With
+ * control_lock held. A function that is out of reach is reset by those who bring it back. -EAGAIN:
+ * somebody has its lock, and unbinds it or resets it, too.
  */
 static int clean(struct tp_dev *dev)
 {
@@ -184,16 +188,18 @@ static int clean(struct tp_dev *dev)
 	if (!dev->used || dev->opens || READ_ONCE(dev->away) || !pci_device_is_present(dev->pdev))
 		return 0;
 	err = reset_function(dev, NULL);
-	return err == -ENOTTY ? 0 : err; /* the administrator, or a quirk of the kernel's, forbids it */
+	return err == -ENOTTY ? 0 :
+				err; /* the administrator, or a quirk of the kernel's, forbids it */
 }
 
 /*
- * A function has one owner at a time, since all its holders share one IOMMU domain. Others who may write are of the same
- * user, or administrators that ask to share it. With fence_lock held.
+ * A function has one owner at a time, since all its holders share one IOMMU domain. Others who may
+ * write are of the same user, or administrators that ask to share it. With fence_lock held.
  */
 static bool may_join(struct tp_dev *dev, bool share)
 {
-	return !dev->opens || uid_eq(dev->owner, current_euid()) || (share && capable(CAP_SYS_RAWIO));
+	return !dev->opens || uid_eq(dev->owner, current_euid()) ||
+	       (share && capable(CAP_SYS_RAWIO));
 }
 
 static int join(struct tp_dev *dev, bool share)
@@ -209,8 +215,8 @@ static int join(struct tp_dev *dev, bool share)
 }
 
 /*
- * One more who can write opens the function, which is there and may need to be cleaned still. -EAGAIN: somebody else has
- * its lock.
+ * One more who can write opens the function, which is there and may need to be cleaned still.
+ * -EAGAIN: somebody else has its lock.
  */
 int tp_writer_in(struct tp_dev *dev, bool share)
 {
@@ -237,7 +243,8 @@ void tp_writer_out(struct tp_dev *dev)
 	mutex_lock(&dev->fence_lock);
 	last = !--dev->opens;
 	mutex_unlock(&dev->fence_lock);
-	if (last) { /* the engine may be at work on memory that was put; who opens next starts it again */
+	if (last) { /* the engine may be at work on memory that was put; who opens next starts it
+		       again */
 		tp_stop(dev, TP_FENCE_CLOSED, 0);
 		dev->used = dev->flr;
 	}
@@ -259,5 +266,7 @@ void tp_reset_for_next(struct tp_dev *dev)
 		srcu_read_unlock(&dev->srcu, idx);
 	}
 	if (err)
-		dev_warn(&dev->pdev->dev, "not reset after its last close: error %d; the next open tries again\n", err);
+		dev_warn(&dev->pdev->dev,
+			 "not reset after its last close: error %d; the next open tries again\n",
+			 err);
 }

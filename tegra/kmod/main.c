@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * tegra_p2p: DMA between a PCI function that is driven from user space and memory that CUDA sees (GPUDirect RDMA on
- * Tegra). It does what must be in the kernel: pins, IOVAs, revocation, interrupts as eventfds, BARs to map. A function
- * is given to it by name:
+ * tegra_p2p: DMA between a PCI function that is driven from user space and memory that CUDA sees
+ * (GPUDirect RDMA on Tegra). It does what must be in the kernel: pins, IOVAs, revocation,
+ * interrupts as eventfds, BARs to map. A function is given to it by name:
  *
  *   echo tegra_p2p > /sys/bus/pci/devices/0000:01:00.0/driver_override
  *   echo 0000:01:00.0 > /sys/bus/pci/drivers_probe
@@ -38,7 +38,10 @@ struct kmem_cache *tp_pin_cache;
 static DEFINE_IDA(tp_ids);
 static dev_t tp_devt;
 
-/* Functions whose engines have fewer address lines than 64 say so nowhere in their configuration space. */
+/*
+ * Functions whose engines have fewer address lines than 64 say so nowhere in their configuration
+ * space.
+ */
 static const struct pci_device_id tp_dma_bits[] = {
 	{ PCI_DEVICE(0x1234, 0x11e8), .driver_data = 28 }, /* QEMU's edu */
 	{ }
@@ -54,7 +57,10 @@ static void tp_dev_release(struct device *device)
 	kfree(dev);
 }
 
-/* Who has opened the function to write, the first one first: process and user of each, as the reader sees them. */
+/*
+ * Who has opened the function to write, the first one first: process and user of each, as the
+ * reader sees them.
+ */
 static ssize_t owners_show(struct device *device, struct device_attribute *attr, char *buf)
 {
 	struct tp_dev *dev = container_of(device, struct tp_dev, device);
@@ -96,7 +102,8 @@ static struct tp_dev *tp_dev_new(struct pci_dev *pdev)
 	dev->device.parent = &pdev->dev;
 	dev->device.release = tp_dev_release;
 	dev->pdev = pci_dev_get(pdev);
-	dev->state = TEGRA_P2P_STATE_FENCED; /* whoever had the function before may have left its engine running */
+	dev->state = TEGRA_P2P_STATE_FENCED; /* whoever had the function before may have left its
+						engine running */
 	mutex_init(&dev->fence_lock);
 	mutex_init(&dev->files_lock);
 	mutex_init(&dev->control_lock);
@@ -136,7 +143,8 @@ static void tp_find_msix_table(struct tp_dev *dev)
 	dev->msix_bar = table & PCI_MSIX_TABLE_BIR;
 	table &= PCI_MSIX_TABLE_OFFSET;
 	dev->msix_first = table & PAGE_MASK;
-	dev->msix_last = (table + ((flags & PCI_MSIX_FLAGS_QSIZE) + 1) * PCI_MSIX_ENTRY_SIZE - 1) | ~PAGE_MASK;
+	dev->msix_last = (table + ((flags & PCI_MSIX_FLAGS_QSIZE) + 1) * PCI_MSIX_ENTRY_SIZE - 1) |
+			 ~PAGE_MASK;
 }
 
 static int tp_name(struct tp_dev *dev)
@@ -156,13 +164,17 @@ static int tp_name(struct tp_dev *dev)
 	return err;
 }
 
-/* The caches see what the function writes, and it what they hold: No Snoop would let it pass by them. */
+/*
+ * The caches see what the function writes, and it what they hold: No Snoop would let it pass by
+ * them.
+ */
 static void tp_snoop(struct tp_dev *dev)
 {
 	u16 control;
 
 	pcie_capability_clear_word(dev->pdev, PCI_EXP_DEVCTL, PCI_EXP_DEVCTL_NOSNOOP_EN);
-	if (!pcie_capability_read_word(dev->pdev, PCI_EXP_DEVCTL, &control) && control & PCI_EXP_DEVCTL_NOSNOOP_EN)
+	if (!pcie_capability_read_word(dev->pdev, PCI_EXP_DEVCTL, &control) &&
+	    control & PCI_EXP_DEVCTL_NOSNOOP_EN)
 		tp_expose(dev, "its No Snoop cannot be turned off");
 }
 
@@ -265,7 +277,8 @@ static bool __init tp_look_for_nvp2p(void)
 	bool present = tp_backend_nvp2p.present(), foreign = tp_nvp2p_foreign();
 
 	tp_nvp2p_info = (tp_backend_nvp2p.get ? TEGRA_P2P_INFO_NVP2P_BUILT : 0) |
-			(present ? TEGRA_P2P_INFO_NVP2P_PRESENT : 0) | (foreign ? TEGRA_P2P_INFO_NVP2P_FOREIGN : 0);
+			(present ? TEGRA_P2P_INFO_NVP2P_PRESENT : 0) |
+			(foreign ? TEGRA_P2P_INFO_NVP2P_FOREIGN : 0);
 	if (foreign && strcmp(backend, "gup"))
 		pr_warn("nv-p2p: the symbols that are loaded are the desktop driver's, whose calls are others: not used\n");
 	return present;
@@ -298,7 +311,10 @@ static void tp_destroy(struct workqueue_struct *wq)
 		destroy_workqueue(wq);
 }
 
-/* Frees what tp_init has made. Ending an address space may revoke pins, and a pin that is given back ends its check. */
+/*
+ * Frees what tp_init has made. Ending an address space may revoke pins, and a pin that is given
+ * back ends its check.
+ */
 static void tp_free(void)
 {
 	tp_destroy(tp_mm_wq);
@@ -315,7 +331,8 @@ static int __init tp_init(void)
 
 	if (err)
 		return err;
-	tp_pin_cache = kmem_cache_create("tegra_p2p_pin", sizeof(struct tp_pin), 0, SLAB_ACCOUNT, NULL);
+	tp_pin_cache =
+		kmem_cache_create("tegra_p2p_pin", sizeof(struct tp_pin), 0, SLAB_ACCOUNT, NULL);
 	if (!tp_pin_cache)
 		return -ENOMEM;
 	tp_debug_init();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Mappings. BARs and coherent memory come by fault, so that they can be taken away when the function goes; what is
- * touched then is a page of ones. Pages of a pin are inserted at once and keep their own references, but only a
- * driver's: all others are looked after by parts of the kernel that do not know of a second mapping, or are not the
- * caller's to write.
+ * Mappings. BARs and coherent memory come by fault, so that they can be taken away when the
+ * function goes; what is touched then is a page of ones. Pages of a pin are inserted at once and
+ * keep their own references, but only a driver's: all others are looked after by parts of the
+ * kernel that do not know of a second mapping, or are not the caller's to write.
  */
 #include <linux/dma-mapping.h>
 #include <linux/nospec.h>
@@ -28,7 +28,10 @@ static struct resource *reserve_rest(struct resource *bar)
 	return NULL;
 }
 
-/* A BAR that is smaller than a page can be mapped when nothing else lies, or will lie, in its page. */
+/*
+ * A BAR that is smaller than a page can be mapped when nothing else lies, or will lie, in its page.
+ * /
+ */
 void tp_reserve_pages(struct tp_dev *dev)
 {
 	int i;
@@ -56,7 +59,8 @@ void tp_unreserve_pages(struct tp_dev *dev)
 /* What of a BAR can be mapped: whole pages, as far as its offsets reach. */
 static u64 bar_size(struct tp_dev *dev, u32 bar)
 {
-	if (!(pci_resource_flags(dev->pdev, bar) & IORESOURCE_MEM) || !PAGE_ALIGNED(pci_resource_start(dev->pdev, bar)))
+	if (!(pci_resource_flags(dev->pdev, bar) & IORESOURCE_MEM) ||
+	    !PAGE_ALIGNED(pci_resource_start(dev->pdev, bar)))
 		return 0;
 	if (dev->rest[bar])
 		return PAGE_SIZE;
@@ -71,7 +75,8 @@ long tp_get_region(struct tp_file *file, void *arg)
 	if (a->flags || a->pad || a->index >= TP_BARS)
 		return -EINVAL;
 	a->index = array_index_nospec(a->index, TP_BARS);
-	if (mutex_lock_killable(&dev->control_lock)) /* a reset under way: whoever asks is about to touch registers */
+	if (mutex_lock_killable(&dev->control_lock)) /* a reset under way: whoever asks is about to
+							touch registers */
 		return -EINTR;
 	mutex_unlock(&dev->control_lock);
 	a->size = 0;
@@ -83,7 +88,10 @@ long tp_get_region(struct tp_file *file, void *arg)
 	return 0;
 }
 
-/* The page of ones for a page of the file's mappings: all from the last one on that a file may have are the same. */
+/*
+ * The page of ones for a page of the file's mappings: all from the last one on that a file may have
+ * are the same.
+ */
 static struct page *ones_page(struct tp_file *file, unsigned long pgoff)
 {
 	unsigned long key = file->ones_count < TP_ONES ? pgoff : ULONG_MAX;
@@ -103,14 +111,18 @@ static struct page *ones_page(struct tp_file *file, unsigned long pgoff)
 	return page;
 }
 
-/* What is touched is a page of its own: a write to one register does not show in another. With bar_lock held. */
+/*
+ * What is touched is a page of its own: a write to one register does not show in another. With
+ * bar_lock held.
+ */
 static vm_fault_t insert_ones(struct vm_fault *vmf, struct tp_file *file)
 {
 	struct page *page = ones_page(file, vmf->pgoff);
 
 	if (!page)
 		return VM_FAULT_OOM;
-	return vmf_insert_pfn_prot(vmf->vma, vmf->address, page_to_pfn(page), vm_get_page_prot(vmf->vma->vm_flags));
+	return vmf_insert_pfn_prot(vmf->vma, vmf->address, page_to_pfn(page),
+				   vm_get_page_prot(vmf->vma->vm_flags));
 }
 
 /* With bar_lock held, or the file known to nobody else: nothing maps them any more. */
@@ -125,7 +137,10 @@ void tp_free_ones(struct tp_file *file)
 	file->ones_count = 0;
 }
 
-/* Whether a place in a BAR is in a page of the MSI-X table: who writes that makes the function write anywhere. */
+/*
+ * Whether a place in a BAR is in a page of the MSI-X table: who writes that makes the function
+ * write anywhere.
+ */
 bool tp_hidden(struct tp_dev *dev, u32 bar, u64 off)
 {
 	return (int)bar == dev->msix_bar && off >= dev->msix_first && off <= dev->msix_last;
@@ -149,14 +164,18 @@ static vm_fault_t bar_fault(struct vm_fault *vmf)
 	if (dev->gone || READ_ONCE(dev->away) || tp_hidden(dev, bar, off))
 		ret = insert_ones(vmf, file);
 	else
-		ret = vmf_insert_pfn(vmf->vma, vmf->address, PHYS_PFN(pci_resource_start(dev->pdev, bar) + off));
+		ret = vmf_insert_pfn(vmf->vma, vmf->address,
+				     PHYS_PFN(pci_resource_start(dev->pdev, bar) + off));
 	mutex_unlock(&dev->bar_lock);
 	return ret;
 }
 
-/* The new right would come with the cache attribute of registers, which a page of ones has not: it is taken out. */
-static int __maybe_unused bar_mprotect(struct vm_area_struct *vma, unsigned long start, unsigned long end,
-				       unsigned long flags)
+/*
+ * The new right would come with the cache attribute of registers, which a page of ones has not: it
+ * is taken out.
+ */
+static int __maybe_unused bar_mprotect(struct vm_area_struct *vma, unsigned long start,
+				       unsigned long end, unsigned long flags)
 {
 	zap_vma_ptes(vma, start, end - start);
 	return 0;
@@ -183,7 +202,10 @@ static void object_vma_close(struct vm_area_struct *vma)
 	tp_object_put(obj);
 }
 
-/* Mapped as a whole by mmap, the memory is touched here after it was taken away, when the function has gone. */
+/*
+ * Mapped as a whole by mmap, the memory is touched here after it was taken away, when the function
+ * has gone.
+ */
 static vm_fault_t mem_fault(struct vm_fault *vmf)
 {
 	struct tp_mem *mem = tp_to_mem(vmf->vma->vm_private_data);
@@ -212,18 +234,25 @@ static int mmap_bar(struct tp_dev *dev, struct vm_area_struct *vma, u32 bar, u64
 {
 	if (off + len > bar_size(dev, bar))
 		return -EINVAL;
-	/* Prefetchable ones, too: they may hold registers, which are not read by guess, and whose writes stay apart. */
+	/*
+	 * Prefetchable ones, too: they may hold registers, which are not read by guess, and whose
+	 * writes stay apart.
+	 */
 	vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
 	tp_vm_flags_set(vma, VM_IO | VM_PFNMAP);
 	vma->vm_ops = &bar_ops;
 	return 0;
 }
 
-/* Whether a page is a driver's own: no file, no swap, no huge page and no image of the kernel counts its mappings. */
+/*
+ * Whether a page is a driver's own: no file, no swap, no huge page and no image of the kernel
+ * counts its mappings.
+ */
 static bool drivers_own(struct page *page)
 {
-	return !PageCompound(page) && !PageReserved(page) && !PageAnon(page) && !READ_ONCE(page->mapping) &&
-	       !tp_page_reclaimed(page) && !is_zero_pfn(page_to_pfn(page)) && !is_zone_device_page(page);
+	return !PageCompound(page) && !PageReserved(page) && !PageAnon(page) &&
+	       !READ_ONCE(page->mapping) && !tp_page_reclaimed(page) &&
+	       !is_zero_pfn(page_to_pfn(page)) && !is_zone_device_page(page);
 }
 
 /* Takes references of the n pages of a live pin, which must be a driver's own. */
@@ -267,7 +296,8 @@ static int mmap_pin(struct tp_pin *pin, struct vm_area_struct *vma)
 	pages = kvmalloc_array(n, sizeof(*pages), GFP_KERNEL_ACCOUNT);
 	if (!pages)
 		return -ENOMEM;
-	err = hold_pages(pin, pages, n); /* inserting them allocates, which the pin's lock forbids */
+	err = hold_pages(pin, pages,
+			 n); /* inserting them allocates, which the pin's lock forbids */
 	if (err)
 		goto out;
 	if (pin->attr == TEGRA_P2P_ATTR_WC)
@@ -288,12 +318,14 @@ static int mmap_mem(struct tp_mem *mem, struct vm_area_struct *vma)
 	int err;
 
 	vma->vm_pgoff = 0;
-	err = dma_mmap_coherent(&mem->obj.file->dev->pdev->dev, vma, mem->cpu, mem->iova, mem->obj.size);
+	err = dma_mmap_coherent(&mem->obj.file->dev->pdev->dev, vma, mem->cpu, mem->iova,
+				mem->obj.size);
 	vma->vm_pgoff = pgoff;
 	return err;
 }
 
-static int mmap_object(struct tp_file *file, struct vm_area_struct *vma, u32 handle, u64 off, u64 len)
+static int mmap_object(struct tp_file *file, struct vm_area_struct *vma, u32 handle, u64 off,
+		       u64 len)
 {
 	struct tp_object *obj;
 	int err = 0;
@@ -337,7 +369,8 @@ int tp_mmap(struct file *filp, struct vm_area_struct *vma)
 	if (!READ_ONCE(file->dev->gone)) {
 		if (slot < TP_BARS)
 			err = mmap_bar(file->dev, vma, array_index_nospec(slot, TP_BARS), off, len);
-		else if (slot > TP_FIRST_HANDLE_SLOT && slot <= TP_FIRST_HANDLE_SLOT + TP_LAST_HANDLE)
+		else if (slot > TP_FIRST_HANDLE_SLOT &&
+			 slot <= TP_FIRST_HANDLE_SLOT + TP_LAST_HANDLE)
 			err = mmap_object(file, vma, slot - TP_FIRST_HANDLE_SLOT, off, len);
 		else
 			err = -EINVAL;
@@ -355,7 +388,8 @@ void tp_zap_bars(struct tp_dev *dev)
 	mutex_lock(&dev->files_lock);
 	mutex_lock(&dev->bar_lock);
 	list_for_each_entry(file, &dev->files, entry) {
-		unmap_mapping_range(file->mapping, 0, (u64)TP_FIRST_HANDLE_SLOT << TP_MMAP_SHIFT, 1);
+		unmap_mapping_range(file->mapping, 0, (u64)TP_FIRST_HANDLE_SLOT << TP_MMAP_SHIFT,
+				    1);
 		if (!dev->gone) /* then allocations have such pages, too */
 			tp_free_ones(file);
 	}

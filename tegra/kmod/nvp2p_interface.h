@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Declarations of Tegra's nv-p2p: user memory made accessible to another device (GPUDirect RDMA 12.9 section 13.4).
- * They stand in for Jetson Linux's <linux/nv-p2p.h> where that is not installed. Names, types and the layout of the
- * structures are those of the provider; tests compare both with NVIDIA's header. The words are not NVIDIA's.
+ * Declarations of Tegra's nv-p2p: user memory made accessible to another device (GPUDirect RDMA
+ * 12.9 section 13.4). They stand in for Jetson Linux's <linux/nv-p2p.h> where that is not
+ * installed. Names, types and the layout of the structures are those of the provider; tests compare
+ * both with NVIDIA's header. The words are not NVIDIA's.
  *
  * Kbuild chooses between the two. A source file includes <nv-p2p.h>; nvp2p/nv-p2p.h leads here.
  */
@@ -28,8 +29,8 @@ enum nvidia_p2p_page_size_type {
 #define NVIDIA_P2P_MAPPED		0x2U
 
 /*
- * Pages of a range. The provider fills it in and never frees it: it is the notifier, and the caller kfrees it when no
- * notifier of it can run any more.
+ * Pages of a range. The provider fills it in and never frees it: it is the notifier, and the caller
+ * kfrees it when no notifier of it can run any more.
  */
 struct nvidia_p2p_page_table {
 	u32 version;
@@ -58,7 +59,10 @@ struct nvidia_p2p_dma_mapping {
 	enum dma_data_direction direction;
 };
 
-/* The major version is in the upper half. It must be the same; the provider's minor one may be newer. */
+/*
+ * The major version is in the upper half. It must be the same; the provider's minor one may be
+ * newer.
+ */
 #define NVIDIA_P2P_PAGE_TABLE_VERSION	0x00010000
 #define NVIDIA_P2P_DMA_MAPPING_VERSION	0x00010000
 
@@ -73,24 +77,29 @@ static inline bool tegra_p2p_nvp2p_compatible(u32 version, u32 known)
 	tegra_p2p_nvp2p_compatible((p)->version, NVIDIA_P2P_DMA_MAPPING_VERSION)
 
 /*
- * Pins the pages of size bytes at vaddr of the calling process; both are multiples of 4 KiB. free_callback is called
- * when the memory goes, when its process ends, and by nvidia_p2p_put_pages. It may come before this returns.
+ * Pins the pages of size bytes at vaddr of the calling process; both are multiples of 4 KiB.
+ * free_callback is called when the memory goes, when its process ends, and by nvidia_p2p_put_pages.
+ * It may come before this returns.
  */
 int nvidia_p2p_get_pages(u64 vaddr, u64 size, struct nvidia_p2p_page_table **page_table,
 			 void (*free_callback)(void *data), void *data);
 
-/* Ends that, and calls free_callback before it returns. Not from the callback, and not after an invalidation. */
+/*
+ * Ends that, and calls free_callback before it returns. Not from the callback, and not after an
+ * invalidation.
+ */
 int nvidia_p2p_put_pages(struct nvidia_p2p_page_table *page_table);
 
 /* Gives the pages back, from the callback. */
 int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table);
 
 /*
- * Maps the pages for dev, once for a page table. Success does not say that there is a mapping: only *dma_mapping does,
- * which is NULL where dev could not map.
+ * Maps the pages for dev, once for a page table. Success does not say that there is a mapping: only
+ * *dma_mapping does, which is NULL where dev could not map.
  */
 int nvidia_p2p_dma_map_pages(struct device *dev, struct nvidia_p2p_page_table *page_table,
-			     struct nvidia_p2p_dma_mapping **dma_mapping, enum dma_data_direction direction);
+			     struct nvidia_p2p_dma_mapping **dma_mapping,
+			     enum dma_data_direction direction);
 
 /* Unmaps and frees. Not from the callback. */
 int nvidia_p2p_dma_unmap_pages(struct nvidia_p2p_dma_mapping *dma_mapping);

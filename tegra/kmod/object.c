@@ -9,7 +9,10 @@
 
 #include "p2p.h"
 
-/* Charges the caller's locked memory (RLIMIT_MEMLOCK), as RDMA does. mm is the caller's, and is referenced. */
+/*
+ * Charges the caller's locked memory (RLIMIT_MEMLOCK), as RDMA does. mm is the caller's, and is
+ * referenced.
+ */
 static int charge_mm(struct mm_struct *mm, s64 pages)
 {
 	s64 limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
@@ -28,7 +31,10 @@ static void uncharge_user(const struct cred *cred, s64 pages)
 	put_cred(cred);
 }
 
-/* The same for memory that can outlive the caller's address space: charged to the user. NULL beyond the limit. */
+/*
+ * The same for memory that can outlive the caller's address space: charged to the user. NULL beyond
+ * the limit.
+ */
 static const struct cred *charge_user(s64 pages)
 {
 	const struct cred *cred = get_current_cred(); /* keeps the user */
@@ -75,7 +81,10 @@ void tp_object_uncharge(struct tp_object *obj, bool mm_dropped)
 		mmdrop(obj->mm);
 }
 
-/* Counts, charges and gives a handle that means nothing before tp_object_publish. A failure leaves nothing. */
+/*
+ * Counts, charges and gives a handle that means nothing before tp_object_publish. A failure leaves
+ * nothing.
+ */
 int tp_object_init(struct tp_object *obj, struct tp_file *file, u64 size, bool is_pin)
 {
 	int err;
@@ -88,8 +97,9 @@ int tp_object_init(struct tp_object *obj, struct tp_file *file, u64 size, bool i
 	if (file->count == TP_MAX_PINS)
 		err = -ENOSPC;
 	else
-		err = xa_alloc_cyclic(&file->objects, &obj->handle, NULL, XA_LIMIT(1, TP_LAST_HANDLE),
-				      &file->next_handle, GFP_KERNEL_ACCOUNT);
+		err = xa_alloc_cyclic(&file->objects, &obj->handle, NULL,
+				      XA_LIMIT(1, TP_LAST_HANDLE), &file->next_handle,
+				      GFP_KERNEL_ACCOUNT);
 	if (err >= 0)
 		file->count++;
 	mutex_unlock(&file->lock);
@@ -222,7 +232,10 @@ long tp_alloc(struct tp_file *file, void *arg)
 	return 0;
 }
 
-/* Ends an object that is in no table any more. The function is there, or has been told to forget it. */
+/*
+ * Ends an object that is in no table any more. The function is there, or has been told to forget
+ * it.
+ */
 void tp_object_drop(struct tp_object *obj)
 {
 	if (obj->is_pin) {
@@ -285,14 +298,16 @@ static bool file_busy(struct tp_file *file)
 	unsigned long i;
 
 	xa_for_each(&file->objects, i, obj)
-		if (obj->is_pin ? READ_ONCE(tp_to_pin(obj)->state) == TP_LIVE : !!tp_to_mem(obj)->cpu)
+		if (obj->is_pin ? READ_ONCE(tp_to_pin(obj)->state) == TP_LIVE :
+				  !!tp_to_mem(obj)->cpu)
 			return true;
 	return false;
 }
 
 /*
- * The last descriptor has been closed: no memory of the file is mapped for the function any more when this returns.
- * Whoever closes with memory left has not stopped its engine, so the next one begins with a fence.
+ * The last descriptor has been closed: no memory of the file is mapped for the function any more
+ * when this returns. Whoever closes with memory left has not stopped its engine, so the next one
+ * begins with a fence.
  */
 void tp_file_end(struct tp_file *file)
 {
@@ -303,7 +318,8 @@ void tp_file_end(struct tp_file *file)
 
 	mutex_lock(&file->lock);
 	if (file_busy(file)) {
-		if (READ_ONCE(dev->gone)) /* remove() waits for this, and then takes what is left of others */
+		if (READ_ONCE(dev->gone)) /* remove() waits for this, and then takes what is left of
+					     others */
 			tp_stop(dev, TP_FENCE_CLOSED, 0);
 		else
 			tp_fence(dev, TP_FENCE_CLOSED, 0);

@@ -8,8 +8,9 @@
  *   mmap_lock → file lock, bar_lock                    in mmap and its faults
  *   mmap_lock → notifier SRCU → pin lock → fence_lock → provider's lock → spinlocks
  *
- * A revocation takes none of the first line's. It runs inside the notifier, so with its pin's lock and fence_lock held
- * nobody copies to or from user space, gets or puts pages, or enters reclaim, which calls notifiers itself.
+ * A revocation takes none of the first line's. It runs inside the notifier, so with its pin's lock
+ * and fence_lock held nobody copies to or from user space, gets or puts pages, or enters reclaim,
+ * which calls notifiers itself.
  */
 #ifndef TEGRA_P2P_H_INTERNAL
 #define TEGRA_P2P_H_INTERNAL
@@ -38,14 +39,17 @@
 #define TP_EXPECT_ANY	U32_MAX
 #define TP_DIRECTIONS	(TEGRA_P2P_PIN_TO_DEVICE | TEGRA_P2P_PIN_FROM_DEVICE)
 #define TP_BARS		6			/* PCI_STD_NUM_BARS */
-#define TP_MMAP_SHIFT	40			/* mmap offset: a BAR's index or 8 + a handle, and the byte in it */
+/* mmap offset: a BAR's index or 8 + a handle, and the byte in it */
+#define TP_MMAP_SHIFT	40
 #define TP_FIRST_HANDLE_SLOT 8
-#define TP_ONES		256			/* pages of ones that an open file may have, and one for the rest */
+/* pages of ones that an open file may have, and one for the rest */
+#define TP_ONES		256
 #define TP_FENCES	16			/* that debugfs shows */
 #define TP_FUNCTIONS	256			/* that have a device file at the same time */
 #define TP_RESET_TRIES	50			/* while somebody else has the function's lock */
 #define TP_RESET_WAIT	20			/* milliseconds between two of them */
-#define TP_WORKERS	128			/* that share grace periods; more take longer to start than they save */
+/* that share grace periods; more take longer to start than they save */
+#define TP_WORKERS	128
 
 struct tp_file;
 struct tp_pin;
@@ -109,20 +113,24 @@ struct tp_dev {
 	int msix_bar;			/* -1 for none */
 	u64 msix_first, msix_last;	/* pages of the MSI-X table in that BAR: never mapped */
 	bool flr;
-	bool used;			/* FLR is to clear what was left in it; under control_lock */
+	/* FLR is to clear what was left in it; under control_lock */
+	bool used;
 	struct pci_saved_state *saved;	/* configuration space as probe left it */
 	struct dentry *debug;
 
 	struct srcu_struct srcu;	/* held while a call works with the function */
-	bool gone;			/* set once, then synchronize_srcu; under bar_lock for faults */
-	bool over;			/* set once, when the machine ends: nothing is unmapped from then on */
+	/* set once, then synchronize_srcu; under bar_lock for faults */
+	bool gone;
+	/* set once, when the machine ends: nothing is unmapped from then on */
+	bool over;
 
 	struct mutex fence_lock;	/* the fields below, and bus mastering */
 	u32 state;
 	u64 fence_gen;
 	unsigned long away;		/* bits of TEGRA_P2P_ERROR_*: its registers do not answer */
 	bool halted;			/* the list has run since the last RESUME */
-	unsigned int opens;		/* descriptors that can be written; changed under control_lock, too */
+	/* descriptors that can be written; changed under control_lock, too */
+	unsigned int opens;
 	kuid_t owner;			/* the user who opened the first of them */
 	u32 error, errors;		/* the last error event, and how many there were */
 	struct tp_halt_list *halt;
@@ -134,9 +142,11 @@ struct tp_dev {
 	spinlock_t pins_lock;		/* spaces, and the pins in them */
 	DECLARE_HASHTABLE(spaces, 6);	/* struct tp_space by address space, for overlaps */
 
-	struct resource *rest[TP_BARS];	/* of the page of a BAR that is smaller, so that it can be mapped */
+	/* of the page of a BAR that is smaller, so that it can be mapped */
+	struct resource *rest[TP_BARS];
 
-	struct mutex control_lock;	/* one RESUME or reset at a time, and the two fields below */
+	/* one RESUME or reset at a time, and the two fields below */
+	struct mutex control_lock;
 	struct task_struct *resetting;	/* this task resets the function, */
 	struct tp_file *resetter;	/* asked by this file, which needs not be told */
 	struct mutex bar_lock;		/* no fault maps a BAR while it is held */
@@ -148,11 +158,13 @@ struct tp_file {
 	struct tp_dev *dev;
 	struct list_head entry;		/* of dev->files */
 	struct address_space *mapping;
-	bool unsafe;			/* opened by one who may use a function that no IOMMU holds back */
+	/* opened by one who may use a function that no IOMMU holds back */
+	bool unsafe;
 	bool writer;			/* the descriptor can be written */
 	struct pid *opener;
 	kuid_t user;
-	struct xarray ones;		/* pages that stand for registers which are out of reach; under bar_lock */
+	/* pages that stand for registers which are out of reach; under bar_lock */
+	struct xarray ones;
 	u32 ones_count;
 
 	struct mutex lock;		/* objects, count */
@@ -172,7 +184,8 @@ struct tp_object {
 	u32 handle;
 	u64 size;
 	struct mm_struct *mm;		/* charged, and referenced until uncharged */
-	const struct cred *cred;	/* its user is charged as well for memory that is not the caller's; else NULL */
+	/* its user is charged as well for memory that is not the caller's; else NULL */
+	const struct cred *cred;
 	atomic_t vmas;
 	bool is_pin;
 	bool charged;
@@ -204,7 +217,8 @@ struct tp_pin {
 
 	struct mutex lock;		/* the fields below */
 	enum tp_pin_state state;
-	bool doomed;			/* invalidated while TP_PINNING, which a back end may make good */
+	/* invalidated while TP_PINNING, which a back end may make good */
+	bool doomed;
 	u32 reason;
 	u64 fence_gen;
 	u32 nsegs;
@@ -212,7 +226,8 @@ struct tp_pin {
 
 	struct work_struct work;	/* gives back what a revocation could not */
 	bool got, finished;		/* the back end's get, and its put, were done */
-	bool mm_dropped;		/* by the back end's provider: our reference has gone with it */
+	/* by the back end's provider: our reference has gone with it */
+	bool mm_dropped;
 
 	union {
 		struct {
@@ -223,15 +238,18 @@ struct tp_pin {
 			struct sg_table sgt;
 			bool mapped, files; /* some of its pages are of a file */
 			struct delayed_work check;
-			struct work_struct mm_work; /* ends the address space; holds a reference of the pin */
-			unsigned long check_first, check_last; /* pages to look at again: first > last for none */
+			/* ends the address space; holds a reference of the pin */
+			struct work_struct mm_work;
+			/* pages to look at again: first > last for none */
+			unsigned long check_first, check_last;
 			u32 checks;
 		} gup;
 		struct {
 			struct nvidia_p2p_page_table *table;
 			struct nvidia_p2p_dma_mapping *mapping;
 			struct task_struct *putting;	/* runs put_pages, which calls back */
-			bool unhashed;	/* an invalidation has taken the notifier out: no put_pages */
+			/* an invalidation has taken the notifier out: no put_pages */
+			bool unhashed;
 			bool freed;
 			bool queued;	/* SRCU is to end the notifier, and says so: */
 			struct completion released;
@@ -241,8 +259,8 @@ struct tp_pin {
 };
 
 /*
- * A way to pin user memory. A back end calls tp_pin_revoke when the memory is taken away.
- * get() checks the range with tp_check_vma and fails with an errno of PIN, or -EAGAIN to be called again.
+ * A way to pin user memory. A back end calls tp_pin_revoke when the memory is taken away. get()
+ * checks the range with tp_check_vma and fails with an errno of PIN, or -EAGAIN to be called again.
  */
 struct tp_backend {
 	const char *name;
@@ -253,11 +271,14 @@ struct tp_backend {
 	/* Under pin->lock and fence_lock: whether the memory is still the one that get found. */
 	bool (*valid)(struct tp_pin *pin);
 	/*
-	 * Under the same, without reclaim: maps for DMA and calls tp_pin_segment for each range. Room comes from
-	 * tp_pin_segments, which get may have called.
+	 * Under the same, without reclaim: maps for DMA and calls tp_pin_segment for each range.
+	 * Room comes from tp_pin_segments, which get may have called.
 	 */
 	int (*map)(struct tp_pin *pin, struct device *dev);
-	/* Under pin->lock: the function cannot reach the memory any more. in_callback: in the notifier. */
+	/*
+	 * Under pin->lock: the function cannot reach the memory any more. in_callback: in the
+	 * notifier.
+	 */
 	void (*unmap)(struct tp_pin *pin, bool in_callback);
 	/* Gives back the rest, once, and waits for callbacks. No lock is held. */
 	void (*put)(struct tp_pin *pin);
@@ -269,7 +290,8 @@ extern const struct tp_backend *tp_backend;
 extern const struct tp_backend tp_backend_gup, tp_backend_nvp2p;
 extern u32 tp_nvp2p_info; /* flags of GET_INFO */
 extern struct workqueue_struct *tp_wq;		/* gives pins back */
-extern struct workqueue_struct *tp_check_wq;	/* looks whether pins are what they were, and waits for nothing */
+/* looks whether pins are what they were, and waits for nothing */
+extern struct workqueue_struct *tp_check_wq;
 extern struct workqueue_struct *tp_mm_wq;	/* ends address spaces whose last user is a check */
 extern struct kmem_cache *tp_pin_cache;
 extern bool tp_allow_unsafe;

@@ -10,21 +10,22 @@
 #include "trace.h"
 
 /*
- * Whether a file system keeps track of what is written to the mapping, and writes it back. It does not learn of what a
- * function writes: that would be lost, or found where it must not be. Linux itself refuses such pins since 6.5.
+ * Whether a file system keeps track of what is written to the mapping, and writes it back. It does
+ * not learn of what a function writes: that would be lost, or found where it must not be. Linux
+ * itself refuses such pins since 6.5.
  */
 static bool written_back(struct vm_area_struct *vma)
 {
 	const vm_flags_t written = VM_SHARED | VM_WRITE;
 
-	return (vma->vm_flags & written) == written && vma->vm_file && !S_ISCHR(file_inode(vma->vm_file)->i_mode) &&
+	return (vma->vm_flags & written) == written && vma->vm_file &&
+	       !S_ISCHR(file_inode(vma->vm_file)->i_mode) &&
 	       mapping_can_writeback(vma->vm_file->f_mapping);
 }
 
 /*
- * Whether the range lies in one mapping of memory that allows what is asked for. Fills in the cache attribute and the
- * caller's right to write.
- * Called with mmap_lock held.
+ * Whether the range lies in one mapping of memory that allows what is asked for. Fills in the cache
+ * attribute and the caller's right to write. Called with mmap_lock held.
  */
 int tp_check_vma(struct tp_pin *pin)
 {
@@ -56,7 +57,10 @@ int tp_check_vma(struct tp_pin *pin)
 	return 0;
 }
 
-/* Room for n segments, for a back end's map. Where that may not reclaim, it does not take from the reserves instead. */
+/*
+ * Room for n segments, for a back end's map. Where that may not reclaim, it does not take from the
+ * reserves instead.
+ */
 int tp_pin_segments(struct tp_pin *pin, u32 n)
 {
 	pin->segs = kvcalloc(n, sizeof(*pin->segs), GFP_KERNEL_ACCOUNT | __GFP_NOMEMALLOC);
@@ -80,10 +84,12 @@ static int pin_check(struct tegra_p2p_pin *a)
 	const u32 expects = TEGRA_P2P_PIN_EXPECT_WB | TEGRA_P2P_PIN_EXPECT_WC;
 	u64 end;
 
-	if (a->flags & ~(TP_DIRECTIONS | expects) || !(a->flags & TP_DIRECTIONS) || (a->flags & expects) == expects)
+	if (a->flags & ~(TP_DIRECTIONS | expects) || !(a->flags & TP_DIRECTIONS) ||
+	    (a->flags & expects) == expects)
 		return -EINVAL;
 	a->va = untagged_addr(a->va);
-	if (!a->va || !a->size || !PAGE_ALIGNED(a->va) || !PAGE_ALIGNED(a->size) || check_add_overflow(a->va, a->size, &end))
+	if (!a->va || !a->size || !PAGE_ALIGNED(a->va) || !PAGE_ALIGNED(a->size) ||
+	    check_add_overflow(a->va, a->size, &end))
 		return -EINVAL;
 	return a->size > TP_MAX_BYTES ? -E2BIG : 0;
 }
@@ -162,8 +168,8 @@ static int pin_list(struct tp_pin *pin)
 }
 
 /*
- * Maps the pages that the back end has got, if they are still the caller's and there is no fence. Under fence_lock, so
- * that no IOVA is given out between the fence of a revocation and RESUME.
+ * Maps the pages that the back end has got, if they are still the caller's and there is no fence.
+ * Under fence_lock, so that no IOVA is given out between the fence of a revocation and RESUME.
  */
 static int pin_map_locked(struct tp_pin *pin, struct tp_dev *dev)
 {
@@ -203,8 +209,8 @@ static int pin_map(struct tp_pin *pin)
 }
 
 /*
- * Faults the pages in before the back end does it with mmap_lock held, where no signal ends it: they may be of a file
- * whose server never answers. Whatever else goes wrong the back end says.
+ * Faults the pages in before the back end does it with mmap_lock held, where no signal ends it:
+ * they may be of a file whose server never answers. Whatever else goes wrong the back end says.
  */
 static int pin_fault_in(struct tp_pin *pin)
 {
@@ -217,7 +223,8 @@ static int pin_fault_in(struct tp_pin *pin)
 	err = tp_check_vma(pin);
 	mmap_read_unlock(current->mm);
 	while (!err && va < end) {
-		n = get_user_pages_unlocked(va, (end - va) >> PAGE_SHIFT, NULL, pin->writable ? FOLL_WRITE : 0);
+		n = get_user_pages_unlocked(va, (end - va) >> PAGE_SHIFT, NULL,
+					    pin->writable ? FOLL_WRITE : 0);
 		if (n <= 0)
 			break;
 		va += n << PAGE_SHIFT;
@@ -257,7 +264,10 @@ static int pin_copy_segments(struct tp_pin *pin, u64 to, u32 cap, u32 first, u32
 	if (first >= nsegs)
 		return 0;
 	n = min(cap, nsegs - first);
-	return copy_to_user(u64_to_user_ptr(to), pin->segs + first, (size_t)n * sizeof(*pin->segs)) ? -EFAULT : 0;
+	return copy_to_user(u64_to_user_ptr(to), pin->segs + first,
+			    (size_t)n * sizeof(*pin->segs)) ?
+		       -EFAULT :
+		       0;
 }
 
 /* Undoes a PIN whose result the caller cannot be told. Another thread may have been quicker. */
@@ -270,7 +280,8 @@ static void pin_undo(struct tp_pin *pin)
 
 	if (!READ_ONCE(dev->gone)) {
 		mutex_lock(&file->lock);
-		ours = xa_load(&file->objects, pin->obj.handle) == &pin->obj && !atomic_read(&pin->obj.vmas);
+		ours = xa_load(&file->objects, pin->obj.handle) == &pin->obj &&
+		       !atomic_read(&pin->obj.vmas);
 		if (ours) {
 			xa_erase(&file->objects, pin->obj.handle);
 			file->count--;

@@ -19,7 +19,10 @@ static bool is_function(struct device *dev)
 	return !dev_is_pci(dev) || to_pci_dev(dev)->hdr_type == PCI_HEADER_TYPE_NORMAL;
 }
 
-/* The function itself, and what it hangs on. A Jetson Orin's PCIe controller is in the group of its slot. */
+/*
+ * The function itself, and what it hangs on. A Jetson Orin's PCIe controller is in the group of its
+ * slot.
+ */
 static bool is_above(struct device *dev, struct device *other)
 {
 	for (; dev; dev = dev->parent)
@@ -28,7 +31,10 @@ static bool is_above(struct device *dev, struct device *other)
 	return false;
 }
 
-/* Bridges do no DMA of their own, nor does the controller above them, but for the address of its messages. */
+/*
+ * Bridges do no DMA of their own, nor does the controller above them, but for the address of its
+ * messages.
+ */
 static bool is_neighbour(struct tp_dev *dev, struct device *other)
 {
 	return is_function(other) && !is_above(&dev->pdev->dev, other);
@@ -44,8 +50,9 @@ static int expose_to(struct device *other, void *data)
 }
 
 /*
- * With a device tree a function joins its group when a driver takes it. The driver has mapped nothing yet, and what it
- * maps would be within reach: the function is stopped, and RESUME asks for the right to such a one.
+ * With a device tree a function joins its group when a driver takes it. The driver has mapped
+ * nothing yet, and what it maps would be within reach: the function is stopped, and RESUME asks for
+ * the right to such a one.
  */
 static int neighbour(struct notifier_block *nb, unsigned long action, void *data)
 {
@@ -64,7 +71,9 @@ static int neighbour(struct notifier_block *nb, unsigned long action, void *data
 	return NOTIFY_OK;
 }
 
-/* At probe, and when a neighbour comes, since the group's mutex must not be taken in a revocation. */
+/*
+ * At probe, and when a neighbour comes, since the group's mutex must not be taken in a revocation.
+ */
 int tp_protection_probe(struct tp_dev *dev)
 {
 	struct iommu_group *group;
@@ -95,7 +104,10 @@ void tp_protection_remove(struct tp_dev *dev)
 	bus_unregister_notifier(&pci_bus_type, &dev->neighbours);
 }
 
-/* The flags of GET_INFO. An administrator may make a domain lazy at any time, so it is asked each time. */
+/*
+ * The flags of GET_INFO. An administrator may make a domain lazy at any time, so it is asked each
+ * time.
+ */
 u32 tp_protection(struct tp_dev *dev)
 {
 	struct iommu_domain *domain = iommu_get_domain_for_dev(&dev->pdev->dev);
@@ -106,7 +118,10 @@ u32 tp_protection(struct tp_dev *dev)
 		flags |= TEGRA_P2P_INFO_IOMMU;
 	if (isolated)
 		flags |= TEGRA_P2P_INFO_ISOLATED_MSI;
-	/* Elsewhere than on x86 the messages of another's interrupts are no way to memory (docs/security.md). */
+	/*
+	 * Elsewhere than on x86 the messages of another's interrupts are no way to memory
+	 * (docs/security.md).
+	 */
 	if (domain && tp_domain_strict(domain) && (isolated || !IS_ENABLED(CONFIG_X86)))
 		flags |= TEGRA_P2P_INFO_STRICT;
 	if (!(flags & TEGRA_P2P_INFO_STRICT) || READ_ONCE(dev->exposed))
@@ -119,7 +134,10 @@ bool tp_protected(struct tp_dev *dev)
 	return !(tp_protection(dev) & TEGRA_P2P_INFO_UNSAFE);
 }
 
-/* Whether DMA to addr goes to a bounce buffer instead of the memory that was mapped. Not so behind an IOMMU. */
+/*
+ * Whether DMA to addr goes to a bounce buffer instead of the memory that was mapped. Not so behind
+ * an IOMMU.
+ */
 bool tp_bounced(struct device *dev, dma_addr_t addr)
 {
 	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
@@ -142,8 +160,9 @@ static int may_use_unsafe(struct tp_dev *dev, bool allowed)
 }
 
 /*
- * Whether the caller may open the device. unsafe: it has shown its right to an unprotected function. That is decided
- * once, here: a function that loses its protection later is not for those who opened it before.
+ * Whether the caller may open the device. unsafe: it has shown its right to an unprotected
+ * function. That is decided once, here: a function that loses its protection later is not for those
+ * who opened it before.
  */
 int tp_may_open(struct tp_dev *dev, bool *unsafe)
 {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* How a pin ends: by its owner, or by tp_pin_revoke, the one way in which its memory is taken away. */
+/*
+ * How a pin ends: by its owner, or by tp_pin_revoke, the one way in which its memory is taken away.
+ * /
+ */
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
@@ -27,8 +30,9 @@ static void pin_unlist(struct tp_pin *pin)
 }
 
 /*
- * Takes the memory back from the function: when this returns, the function cannot reach it. A second caller waits for
- * the first. in_callback: in the notifier, where nothing may be allocated, faulted in or waited for but hardware.
+ * Takes the memory back from the function: when this returns, the function cannot reach it. A
+ * second caller waits for the first. in_callback: in the notifier, where nothing may be allocated,
+ * faulted in or waited for but hardware.
  */
 void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
 {
@@ -83,13 +87,19 @@ void tp_pin_end(struct tp_pin *pin)
 	mutex_unlock(&pin->lock);
 }
 
-/* After tp_pin_end, for many pins whose waits for grace periods are to be one: tp_pin_finish comes later. */
+/*
+ * After tp_pin_end, for many pins whose waits for grace periods are to be one: tp_pin_finish comes
+ * later.
+ */
 void tp_pin_begin_finish(struct tp_pin *pin)
 {
 	queue_work(tp_wq, &pin->work);
 }
 
-/* After tp_pin_end: no callback of the pin runs any more when this returns. It waits for no other pin's worker. */
+/*
+ * After tp_pin_end: no callback of the pin runs any more when this returns. It waits for no other
+ * pin's worker.
+ */
 void tp_pin_finish(struct tp_pin *pin)
 {
 	cancel_work_sync(&pin->work);

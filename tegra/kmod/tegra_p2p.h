@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * The interface between tegra_p2p.ko and user space: DMA of a PCI function to and from user memory that CUDA sees.
+ * The interface between tegra_p2p.ko and user space: DMA of a PCI function to and from user memory
+ * that CUDA sees.
  *
- * One char device /dev/tegra_p2pN, mode 0600, for each PCI function. Every structure begins with its size and flags:
- * argsz below the size of version 1 is EINVAL, bytes that are not zero past what the kernel knows are E2BIG, an
- * unknown flag or padding that is not zero is EINVAL. All calls but GET_INFO and QUERY return ENODEV when the function
- * has gone, and all but GET_INFO, GET_REGION and QUERY return EACCES on a descriptor that cannot be written.
- * Structures have the same layout for 32- and 64-bit programs. docs/kernel-abi.md describes every call and errno.
+ * One char device /dev/tegra_p2pN, mode 0600, for each PCI function. Every structure begins with
+ * its size and flags: argsz below the size of version 1 is EINVAL, bytes that are not zero past
+ * what the kernel knows are E2BIG, an unknown flag or padding that is not zero is EINVAL. All calls
+ * but GET_INFO and QUERY return ENODEV when the function has gone, and all but GET_INFO, GET_REGION
+ * and QUERY return EACCES on a descriptor that cannot be written. Structures have the same layout
+ * for 32- and 64-bit programs. docs/kernel-abi.md describes every call and errno.
  */
 #ifndef TEGRA_P2P_H
 #define TEGRA_P2P_H
@@ -27,7 +29,8 @@ struct tegra_p2p_info {
 	__u64 fence_gen;	/* out: counts the fences; CONTROL's RESUME must name it */
 	__u16 vendor, device, subvendor, subdevice; /* out: of PCI */
 	__u32 dma_bits;		/* out: width of the DMA mask */
-	__u32 n_irqs;		/* out: vectors for SET_EVENT: of MSI-X or MSI, or 1 for the legacy line */
+	/* out: vectors for SET_EVENT: of MSI-X or MSI, or 1 for the legacy line */
+	__u32 n_irqs;
 	__u32 pin_align;	/* out: of a pin's address and size, in bytes */
 	__u32 max_pins;		/* out: live pins and allocations an open file may have */
 	__u64 max_pin_bytes;	/* out: largest single pin */
@@ -39,19 +42,28 @@ struct tegra_p2p_info {
 
 #define TEGRA_P2P_INFO_IOMMU	(1U << 0) /* a translating IOMMU stands before memory */
 #define TEGRA_P2P_INFO_STRICT	(1U << 1) /* and it forgets a mapping at once */
-#define TEGRA_P2P_INFO_UNSAFE	(1U << 2) /* no such protection: the holder of the device owns all memory */
+/* no such protection: the holder of the device owns all memory */
+#define TEGRA_P2P_INFO_UNSAFE	(1U << 2)
 #define TEGRA_P2P_INFO_COHERENT	(1U << 3) /* DMA is coherent with the CPU's caches */
 #define TEGRA_P2P_INFO_NVP2P	(1U << 4) /* pins go through nv-p2p, else through pin_user_pages */
 #define TEGRA_P2P_INFO_FLR	(1U << 5) /* the function can be reset: CONTROL's RESET works */
 #define TEGRA_P2P_INFO_NVP2P_BUILT   (1U << 6) /* nv-p2p is compiled in */
-#define TEGRA_P2P_INFO_NVP2P_PRESENT (1U << 7) /* a provider of nv-p2p was loaded before this module */
-#define TEGRA_P2P_INFO_NVP2P_FOREIGN (1U << 8) /* it was the desktop driver, whose nv-p2p is another one: refused */
-#define TEGRA_P2P_INFO_INTX	(1U << 9) /* its one interrupt is the legacy line: masked when it comes, until UNMASK */
-#define TEGRA_P2P_INFO_ISOLATED_MSI (1U << 10) /* it cannot raise others' interrupts by writing their messages */
+/* a provider of nv-p2p was loaded before this module */
+#define TEGRA_P2P_INFO_NVP2P_PRESENT (1U << 7)
+/* it was the desktop driver, whose nv-p2p is another one: refused */
+#define TEGRA_P2P_INFO_NVP2P_FOREIGN (1U << 8)
+/* its one interrupt is the legacy line: masked when it comes, until UNMASK */
+#define TEGRA_P2P_INFO_INTX	(1U << 9)
+/* it cannot raise others' interrupts by writing their messages */
+#define TEGRA_P2P_INFO_ISOLATED_MSI (1U << 10)
 
-/* Why the function has lost its state, or its protection: it is fenced until user space has started it again. */
+/*
+ * Why the function has lost its state, or its protection: it is fenced until user space has started
+ * it again.
+ */
 #define TEGRA_P2P_ERROR_NONE	0
-#define TEGRA_P2P_ERROR_LINK	1	/* its link has reported an error; its registers may still have their values */
+/* its link has reported an error; its registers may still have their values */
+#define TEGRA_P2P_ERROR_LINK	1
 #define TEGRA_P2P_ERROR_FATAL	2	/* the error was fatal: the bus was reset */
 #define TEGRA_P2P_ERROR_RESET	3	/* somebody has reset the function */
 #define TEGRA_P2P_ERROR_SUSPEND	4	/* the machine was suspended */
@@ -60,7 +72,8 @@ struct tegra_p2p_info {
 #define TEGRA_P2P_ERROR_UNPLUG	7	/* the function has gone, or its driver was unbound */
 
 #define TEGRA_P2P_STATE_LIVE	0
-#define TEGRA_P2P_STATE_FENCED	1	/* no PIN and no ALLOC until RESUME: the engine may run on old addresses */
+/* no PIN and no ALLOC until RESUME: the engine may run on old addresses */
+#define TEGRA_P2P_STATE_FENCED	1
 #define TEGRA_P2P_STATE_GONE	2
 
 /* GET_REGION: a BAR. */
@@ -94,7 +107,8 @@ struct tegra_p2p_pin {
 	__u32 nsegs;		/* out: how many there are; QUERY fetches those without room */
 	__u32 handle;		/* out */
 	__u32 attr;		/* out: TEGRA_P2P_ATTR_* */
-	__u64 mmap_offset;	/* out: maps a driver's pages, with the attribute and rights of the caller's mapping */
+	/* out: maps a driver's pages, with the attribute and rights of the caller's mapping */
+	__u64 mmap_offset;
 };
 
 #define TEGRA_P2P_PIN_TO_DEVICE	  (1U << 0) /* the function reads the memory */
@@ -127,7 +141,8 @@ struct tegra_p2p_query {
 #define TEGRA_P2P_REASON_NONE		0
 #define TEGRA_P2P_REASON_INVALIDATE	1	/* the mapping was changed, or has other pages */
 #define TEGRA_P2P_REASON_MM_EXIT	2	/* the address space has ended */
-#define TEGRA_P2P_REASON_UNPLUG		3	/* the function has gone, or its driver was unbound */
+/* the function has gone, or its driver was unbound */
+#define TEGRA_P2P_REASON_UNPLUG		3
 
 /* PUT: ends a pin or an allocation. The handle is free for another then; a second PUT is ENOENT. */
 #define TEGRA_P2P_PUT		_IO(TEGRA_P2P_IOC, 4)
@@ -165,7 +180,10 @@ struct tegra_p2p_event {
 #define TEGRA_P2P_EVENT_REVOKE	1	/* a pin of this open file was revoked */
 #define TEGRA_P2P_EVENT_ERROR	2	/* the function has gone or reported an error on its link */
 
-/* SET_HALT: register accesses of BARs that stop the engine when a pin is revoked. A courtesy, never the protection. */
+/*
+ * SET_HALT: register accesses of BARs that stop the engine when a pin is revoked. A courtesy, never
+ * the protection.
+ */
 #define TEGRA_P2P_SET_HALT	_IO(TEGRA_P2P_IOC, 7)
 struct tegra_p2p_halt_op {
 	__u32 op;		/* TEGRA_P2P_HALT_* */
@@ -195,16 +213,19 @@ struct tegra_p2p_control {
 	__u32 flags;
 	__u32 op;		/* in: TEGRA_P2P_RESUME, _FENCE, _RESET or _UNMASK */
 	__u32 pad;
-	__u64 fence_gen;	/* RESUME in: the fence that was seen; else EAGAIN. out: the present one */
+	/* RESUME in: the fence that was seen; else EAGAIN. out: the present one */
+	__u64 fence_gen;
 };
 
 #define TEGRA_P2P_RESUME	0	/* the engine is reset: PIN works again */
 #define TEGRA_P2P_FENCE		1	/* forbid PIN */
 #define TEGRA_P2P_RESET		2	/* reset the function (FLR); it stays fenced */
-#define TEGRA_P2P_UNMASK	3	/* let the legacy line come again; it is signalled at once if it is still up */
+/* let the legacy line come again; it is signalled at once if it is still up */
+#define TEGRA_P2P_UNMASK	3
 
 /*
- * 9 and 10 were EXPORT and IMPORT of dma-bufs, until version 1 of the interface. They are ENOTTY and are never used again.
+ * 9 and 10 were EXPORT and IMPORT of dma-bufs, until version 1 of the interface. They are ENOTTY
+ * and are never used again.
  */
 
 #endif

@@ -27,8 +27,8 @@ TRACE_EVENT(tegra_p2p_pin,
 		__entry->size = size;
 		__entry->segments = segments;
 	),
-	TP_printk("%s handle=%u va=%#llx size=%llu segments=%u", __get_str(dev), __entry->handle, __entry->va,
-		  __entry->size, __entry->segments)
+	TP_printk("%s handle=%u va=%#llx size=%llu segments=%u", __get_str(dev), __entry->handle,
+		  __entry->va, __entry->size, __entry->segments)
 );
 
 /* mmap: slot is a BAR's index, or 8 + a handle. */
@@ -49,8 +49,8 @@ TRACE_EVENT(tegra_p2p_map,
 		__entry->size = size;
 		__entry->err = err;
 	),
-	TP_printk("%s slot=%llu offset=%#llx size=%llu err=%d", __get_str(dev), __entry->slot, __entry->offset,
-		  __entry->size, __entry->err)
+	TP_printk("%s slot=%llu offset=%#llx size=%llu err=%d", __get_str(dev), __entry->slot,
+		  __entry->offset, __entry->size, __entry->err)
 );
 
 TRACE_EVENT(tegra_p2p_revoke,
@@ -68,7 +68,8 @@ TRACE_EVENT(tegra_p2p_revoke,
 		__entry->reason = reason;
 		__entry->gen = gen;
 	),
-	TP_printk("%s handle=%u reason=%u fence=%llu", __get_str(dev), __entry->handle, __entry->reason, __entry->gen)
+	TP_printk("%s handle=%u reason=%u fence=%llu", __get_str(dev), __entry->handle,
+		  __entry->reason, __entry->gen)
 );
 
 /* why: TEGRA_P2P_ERROR_*, 8 a revocation, 9 a close with memory left, 10 CONTROL's FENCE. */
@@ -87,7 +88,8 @@ TRACE_EVENT(tegra_p2p_fence,
 		__entry->why = why;
 		__entry->halt_us = halt_us;
 	),
-	TP_printk("%s fence=%llu why=%u halt=%u us", __get_str(dev), __entry->gen, __entry->why, __entry->halt_us)
+	TP_printk("%s fence=%llu why=%u halt=%u us", __get_str(dev), __entry->gen, __entry->why,
+		  __entry->halt_us)
 );
 
 /* The halt list has run. */
@@ -104,7 +106,8 @@ TRACE_EVENT(tegra_p2p_halt,
 		__entry->ops = ops;
 		__entry->late = late;
 	),
-	TP_printk("%s operations=%u%s", __get_str(dev), __entry->ops, __entry->late ? " a poll never came true" : "")
+	TP_printk("%s operations=%u%s", __get_str(dev), __entry->ops,
+		  __entry->late ? " a poll never came true" : "")
 );
 
 #endif

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * nvp2p gives a stock kernel the symbols of Tegra's nv-p2p, so that a module that uses them runs where there is no
- * Jetson. It is as unkind as NVIDIA's provider:
+ * nvp2p gives a stock kernel the symbols of Tegra's nv-p2p, so that a module that uses them runs
+ * where there is no Jetson. It is as unkind as NVIDIA's provider:
  *
  *   - nothing is checked but that there is a page at least;
  *   - the callback comes on an invalidation, on the end of the process and on every put_pages;
- *   - an invalidation is told by its first address alone, and one that ends where the range starts counts too; two at
+ *   - an invalidation is told by its first address alone, and one that ends where the range starts
+ * counts too; two at
  *     once put the notifier twice, and one that must not block calls back all the same;
  *   - free_page_table frees the pages, never the structure, which is the notifier;
  *   - put_pages after an invalidation drops the mm a second time;
  *   - dma_map_pages returns 0 when the device could not map;
  *   - nothing waits for notifiers when the module goes.
  *
- * Module parameters add habits that NVIDIA's cannot be made to show. Each counts down: 3 misbehaves three times.
+ * Module parameters add habits that NVIDIA's cannot be made to show. Each counts down: 3 misbehaves
+ * three times.
  */
 #include <linux/dma-mapping.h>
 #include <linux/mm.h>
@@ -32,7 +34,9 @@ MODULE_PARM_DESC(remap, "other memory is mapped over the range before get_pages 
 
 static int no_notifier;
 module_param(no_notifier, int, 0644);
-MODULE_PARM_DESC(no_notifier, "get_pages succeeds although a pending signal kept it from registering its notifier");
+MODULE_PARM_DESC(
+	no_notifier,
+	"get_pages succeeds although a pending signal kept it from registering its notifier");
 
 static int foreign_version;
 module_param(foreign_version, int, 0644);
@@ -70,7 +74,8 @@ static void mn_release(struct mmu_notifier *mn, struct mm_struct *mm)
 	table->free_callback(table->data);
 }
 
-static int mn_invalidate_range_start(struct mmu_notifier *mn, const struct mmu_notifier_range *range)
+static int mn_invalidate_range_start(struct mmu_notifier *mn,
+				     const struct mmu_notifier_range *range)
 {
 	struct nvidia_p2p_page_table *table = container_of(mn, struct nvidia_p2p_page_table, mn);
 
@@ -107,7 +112,8 @@ static int pin_pages(struct nvidia_p2p_page_table *table, u32 entries)
 	if (!table->pages)
 		return -ENOMEM;
 	/* Private memory is written to for the device, whoever may write it. */
-	n = get_user_pages_unlocked(table->vaddr & PAGE_MASK, entries, table->pages, FOLL_WRITE | FOLL_FORCE);
+	n = get_user_pages_unlocked(table->vaddr & PAGE_MASK, entries, table->pages,
+				    FOLL_WRITE | FOLL_FORCE);
 	if (n != entries) {
 		release_pages_of(table->pages, n);
 		return n < 0 ? n : -ENOMEM;
@@ -118,7 +124,10 @@ static int pin_pages(struct nvidia_p2p_page_table *table, u32 entries)
 	return 0;
 }
 
-/* The callback comes as it does when another thread is quicker, in the notifier of a change of the mapping. */
+/*
+ * The callback comes as it does when another thread is quicker, in the notifier of a change of the
+ * mapping.
+ */
 static int map_over(struct nvidia_p2p_page_table *table)
 {
 	unsigned long at = vm_mmap(NULL, table->vaddr, table->size, PROT_READ | PROT_WRITE,
@@ -154,7 +163,8 @@ int nvidia_p2p_get_pages(u64 vaddr, u64 size, struct nvidia_p2p_page_table **pag
 	if (!table)
 		return -ENOMEM;
 	table->version = NVIDIA_P2P_PAGE_TABLE_VERSION + (habit(&foreign_version) ? 0x10000 : 0);
-	table->page_size = habit(&foreign_page_size) ? NVIDIA_P2P_PAGE_SIZE_64KB : NVIDIA_P2P_PAGE_SIZE_4KB;
+	table->page_size =
+		habit(&foreign_page_size) ? NVIDIA_P2P_PAGE_SIZE_64KB : NVIDIA_P2P_PAGE_SIZE_4KB;
 	table->vaddr = vaddr;
 	table->size = size;
 	table->mm = current->mm;
@@ -199,7 +209,8 @@ EXPORT_SYMBOL(nvidia_p2p_free_page_table);
 static void free_mapping(struct nvidia_p2p_dma_mapping *mapping)
 {
 	if (mapping->entries)
-		dma_unmap_sg(mapping->dev, mapping->sgt->sgl, mapping->sgt->nents, mapping->direction);
+		dma_unmap_sg(mapping->dev, mapping->sgt->sgl, mapping->sgt->nents,
+			     mapping->direction);
 	kfree(mapping->hw_address);
 	kfree(mapping->hw_len);
 	if (mapping->sgt)
@@ -214,7 +225,8 @@ static int fill_addresses(struct nvidia_p2p_dma_mapping *mapping)
 	int i;
 
 	mapping->hw_address = kcalloc(mapping->entries, sizeof(*mapping->hw_address), GFP_KERNEL);
-	mapping->hw_len = kcalloc(mapping->entries, sizeof(u64), GFP_KERNEL); /* half of it is used */
+	mapping->hw_len =
+		kcalloc(mapping->entries, sizeof(u64), GFP_KERNEL); /* half of it is used */
 	if (!mapping->hw_address || !mapping->hw_len)
 		return -ENOMEM;
 	for_each_sg(mapping->sgt->sgl, sg, mapping->entries, i) {
@@ -232,15 +244,18 @@ static int map_mapping(struct nvidia_p2p_dma_mapping *mapping, struct nvidia_p2p
 	mapping->sgt = kzalloc(sizeof(*mapping->sgt), GFP_KERNEL);
 	if (!mapping->sgt)
 		return -ENOMEM;
-	err = sg_alloc_table_from_pages(mapping->sgt, table->pages, table->entries, 0, table->size, GFP_KERNEL);
+	err = sg_alloc_table_from_pages(mapping->sgt, table->pages, table->entries, 0, table->size,
+					GFP_KERNEL);
 	if (err)
 		return err;
-	mapping->entries = dma_map_sg(mapping->dev, mapping->sgt->sgl, mapping->sgt->nents, mapping->direction);
+	mapping->entries = dma_map_sg(mapping->dev, mapping->sgt->sgl, mapping->sgt->nents,
+				      mapping->direction);
 	return mapping->entries ? fill_addresses(mapping) : 0;
 }
 
 int nvidia_p2p_dma_map_pages(struct device *dev, struct nvidia_p2p_page_table *page_table,
-			     struct nvidia_p2p_dma_mapping **dma_mapping, enum dma_data_direction direction)
+			     struct nvidia_p2p_dma_mapping **dma_mapping,
+			     enum dma_data_direction direction)
 {
 	struct nvidia_p2p_dma_mapping *mapping;
 	int err;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The symbols of a desktop driver: names of Tegra's nv-p2p with other arguments (GPUDirect RDMA 12.9 section 13.3), and
- * those that Tegra has not. Nobody here may call them.
+ * The symbols of a desktop driver: names of Tegra's nv-p2p with other arguments (GPUDirect
+ * RDMA 12.9 section 13.3), and those that Tegra has not. Nobody here may call them.
  */
 #include <linux/module.h>
 #include <linux/pci.h>
@@ -16,26 +16,29 @@ static int refuse(const char *name)
 }
 
 int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 length,
-			 struct nvidia_p2p_page_table **page_table, void (*free_callback)(void *data), void *data)
+			 struct nvidia_p2p_page_table **page_table,
+			 void (*free_callback)(void *data), void *data)
 {
 	return refuse(__func__);
 }
 EXPORT_SYMBOL(nvidia_p2p_get_pages);
 
-int nvidia_p2p_get_pages_persistent(u64 virtual_address, u64 length, struct nvidia_p2p_page_table **page_table,
-				    u32 flags)
+int nvidia_p2p_get_pages_persistent(u64 virtual_address, u64 length,
+				    struct nvidia_p2p_page_table **page_table, u32 flags)
 {
 	return refuse(__func__);
 }
 EXPORT_SYMBOL(nvidia_p2p_get_pages_persistent);
 
-int nvidia_p2p_put_pages(u64 p2p_token, u32 va_space, u64 virtual_address, struct nvidia_p2p_page_table *page_table)
+int nvidia_p2p_put_pages(u64 p2p_token, u32 va_space, u64 virtual_address,
+			 struct nvidia_p2p_page_table *page_table)
 {
 	return refuse(__func__);
 }
 EXPORT_SYMBOL(nvidia_p2p_put_pages);
 
-int nvidia_p2p_put_pages_persistent(u64 virtual_address, struct nvidia_p2p_page_table *page_table, u32 flags)
+int nvidia_p2p_put_pages_persistent(u64 virtual_address, struct nvidia_p2p_page_table *page_table,
+				    u32 flags)
 {
 	return refuse(__func__);
 }

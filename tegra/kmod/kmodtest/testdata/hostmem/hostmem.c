@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory as cudaHostAlloc gives it: pages of a driver, mapped write-back by /dev/hostmem at offset 0 and write-combined
- * at offset 4096.
+ * Memory as cudaHostAlloc gives it: pages of a driver, mapped write-back by /dev/hostmem at offset
+ * 0 and write-combined at offset 4096.
  */
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
