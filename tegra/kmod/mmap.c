@@ -121,6 +121,11 @@ static vm_fault_t insert_ones(struct vm_fault *vmf, struct tp_file *file)
 
 	if (!page)
 		return VM_FAULT_OOM;
+	if (!(vmf->vma->vm_flags & VM_PFNMAP)) { /* coherent memory that dma_mmap_coherent maps by pages */
+		get_page(page);
+		vmf->page = page;
+		return 0;
+	}
 	return vmf_insert_pfn_prot(vmf->vma, vmf->address, page_to_pfn(page),
 				   vm_get_page_prot(vmf->vma->vm_flags));
 }
