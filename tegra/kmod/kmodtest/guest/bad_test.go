@@ -19,7 +19,7 @@ import (
 )
 
 // sizes are those of version 1 of each call's structure, by number.
-var sizes = []int{64, 32, 64, 56, 16, 40, 24, 24, 24, 16, 56}
+var sizes = []int{64, 32, 64, 56, 16, 40, 24, 24, 24}
 
 // sizeNow is the size of the structure as it is now.
 func sizeNow(nr int) int {

@@ -160,6 +160,8 @@ func (s *fuseServer) transfer(in fuseIn, b []byte) {
 		s.late = true
 		s.answer(in, [2]uint32{r.Size})
 	case in.Node == fuseLate && s.late:
+	case in.Node == fuseLate:
+		s.answer(in, make([]byte, r.Size))
 	case in.Node == fuseStalled:
 		fmt.Println("stalled")
 	case in.Opcode == fuseRead:
