@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/tegracast/tegracast/board"
+	"github.com/tegracast/tegracast/tegra"
 )
 
 func (p patient) module() finding {
@@ -130,18 +131,22 @@ func (p patient) devices() finding {
 		}
 		return finding{"device", isMissing, "a function is bound to tegra_p2p, but there is no /dev/tegra_p2p0; see journalctl -k -g tegra_p2p", ""}
 	}
-	var wrong []string
+	var wrong, right []string
 	for _, name := range list {
-		if err := p.open("/" + name); errors.Is(err, fs.ErrPermission) && !strings.Contains(err.Error(), "IOMMU") {
+		if owners, _ := tegra.Owners(p.root, name); len(owners) > 0 { // it is not opened beside its owner
+			right = append(right, "/"+name+" is in use by "+owners[0].String())
+		} else if err := p.open("/" + name); errors.Is(err, fs.ErrPermission) && !strings.Contains(err.Error(), "IOMMU") {
 			return p.shut("/" + name)
-		} else if err != nil && !strings.Contains(err.Error(), "another process") {
+		} else if err != nil {
 			wrong = append(wrong, err.Error())
+		} else {
+			right = append(right, "/"+name+" can be opened")
 		}
 	}
 	if wrong != nil {
 		return finding{"device", isMissing, strings.Join(wrong, "; ") + "; see journalctl -k -g tegra_p2p", ""}
 	}
-	return finding{"device", isGood, fmt.Sprintf("%d of tegra_p2p can be opened, or are in use", len(list)), ""}
+	return finding{"device", isGood, strings.Join(right, "; "), ""}
 }
 
 // shut is about a device file that this user may not open: its group is tegracast, by the udev rule of the package.

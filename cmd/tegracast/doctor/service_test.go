@@ -51,7 +51,7 @@ func TestDoctorService(t *testing.T) {
 		t.Errorf("%q", line)
 	}
 	for _, want := range []string{
-		"User=tegracast", "DevicePolicy=closed", "DeviceAllow=char-misc rw", "DeviceAllow=/dev/nvmap rw", "SupplementaryGroups=video   render", "CapabilityBoundingSet=",
+		"User=tegracast", "DevicePolicy=closed", "DeviceAllow=char-tegra_p2p rw", "DeviceAllow=/dev/nvmap rw", "SupplementaryGroups=video   render", "CapabilityBoundingSet=",
 		"SystemCallFilter=@system-service", "SystemCallFilter=~@privileged", "MemoryDenyWriteExecute=yes", "LimitMEMLOCK=infinity", "ProtectHome=yes", "PrivateTmp=yes",
 		"RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK",
 	} {
