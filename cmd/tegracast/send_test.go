@@ -53,7 +53,7 @@ outputs:
 				t.Fatal(err)
 			}
 			probe := programtest.StartProgram(t, "probe", again, "--json", "--duration", "1s")
-			probe.End(t, 20*time.Second) // its status tells of losses
+			probe.End(t, time.Minute) // its status tells of losses
 			if v := probe.Verdict(t); v.Matched == 0 {
 				t.Errorf("no frame came whole: %+v", v)
 			}

@@ -66,7 +66,7 @@ func defaultStream(t *testing.T) error {
 	jpeg := programtest.StartProgram(t, "probe", "--sdp", filepath.Join(dir, "jpeg.sdp"), "--duration", fmt.Sprint(seconds, "s"), "--json")
 	var lossy error
 	for name, probe := range map[string]*programtest.Process{"raw": raw, "jpeg": jpeg} {
-		status := probe.End(t, 30*time.Second)
+		status := probe.End(t, time.Minute)
 		v := probe.Verdict(t)
 		t.Logf("%s: %d frames, latency %v", name, v.Frames, v.Latency)
 		least := uint64(seconds) * map[string]uint64{"raw": 30, "jpeg": 10}[name] * 95 / 100 // less the first that was under way
@@ -121,7 +121,7 @@ func killedReceiver(t *testing.T) error {
 	}
 	var lossy error
 	for i, w := range witnesses {
-		status := w.End(t, 20*time.Second)
+		status := w.End(t, time.Minute)
 		if v := w.Verdict(t); status != 0 || v.Frames < 150 || v.Matched != v.Frames {
 			lossy = fmt.Errorf("witness %d: status %d, %+v", i, status, v)
 		}
@@ -166,7 +166,7 @@ func bareStreamed(t *testing.T) error {
 	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "bare.yaml", fmt.Sprintf(bareYAML, rtptest.EvenPorts(t, 1)[0])), "--sdp-dir", dir)
 	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
 	probe := programtest.StartProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", "2s", "--json")
-	status := probe.End(t, 30*time.Second)
+	status := probe.End(t, time.Minute)
 	v := probe.Verdict(t)
 	serve.Stop(t)
 	if n := books(t, serve.Out.String()); len(n) != 1 {
