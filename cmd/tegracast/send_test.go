@@ -44,7 +44,7 @@ outputs:
 			sdp := ""
 			for began := time.Now(); sdp == ""; time.Sleep(50 * time.Millisecond) { // until the page is there
 				status, out, errw := runs(t, "send", "raw", more, "--config", config)
-				if sdp = out; status != exitOK && time.Since(began) > 20*time.Second {
+				if sdp = out; status != exitOK && time.Since(began) > time.Minute {
 					t.Fatal(errw)
 				}
 			}
