@@ -28,6 +28,20 @@ outputs:
     rtp: {payload: raw, destinations: ["10.9.2.2:5004"], checksum: true}
 `
 
+// comesWhole probes until a frame has come whole. A slow machine loses packets of most frames; a fault of the path, of each.
+func comesWhole(t *testing.T, probe func() *programtest.Process) {
+	t.Helper()
+	var v programtest.Verdict
+	for range 20 {
+		p := probe()
+		p.End(t, time.Minute) // its status tells of losses
+		if v = p.Verdict(t); v.Matched > 0 {
+			return
+		}
+	}
+	t.Errorf("no frame came whole: %+v", v)
+}
+
 // TestNarrowPath streams over paths of 1,400 bytes, as VPNs have, and of 1,300 after a reload, without a word in the configuration.
 func TestNarrowPath(t *testing.T) {
 	here, there := netns(t, "wide"), netns(t, "narrow")
@@ -61,15 +75,9 @@ func TestNarrowPath(t *testing.T) {
 	}
 	whole := func() {
 		t.Helper()
-		var v programtest.Verdict
-		for range 20 { // a slow machine loses packets of most frames, and a path that is too narrow of each
-			probe := programtest.StartCommand(t, inside(there, "probe", "--json", "--sdp", sdp, "--duration", "1s"))
-			probe.End(t, time.Minute) // its status tells of losses
-			if v = probe.Verdict(t); v.Matched > 0 {
-				return
-			}
-		}
-		t.Errorf("no frame came whole: %+v", v)
+		comesWhole(t, func() *programtest.Process {
+			return programtest.StartCommand(t, inside(there, "probe", "--json", "--sdp", sdp, "--duration", "1s"))
+		})
 	}
 	becomes := func(mtu string) {
 		t.Helper()

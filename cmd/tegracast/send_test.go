@@ -52,11 +52,7 @@ outputs:
 			if err := os.WriteFile(again, []byte(sdp), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			probe := programtest.StartProgram(t, "probe", again, "--json", "--duration", "1s")
-			probe.End(t, time.Minute) // its status tells of losses
-			if v := probe.Verdict(t); v.Matched == 0 {
-				t.Errorf("no frame came whole: %+v", v)
-			}
+			comesWhole(t, func() *programtest.Process { return programtest.StartProgram(t, "probe", again, "--json", "--duration", "1s") })
 			if _, out, _ := runs(t, "send", "raw", more, "--config", config); out != sdp {
 				t.Errorf("the second time it prints\n%s", out)
 			}

@@ -14,6 +14,7 @@ import (
 // Lateness is how much a machine has disturbed a test.
 type Lateness struct {
 	Longest time.Duration // the longest stretch in which a thread of the test was ready to run and had no processor
+	Total   time.Duration // for how long all threads of the test were so, together
 	Dropped uint64        // datagrams that the kernel has dropped because a socket was full
 }
 
@@ -32,10 +33,11 @@ func (l Lateness) String() string {
 // kernel counts it, and, when the machine itself stands still, by how much a timer is late. Stop ends the measurement.
 func WatchLateness(t testing.TB) (stop func() Lateness) {
 	t.Helper()
-	end, longest, before := make(chan struct{}), make(chan time.Duration), dropped(t)
+	end, longest := make(chan struct{}), make(chan time.Duration)
+	started, lost := waited(t), dropped(t)
 	go func() {
 		var top time.Duration
-		for before := waited(t); ; {
+		for before := started; ; {
 			begin := time.Now()
 			select {
 			case <-end:
@@ -49,7 +51,7 @@ func WatchLateness(t testing.TB) (stop func() Lateness) {
 	}()
 	return func() Lateness {
 		close(end)
-		return Lateness{<-longest, dropped(t) - before}
+		return Lateness{<-longest, waited(t) - started, dropped(t) - lost}
 	}
 }
 
