@@ -25,8 +25,13 @@ const lateTick = 10 * time.Millisecond
 // Disturbs reports whether a stream of a test may have lost something to the machine.
 func (l Lateness) Disturbs() bool { return l.Dropped > 0 || l.Longest >= lateTick }
 
+// Explains reports whether frames of this period may have been lost because threads waited for a processor.
+func (l Lateness) Explains(lost uint64, period time.Duration) bool {
+	return l.Longest >= period && l.Total >= time.Duration(lost)*period
+}
+
 func (l Lateness) String() string {
-	return fmt.Sprintf("the machine was late by up to %v and has dropped %d datagrams", l.Longest, l.Dropped)
+	return fmt.Sprintf("the machine was late by up to %v, in all by %v, and has dropped %d datagrams", l.Longest, l.Total, l.Dropped)
 }
 
 // WatchLateness measures from now on how late this machine is: for how long threads of this process wait for a processor, as the
