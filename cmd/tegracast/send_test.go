@@ -52,7 +52,9 @@ outputs:
 			if err := os.WriteFile(again, []byte(sdp), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			comesWhole(t, func() *programtest.Process { return programtest.StartProgram(t, "probe", again, "--json", "--duration", "1s") })
+			comesWhole(t, func() *programtest.Process {
+				return programtest.StartProgram(t, "probe", again, "--json", "--duration", "1s")
+			})
 			if _, out, _ := runs(t, "send", "raw", more, "--config", config); out != sdp {
 				t.Errorf("the second time it prints\n%s", out)
 			}

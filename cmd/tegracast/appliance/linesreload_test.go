@@ -58,7 +58,7 @@ func gpioInTheAppliance(t *testing.T) error {
 	to := fmt.Sprint("127.0.0.1:", rtptest.EvenPorts(t, 1)[0])
 	b := linestest.New()
 	lateness := rtptest.WatchLateness(t)
-	s := startReloadsWith(t, gpioConfig(to, 20, trigger+", "+led+", "+pps), b)
+	s := startReloadsWith(t, gpioConfig(to, 10, trigger+", "+led+", "+pps), b)
 	wires := func() (list [3]*linestest.Wire) {
 		for i, name := range []string{"trigger", "led", "pps"} {
 			list[i] = b.Wire(t, "tegracast-"+name)
@@ -68,7 +68,7 @@ func gpioInTheAppliance(t *testing.T) error {
 	first := wires()
 	eventually(t, "LED", func() bool { at, _ := first[1].Pulses(); return len(at) == 1 })
 	s.matchEdges(t, first[2])
-	s.put(t, gpioConfig(to, 20, strings.Replace(trigger, "100", "50", 1)+", "+led+", "+pps))
+	s.put(t, gpioConfig(to, 10, strings.Replace(trigger, "100", "50", 1)+", "+led+", "+pps))
 	second := wires()
 	if second[0] == first[0] || !first[0].Closed() || second[1] != first[1] || second[2] != first[2] {
 		t.Error("another rate of the trigger: it is to be opened again, and nothing else")
@@ -88,7 +88,7 @@ func gpioInTheAppliance(t *testing.T) error {
 		t.Errorf("%v; %v", lossy, late)
 	}
 	third := wires()
-	s.put(t, gpioConfig(to, 40, trigger+", led: {line: gpiochip0:3}, pps: {line: P}, strobe: {line: L, width: 1ms}"))
+	s.put(t, gpioConfig(to, 20, trigger+", led: {line: gpiochip0:3}, pps: {line: P}, strobe: {line: L, width: 1ms}"))
 	if fourth := wires(); fourth[0] != third[0] || fourth[1] != third[1] || fourth[2] == third[2] {
 		t.Error("another rate of the camera: the line that looks at its frames is to be opened again, and no other")
 	}
@@ -135,14 +135,14 @@ func (s *reloads) matchEdges(t *testing.T, line *linestest.Wire) {
 func (s *reloads) moveLines(t *testing.T, to string, b *linestest.Breadboard) {
 	t.Helper()
 	before := s.log.count("going back")
-	s.put(t, gpioConfig(to, 20, trigger+", led: {line: gpiochip0:3}, pps: {line: P}, strobe: {line: L, width: 1ms}"))
+	s.put(t, gpioConfig(to, 10, trigger+", led: {line: gpiochip0:3}, pps: {line: P}, strobe: {line: L, width: 1ms}"))
 	if s.log.count("going back") != before {
 		t.Error(s.log.take())
 	}
 	if _, err := b.Open(gpio.Line{Name: "BUSY"}, "somebody"); err != nil {
 		t.Fatal(err)
 	}
-	s.put(t, gpioConfig(to, 20, trigger+", led: {line: BUSY}"))
+	s.put(t, gpioConfig(to, 10, trigger+", led: {line: BUSY}"))
 	if text := s.log.take(); !strings.Contains(text, "going back") || !strings.Contains(text, "config.yaml:3:") || !strings.Contains(text, "BUSY") {
 		t.Error(text)
 	}
