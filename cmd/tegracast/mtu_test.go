@@ -95,5 +95,8 @@ func TestNarrowPath(t *testing.T) {
 	becomes("9000")
 	says("configuration reloaded")
 	program.Stop(t)
-	books(t, program.Out.String())
+	got, captured := reloadedBooks(t, program.Out.String())
+	if n := got["raw"]; n[1] == 0 || n[0] > captured || n[0] < captured/2 {
+		t.Errorf("the summary: %v of %d frames", n, captured)
+	}
 }
