@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-const buildTimeout = 5 * time.Minute
+const buildTimeout = 15 * time.Minute
 
 // BuildModule builds the out-of-tree kernel module whose sources and Kbuild lie in src for kernel k with the cross
 // compiler, in a copy of src at dst: the tree stays clean. The .ko files are in dst then. More variables for make are of the

@@ -26,9 +26,9 @@ var (
 const (
 	defaultMemory      = 512 // MiB
 	defaultCPUs        = 2
-	defaultBootTimeout = 90 * time.Second
-	fullBootTimeout    = 4 * time.Minute
-	defaultRunTimeout  = 4 * time.Minute
+	defaultBootTimeout = 10 * time.Minute
+	fullBootTimeout    = 15 * time.Minute
+	defaultRunTimeout  = 15 * time.Minute
 )
 
 // Config is a machine. The zero value is a bare one with the small root.
@@ -65,7 +65,7 @@ type Config struct {
 	Files   map[string]string // further files of the root: path inside → path on this host
 	Append  string            // more for the kernel's command line
 
-	BootTimeout time.Duration // default 90 s, with Full 4 min
+	BootTimeout time.Duration // default 10 min, with Full 15 min: a host whose load is 10 gets through
 
 	Log      *slog.Logger // progress of fetching; default slog.Default
 	Console  io.Writer    // gets the serial console too

@@ -196,7 +196,7 @@ func what(req channel.Job) string {
 }
 
 // Run runs a command in the machine and returns its output and exit status: a status other than 0 is no error. A
-// context without a deadline gets one of 4 minutes; when it ends, the command's process group is killed. Daemons that the
+// context without a deadline gets one of 15 minutes; when it ends, the command's process group is killed. Daemons that the
 // command leaves behind go on.
 func (m *Machine) Run(ctx context.Context, argv ...string) (Result, error) {
 	var out, errs limited

@@ -47,7 +47,7 @@ func TestDeviceLost(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	if status := p.End(t, 20*time.Second); status != exitDevice || !strings.Contains(p.Err.String(), "cuMemHostAlloc: CUDA_ERROR_STANDIN (700)") {
+	if status := p.End(t, time.Minute); status != exitDevice || !strings.Contains(p.Err.String(), "cuMemHostAlloc: CUDA_ERROR_STANDIN (700)") {
 		t.Errorf("status %d\n%s", status, p.Err.String())
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/loopback"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // interrupted runs the program as if ctrl-C came after some time, and returns how long it went on after that. It is well below a tenth
@@ -24,16 +25,18 @@ func interrupted(t *testing.T, after time.Duration, args ...string) (status int,
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	at := make(chan time.Time, 1)
+	stop := rtptest.WatchLateness(t)
 	time.AfterFunc(after, func() {
 		at <- time.Now()
 		cancel()
 	})
 	var out, errw bytes.Buffer
 	status = run(ctx, args, &out, &errw)
+	ended, late := time.Now(), stop()
 	select {
 	case began := <-at:
-		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("%s: went on for %v", args[0], took)
+		if took := ended.Sub(began); took > 3*time.Second+late.Total {
+			t.Errorf("%s: went on for %v; its threads have waited for %v", args[0], took, late.Total)
 		}
 	default:
 		t.Errorf("%s: ended before it was interrupted: status %d\n%s%s", args[0], status, &out, &errw)

@@ -28,6 +28,20 @@ outputs:
     rtp: {payload: raw, destinations: ["10.9.2.2:5004"], checksum: true}
 `
 
+// comesWhole probes until a frame has come whole. A slow machine loses packets of most frames; a fault of the path, of each.
+func comesWhole(t *testing.T, probe func() *programtest.Process) {
+	t.Helper()
+	var v programtest.Verdict
+	for range 20 {
+		p := probe()
+		p.End(t, time.Minute) // its status tells of losses
+		if v = p.Verdict(t); v.Matched > 0 {
+			return
+		}
+	}
+	t.Errorf("no frame came whole: %+v", v)
+}
+
 // TestNarrowPath streams over paths of 1,400 bytes, as VPNs have, and of 1,300 after a reload, without a word in the configuration.
 func TestNarrowPath(t *testing.T) {
 	here, there := netns(t, "wide"), netns(t, "narrow")
@@ -48,7 +62,7 @@ func TestNarrowPath(t *testing.T) {
 	said := 0
 	says := func(text string) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 			all, err := os.ReadFile(log)
 			if _, behind, found := strings.Cut(string(all[said:]), text); found {
 				said = len(all) - len(behind)
@@ -61,11 +75,9 @@ func TestNarrowPath(t *testing.T) {
 	}
 	whole := func() {
 		t.Helper()
-		probe := programtest.StartCommand(t, inside(there, "probe", "--json", "--sdp", sdp, "--duration", "1s"))
-		probe.End(t, 20*time.Second) // its status tells of losses
-		if v := probe.Verdict(t); v.Matched == 0 {
-			t.Errorf("no frame came whole: %+v", v)
-		}
+		comesWhole(t, func() *programtest.Process {
+			return programtest.StartCommand(t, inside(there, "probe", "--json", "--sdp", sdp, "--duration", "1s"))
+		})
 	}
 	becomes := func(mtu string) {
 		t.Helper()
@@ -83,5 +95,8 @@ func TestNarrowPath(t *testing.T) {
 	becomes("9000")
 	says("configuration reloaded")
 	program.Stop(t)
-	books(t, program.Out.String())
+	got, captured := reloadedBooks(t, program.Out.String())
+	if n := got["raw"]; n[1] == 0 || n[0] > captured || n[0] < captured/2 {
+		t.Errorf("the summary: %v of %d frames", n, captured)
+	}
 }

@@ -23,7 +23,7 @@ const peersYAML = `
 memory: host
 sources:
   - name: camera
-    model: { width: %d, height: %d, rate: 25 }
+    model: { width: %d, height: %d, rate: 10 }
 isp:
   - name: isp
     white_balance: { red: 1.5, green: 1.0, blue: 1.1 }
@@ -41,7 +41,9 @@ outputs:
 func TestPeers(t *testing.T) { programtest.Quiet(t, peersReceive) }
 
 func peersReceive(t *testing.T) error {
-	const width, height, frames = 480, 272, 230 // after 240 frames the picture comes back
+	// After 240 frames the picture comes back. GStreamer's sockets hold a hundred packets: a frame has less, and it is late by up to a
+	// period without a loss.
+	const width, height, frames = 256, 144, 230
 	made := pictures(t, width, height, frames, picture{pipeline.UYVY, 1}, picture{pipeline.I420, 2})
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 4)
@@ -61,7 +63,7 @@ func peersReceive(t *testing.T) error {
 	}
 	uyvy, i420 := made[0], made[1]
 	for _, peer := range peers {
-		peer.Need(t, 40*time.Second)
+		peer.Need(t, time.Minute)
 	}
 	serve.Stop(t)
 	var errs []error
@@ -130,7 +132,7 @@ func peersReceiveDeep(t *testing.T) error {
 		planes = append(planes, planes10(f, width, height))
 	}
 	for _, peer := range peers {
-		peer.Need(t, 40*time.Second)
+		peer.Need(t, time.Minute)
 	}
 	serve.Stop(t)
 	var errs []error
@@ -166,13 +168,13 @@ func retarget(t *testing.T, from, to string, port, other int) {
 }
 
 // checkRaw finds every received frame among those that the sensor has made, in order. The first one may have begun
-// before the peer listened.
+// before the peer listened. A lost packet makes a frame wrong; when none is right that is no loss.
 func checkRaw(t *testing.T, name string, got, made [][]byte, least int) (err error) {
 	t.Helper()
 	if len(got) < least {
 		err = fmt.Errorf("%s: %d frames, want %d", name, len(got), least)
 	}
-	next := 0
+	next, right := 0, 0
 	for i, g := range got {
 		n := next
 		for n < len(made) && !bytes.Equal(g, made[n]) {
@@ -181,20 +183,25 @@ func checkRaw(t *testing.T, name string, got, made [][]byte, least int) (err err
 		switch {
 		case n < len(made):
 			next = n + 1
+			right++
 		case i > 0:
 			err = fmt.Errorf("%s: frame %d is not the isp's picture of any sensor frame after %d", name, i, next-1)
 		}
 	}
-	t.Logf("%s: %d frames, the last is sensor frame %d", name, len(got), next-1)
+	t.Logf("%s: %d frames, %d right, the last is sensor frame %d", name, len(got), right, next-1)
+	if len(got) > 1 && right == 0 {
+		t.Error(err)
+	}
 	return err
 }
 
+// checkJPEG is checkRaw for pictures that only look the same.
 func checkJPEG(t *testing.T, name string, got, made [][]byte, luma int) (err error) {
 	t.Helper()
 	if len(got) < 12 {
 		err = fmt.Errorf("%s: %d frames, want 12", name, len(got))
 	}
-	next, worst := 0, 1000.0
+	next, worst, top := 0, 1000.0, 0.0
 	for i, g := range got {
 		best, at := 0.0, 0
 		for n := next; n < len(made); n++ {
@@ -206,7 +213,10 @@ func checkJPEG(t *testing.T, name string, got, made [][]byte, luma int) (err err
 			err = fmt.Errorf("%s: frame %d: luma PSNR %.1f dB against sensor frame %d, want more than 35", name, i, best, at)
 		}
 		next = at + 1
-		worst = min(worst, best)
+		worst, top = min(worst, best), max(top, best)
+	}
+	if len(got) > 1 && top < 35 {
+		t.Error(err)
 	}
 	t.Logf("%s: %d frames, worst luma PSNR %.1f dB", name, len(got), worst)
 	return err

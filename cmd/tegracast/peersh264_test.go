@@ -49,7 +49,7 @@ func peersReceiveH264(t *testing.T) error {
 		probe,
 	}
 	for _, peer := range peers {
-		peer.Need(t, 40*time.Second)
+		peer.Need(t, time.Minute)
 	}
 	serve.Stop(t)
 	var errs []error

@@ -16,7 +16,7 @@ const shareClient = "/usr/local/bin/share-example"
 func shareFiles(t *testing.T) map[string]string {
 	t.Helper()
 	exe := filepath.Join(t.TempDir(), "share-example")
-	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", exe, "github.com/tegracast/tegracast/pipeline/share/example")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", exe, "github.com/tegracast/tegracast/pipeline/share/example")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

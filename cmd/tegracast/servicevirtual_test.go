@@ -102,7 +102,7 @@ func (a *installed) is(t *testing.T, line, want string) {
 // must runs a line of the shell.
 func (a *installed) must(t *testing.T, line string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // the host may be busy with something else
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute) // the host may be busy with something else
 	defer cancel()
 	if out, err := a.Shell(ctx, line); err != nil {
 		log, _ := a.Shell(t.Context(), "ps axf -o pid,stat,wchan:20,time,args | grep -v \\[; journalctl -q -u tegracast -n 40 -o short-precise; systemctl status tegracast --no-pager")
@@ -177,7 +177,7 @@ func (a *installed) recovers(t *testing.T) {
 // back waits for good frames at the host, and reports how long it took.
 func (a *installed) back(t *testing.T, what string, began time.Time) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	for {
 		c, err := a.HostCommand(ctx, a.program, "probe", "--sdp", a.sdp, "--duration", "700ms", "--json")

@@ -55,7 +55,7 @@ func streamInSlices(t *testing.T, memory, device, faults string) error {
 	}
 	var lossy error
 	for i, probe := range probes {
-		status := probe.End(t, 30*time.Second)
+		status := probe.End(t, time.Minute)
 		v := probe.Verdict(t)
 		t.Logf("%d frames, %d damaged, latency %v", v.Frames, v.Damaged, v.Latency)
 		switch {

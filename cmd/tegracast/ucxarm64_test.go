@@ -72,7 +72,7 @@ func TestReceiveFromARM64(t *testing.T) {
 		t.Fatal(err)
 	}
 	inside, files := filepath.Join(t.TempDir(), "tegracast"), ucxFiles(t)
-	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", inside, "github.com/tegracast/tegracast/cmd/tegracast")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", inside, "github.com/tegracast/tegracast/cmd/tegracast")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

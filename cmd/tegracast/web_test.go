@@ -56,7 +56,7 @@ outputs:
 			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
-	probe.End(t, 20*time.Second)
+	probe.End(t, time.Minute)
 	_, metrics := fetch(t, base+"/metrics")
 	problems, err := promlint.New(strings.NewReader(metrics)).Lint()
 	if err != nil {

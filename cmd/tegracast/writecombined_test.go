@@ -33,7 +33,7 @@ func writeCombinedStreams(t *testing.T) {
 	program := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "wc.yaml", fmt.Sprintf(programtest.WriteCombined, p[0], p[1], p[2])), "--sdp-dir", dir)
 	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
 	receiver := programtest.StartProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", "3s", "--json")
-	_ = receiver.End(t, 30*time.Second) // losses are no matter here
+	_ = receiver.End(t, time.Minute) // losses are no matter here
 	if v := receiver.Verdict(t); v.Matched < 5 || v.Mismatched > 0 {
 		t.Errorf("%+v", v)
 	}

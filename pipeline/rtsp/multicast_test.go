@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/tegracast/tegracast/pipeline"
@@ -40,24 +39,24 @@ func readByGroups(t *testing.T, frames int) {
 			sink, server := serve(t, Config{Listen: "10.9.0.1:0", User: "me", Password: "a word", Groups: only}, p.name, p.config, src)
 			url := strings.Replace(server.URL(p.name), "rtsp://", "rtsp://me:a%20word@", 1)
 			sure := frames - 10 // whoever joins a group that is sent to can come in the middle, and waits for a key frame
+			results := make(chan error, 2)
 			read := func(peer, transport string) {
-				again(t, func() error {
+				results <- again(t, func() (int, error) {
 					got, err := p.peers[peer].read(t, url, transport, frames)
 					if err != nil {
-						return err
+						return 0, err
 					}
 					all, good := rtptest.Right(got[max(0, len(got)-sure*p.size):], p.size, func(b []byte) bool {
 						return slices.ContainsFunc(src.Fill, func(f *pipeline.Frame) bool { return p.same(f, b) })
 					})
 					if all < sure || good < all {
-						return fmt.Errorf("%s: %d frames at the end, %d of them right", peer, all, good)
+						return good, fmt.Errorf("%s: %d frames at the end, %d of them right", peer, all, good)
 					}
-					return nil
+					return good, nil
 				})
 			}
-			var reading sync.WaitGroup
-			reading.Go(func() { read("gstreamer", "udp-mcast") })
-			reading.Go(func() { read("ffmpeg", "udp_multicast") })
+			go read("gstreamer", "udp-mcast")
+			go read("ffmpeg", "udp_multicast")
 			eventually(t, "two readers never shared the group", func() bool {
 				server.groups.mu.Lock()
 				defer server.groups.mu.Unlock()
@@ -66,7 +65,7 @@ func readByGroups(t *testing.T, frames int) {
 			if d := sink.Stats().Destinations; len(d) != 1 || d[0].Address != only.Addr().String()+":20000" || d[0].Reader != "RTSP by multicast" {
 				t.Errorf("%+v", d)
 			}
-			reading.Wait()
+			need(t, results)
 			eventually(t, "readers have left and are sent to", func() bool { return len(sink.Stats().Destinations) == 0 })
 		})
 	}

@@ -310,7 +310,7 @@ func TestTheBooksOfAnOutputOutliveAReload(t *testing.T) {
 		reloadConfig(t, to, 30, 1.5, 1200),
 	} {
 		for begin := time.Now(); !moved(); time.Sleep(time.Millisecond) {
-			if time.Since(begin) > 20*time.Second {
+			if time.Since(begin) > time.Minute {
 				t.Fatalf("reload %d: no frames come", i)
 			}
 		}

@@ -86,7 +86,7 @@ outputs:
 		t.Fatal(err)
 	}
 	for began := time.Now(); set.Exposures()[1].Microseconds == 1500 || set.WhiteBalances()[1].Red == 4; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > time.Minute {
 			t.Fatal("the loops do not go on")
 		}
 	}

@@ -39,7 +39,7 @@ func (s *reloads) streaming(t *testing.T, name string) {
 	}
 	before := frames()
 	for began := time.Now(); frames() < before+3; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > time.Minute {
 			t.Fatalf("%s: no frames come", name)
 		}
 	}

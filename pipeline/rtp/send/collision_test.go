@@ -74,7 +74,7 @@ func TestACollisionTakesANewSSRC(t *testing.T) {
 				if sendTrain(s, s.trains[n]) {
 					t.Error("failed")
 				}
-				packets = append(packets, read(t, c))
+				packets = append(packets, read(t, c, s.trains[n].Len()))
 			}
 			fresh := s.trains[1].SSRC()
 			for n, ssrc := range []uint32{testStart().SSRC, fresh} {
@@ -88,7 +88,7 @@ func TestACollisionTakesANewSSRC(t *testing.T) {
 			if a, b := binary.BigEndian.Uint16(last[2:]), binary.BigEndian.Uint16(first[2:]); fresh == testStart().SSRC || b != a+1 {
 				t.Errorf("SSRC %#x, numbers %d and %d", fresh, a, b)
 			}
-			checkCollisionReports(t, read(t, reports), fresh, uint32(len(packets[1])))
+			checkCollisionReports(t, read(t, reports, 3), fresh, uint32(len(packets[1])))
 		})
 	}
 }

@@ -85,7 +85,7 @@ func TestTheNextFrameIsPacketizedWhileOneIsSent(t *testing.T) {
 			t.Errorf("%d frames had been sent when frame %d was packetized", sent, i+1)
 		}
 	}
-	got := read(t, c)
+	got := read(t, c, 8*240)
 	if len(got) != 8*240 {
 		t.Fatalf("%d packets, want %d", len(got), 8*240)
 	}

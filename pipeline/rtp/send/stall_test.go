@@ -29,7 +29,7 @@ func stalledStream(t *testing.T, frames, fps int, stalled bool) (time.Duration, 
 	}
 	src := rtptest.NewSource(t, f, frames)
 	close(src.Ready)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	books := rtptest.Run(t, ctx, src, s)
 	got := s.Stats().Destinations
@@ -46,21 +46,17 @@ func stalledStream(t *testing.T, frames, fps int, stalled bool) (time.Duration, 
 // things costs both: then it is tried again.
 func TestAStalledDestinationDelaysNobody(t *testing.T) {
 	const frames, fps = 100, 60
-	var err error
-	for range 4 {
-		var alone, beside time.Duration
-		if alone, err = stalledStream(t, frames, fps, false); err == nil {
-			beside, err = stalledStream(t, frames, fps, true)
+	rtptest.Need(t, rtptest.Tries(t, func() error {
+		alone, err := stalledStream(t, frames, fps, false)
+		if err != nil {
+			return err
 		}
+		beside, err := stalledStream(t, frames, fps, true)
 		if err == nil && beside > alone+time.Second/fps/4 {
 			err = fmt.Errorf("median latency %v beside a stalled destination, %v alone", beside, alone)
 		}
-		if err == nil {
-			return
-		}
-		t.Log(err)
-	}
-	t.Error(err)
+		return err
+	}))
 }
 
 // The schedule's end is the frame's end when all that is late was late the last time, too. Of several frames the
@@ -85,18 +81,24 @@ func TestNobodyWaitsForTheLaggard(t *testing.T) {
 		f := rtptest.Format(t, pipeline.UYVY, 320, 240, fps)
 		s := testSink(t, Config{Destinations: dests, Pacing: tt.pacing}, f)
 		stall(t, (*s.sender.dests.Load())[0])
-		quickest := time.Hour
 		if err := s.packer.Packetize(s.trains[0].Train, rtptest.Frame(f, 0)); err != nil {
 			t.Fatal(err)
 		}
-		for range 5 {
-			start := time.Now()
-			sendTrain(s, s.trains[0])
-			quickest = min(quickest, time.Since(start))
-		}
-		periods := quickest.Seconds() * fps
-		if periods > tt.limit || tt.alone && periods < 0.9 {
-			t.Errorf("%s: a frame took %.2f periods, limit %.2f", name, periods, tt.limit)
-		}
+		rtptest.Need(t, rtptest.Tries(t, func() error {
+			quickest := time.Hour
+			for range 5 {
+				start := time.Now()
+				sendTrain(s, s.trains[0])
+				quickest = min(quickest, time.Since(start))
+			}
+			periods := quickest.Seconds() * fps
+			if tt.alone && periods < 0.9 {
+				t.Errorf("%s: a frame took %.2f periods", name, periods)
+			}
+			if periods > tt.limit {
+				return fmt.Errorf("%s: a frame took %.2f periods, limit %.2f", name, periods, tt.limit)
+			}
+			return nil
+		}))
 	}
 }

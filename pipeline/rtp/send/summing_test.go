@@ -29,7 +29,7 @@ func rtcpOf(t *testing.T, c *net.UDPConn) *net.UDPConn {
 func application(t *testing.T, reports *net.UDPConn) *rtcp.ApplicationDefined {
 	t.Helper()
 	b := make([]byte, 2000)
-	_ = reports.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = reports.SetReadDeadline(time.Now().Add(time.Minute))
 	n, err := reports.Read(b)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestPacketsDoNotWaitForTheChecksum(t *testing.T) {
 	sent := make(chan bool)
 	go func() { sent <- send(t, s, rtptest.Frame(f, 0)) }()
 	sum := <-s.sender.sums.todo
-	if got := read(t, c); len(got) != 240 {
+	if got := read(t, c, 240); len(got) != 240 {
 		t.Errorf("%d packets came before the checksum, want 240", len(got))
 	}
 	select {

@@ -20,15 +20,12 @@ import (
 // machine that stands still for as long as the longest wait it is tried again.
 func TestTurnsTakeTurns(t *testing.T) {
 	want := []string{"d", "b", "c", "c", "b", "a"}
-	var got []string
-	for tries := 0; tries < 4 && !slices.Equal(got, want); tries++ {
-		if got = takeTurns(t); !slices.Equal(got, want) {
-			t.Logf("order %q, want %q", got, want)
+	rtptest.Need(t, rtptest.Tries(t, func() error {
+		if got := takeTurns(t); !slices.Equal(got, want) {
+			return fmt.Errorf("turns go on in the order %q, want %q", got, want)
 		}
-	}
-	if !slices.Equal(got, want) {
-		t.Error("turns go on in the wrong order")
-	}
+		return nil
+	}))
 }
 
 // Threads of senders have a name, and the process's first thread keeps its own, though every idle one is asked for.
@@ -157,7 +154,7 @@ func TestABusyThreadGivesStreamsAway(t *testing.T) {
 		}
 		<-relieved
 		var got []int
-		for begin := time.Now(); !slices.Equal(got, want) && time.Since(begin) < 10*time.Second; time.Sleep(time.Millisecond) {
+		for begin := time.Now(); !slices.Equal(got, want) && time.Since(begin) < time.Minute; time.Sleep(time.Millisecond) {
 			got = got[:0]
 			s.mu.Lock()
 			for _, l := range s.list {
@@ -222,22 +219,16 @@ func beside(t *testing.T, frames, fps int, pacing Pacing, stalled bool) (time.Du
 func TestAStalledStreamDelaysNobodyOnItsThread(t *testing.T) {
 	const frames, fps = 60, 60
 	for _, pacing := range []Pacing{PaceFrame, PaceBurst} {
-		var err error
-		for range 4 {
-			var alone, stalled time.Duration
-			if alone, err = beside(t, frames, fps, pacing, false); err == nil {
-				stalled, err = beside(t, frames, fps, pacing, true)
+		rtptest.Need(t, rtptest.Tries(t, func() error {
+			alone, err := beside(t, frames, fps, pacing, false)
+			if err != nil {
+				return err
 			}
+			stalled, err := beside(t, frames, fps, pacing, true)
 			if err == nil && stalled > alone+time.Second/fps/4 {
-				err = fmt.Errorf("median latency %v beside a stalled stream, %v beside a healthy one", stalled, alone)
+				err = fmt.Errorf("%s: median latency %v beside a stalled stream, %v beside a healthy one", pacing, stalled, alone)
 			}
-			if err == nil {
-				break
-			}
-			t.Log(err)
-		}
-		if err != nil {
-			t.Errorf("%s: %v", pacing, err)
-		}
+			return err
+		}))
 	}
 }

@@ -66,7 +66,7 @@ func TestEveryWaySendsTheSameBytes(t *testing.T) {
 					}
 					send(t, s, frame)
 					s.sender.reap()
-					got := read(t, conn)
+					got := read(t, conn, len(want))
 					if len(got) != len(want) {
 						t.Fatalf("frame %d: %d packets, want %d", n, len(got), len(want))
 					}
@@ -121,7 +121,7 @@ func TestWaysFallBackWithoutLoss(t *testing.T) {
 		if sendTrain(s, s.trains[0]) {
 			t.Errorf("%v: the frame failed", errno)
 		}
-		got := read(t, conn)
+		got := read(t, conn, len(want))
 		if len(got) != len(want) {
 			t.Fatalf("%v: %d packets, want %d", errno, len(got), len(want))
 		}
@@ -149,7 +149,7 @@ func TestTinySocketBuffer(t *testing.T) {
 	}
 	send(t, s, rtptest.Frame(f, 0))
 	st := s.Stats().Destinations[0]
-	if got := len(read(t, conn)); st.Packets+st.Dropped != 300 || uint64(got) != st.Packets || st.Frames+st.Cut != 1 {
+	if got := len(read(t, conn, int(st.Packets))); st.Packets+st.Dropped != 300 || uint64(got) != st.Packets || st.Frames+st.Cut != 1 {
 		t.Errorf("%d packets arrived: %+v", got, st)
 	}
 }
