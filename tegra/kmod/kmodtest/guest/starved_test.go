@@ -19,10 +19,7 @@ import (
 
 // Attacks on the module's workers: one holder of the device must not keep them from others.
 
-func init() {
-	roles["late"] = discardLate
-	roles["discards"] = discardAlways
-}
+func init() { roles["late"] = discardLate }
 
 // discardLate pins its own pages of a private mapping of a file, page by page, and discards them when the file's server
 // does not answer any more: a worker that reads such a page in waits for ever.
@@ -93,61 +90,6 @@ func (d *device) persist(t *testing.T, b []byte) uapi.Pin {
 			t.Fatal(err)
 		}
 	}
-}
-
-const discardedPins = 200
-
-// discardAlways has threads change the address space all the time, and takes the memory of many pins away meanwhile: what
-// gives the pins back waits for a moment without a change.
-func discardAlways() {
-	d := &device{4}
-	const size = 8 << 20
-	b, err := unix.Mmap(-1, 0, (discardedPins+1)*page, readWrite, unix.MAP_PRIVATE|unix.MAP_ANON)
-	must(err)
-	for i := range discardedPins + 1 {
-		for {
-			_, _, err = d.pin(b[i*page:][:page], bothWays)
-			if !errors.Is(err, unix.EAGAIN) {
-				break
-			}
-		}
-		must(err)
-	}
-	for range 24 {
-		m, err := unix.Mmap(-1, 0, size, readWrite, unix.MAP_PRIVATE|unix.MAP_ANON)
-		must(err)
-		go func() {
-			for runtime.LockOSThread(); ; {
-				for at := 0; at < size; at += 16 * page {
-					m[at] = 1
-				}
-				_ = unix.Madvise(m, unix.MADV_DONTNEED)
-			}
-		}()
-	}
-	go func() {
-		for runtime.LockOSThread(); ; {
-			_ = unix.Madvise(b[discardedPins*page:], unix.MADV_DONTNEED)
-		}
-	}()
-	time.Sleep(time.Second)
-	_, _, errno := unix.Syscall(unix.SYS_MUNMAP, uintptr(address(b)), discardedPins*page, 0)
-	must(errnoOf(errno))
-	fmt.Println("unmapped")
-	time.Sleep(time.Hour)
-}
-
-// TestStarvedClose closes the device while another process keeps the workers that give pins back.
-func TestStarvedClose(t *testing.T) {
-	s := newScene(t)
-	m := newMemory(t, pinPages*page)
-	c := startChild(t, "discards", "", file(t, m.fd), file(t, s.fd))
-	if line := c.line(t); line != "unmapped" {
-		t.Fatal(line)
-	}
-	s.besideStarved(t, m)
-	within(t, "the end of the process", func() error { c.kill(t); return nil })
-	s.usable(t)
 }
 
 // TestPinAgainstDiscard pins memory whose first page other threads discard. No signal comes, so EINTR would be a lie: who
