@@ -52,8 +52,9 @@ void tp_nvp2p_exit(void)
 
 #if defined(TEGRA_P2P_DESKTOP_NVP2P) || defined(NVIDIA_P2P_PARAMS_VERSION) || \
 	defined(NVIDIA_P2P_FLAGS_DEFAULT)
-#error "this nv-p2p.h is the desktop driver's: its calls take tokens, 64 KiB pages and dma_addresses. tegra_p2p needs \
-the one of Jetson Linux (NVP2P=/path/to/its/include/linux), or tegra/nvp2p"
+#error "this nv-p2p.h is the desktop driver's: its calls take tokens, 64 KiB pages and \
+dma_addresses. tegra_p2p needs the one of Jetson Linux (NVP2P=/path/to/its/include/linux), or \
+tegra/nvp2p"
 #endif
 
 /*
@@ -253,10 +254,9 @@ static void nv_put(struct tp_pin *pin)
 		pin->nv.putting = current;
 	mutex_unlock(&pin->lock);
 	if (call)
-		nv.put_pages(pin->nv.table);
+		nv.put_pages(pin->nv.table); /* waits for callbacks that are on their way */
 	else
-		mmu_notifier_synchronize(); /* put_pages does so as well: no callback of ours is on
-					       its way any more */
+		mmu_notifier_synchronize(); /* does the same */
 	mutex_lock(&pin->lock);
 	nv_free_pages(pin);
 	queued = pin->nv.queued;

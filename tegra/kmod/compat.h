@@ -16,7 +16,7 @@
 #include <linux/version.h>
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(5, 10, 0)
-#error "tegra_p2p needs Linux 5.10 or newer: pin_user_pages and mmu_interval_notifier (L4T r35 and newer)"
+#error "tegra_p2p needs Linux 5.10 (L4T r35): pin_user_pages and mmu_interval_notifier"
 #endif
 #ifndef CONFIG_64BIT
 #error "tegra_p2p needs a 64-bit kernel"

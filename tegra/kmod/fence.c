@@ -159,8 +159,8 @@ long tp_control(struct tp_file *file, void *arg)
 		return -EINVAL;
 	if (a->op == TEGRA_P2P_UNMASK)
 		return tp_unmask(file);
-	if (mutex_lock_killable(
-		    &dev->control_lock)) /* a reset takes its time, and there may be many */
+	/* A reset takes its time, and there may be many. */
+	if (mutex_lock_killable(&dev->control_lock))
 		return -EINTR;
 	switch (a->op) {
 	case TEGRA_P2P_RESUME:

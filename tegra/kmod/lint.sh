@@ -30,7 +30,7 @@ done
 for file in "$here"/*.[ch] "$here"/nvp2p/*.h "$here"/../nvp2p/*.[ch] "$here"/kmodtest/testdata/*/*.c; do
 	ignore=LINUX_VERSION_CODE,CONSTANT_COMPARISON,BIT_MACRO,AVOID_EXTERNS
 	case $file in */trace.h) ignore=$ignore,OPEN_ENDED_LINE,PARENTHESIS_ALIGNMENT ;; esac # as all headers of tracepoints are
-	perl "$scripts/checkpatch.pl" --no-tree --strict --max-line-length=120 --terse --no-summary \
+	perl "$scripts/checkpatch.pl" --no-tree --strict --max-line-length=100 --terse --no-summary \
 		--ignore "$ignore" -f "$file" || failed=1
 done
 

@@ -243,8 +243,8 @@ void tp_writer_out(struct tp_dev *dev)
 	mutex_lock(&dev->fence_lock);
 	last = !--dev->opens;
 	mutex_unlock(&dev->fence_lock);
-	if (last) { /* the engine may be at work on memory that was put; who opens next starts it
-		       again */
+	/* The engine may be at work on memory that was put. Whoever opens next starts it again. */
+	if (last) {
 		tp_stop(dev, TP_FENCE_CLOSED, 0);
 		dev->used = dev->flr;
 	}

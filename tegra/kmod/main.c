@@ -102,8 +102,8 @@ static struct tp_dev *tp_dev_new(struct pci_dev *pdev)
 	dev->device.parent = &pdev->dev;
 	dev->device.release = tp_dev_release;
 	dev->pdev = pci_dev_get(pdev);
-	dev->state = TEGRA_P2P_STATE_FENCED; /* whoever had the function before may have left its
-						engine running */
+	/* Whoever had the function before may have left its engine running. */
+	dev->state = TEGRA_P2P_STATE_FENCED;
 	mutex_init(&dev->fence_lock);
 	mutex_init(&dev->files_lock);
 	mutex_init(&dev->control_lock);

@@ -75,8 +75,8 @@ long tp_get_region(struct tp_file *file, void *arg)
 	if (a->flags || a->pad || a->index >= TP_BARS)
 		return -EINVAL;
 	a->index = array_index_nospec(a->index, TP_BARS);
-	if (mutex_lock_killable(&dev->control_lock)) /* a reset under way: whoever asks is about to
-							touch registers */
+	/* A reset may be under way, and whoever asks is about to touch registers. */
+	if (mutex_lock_killable(&dev->control_lock))
 		return -EINTR;
 	mutex_unlock(&dev->control_lock);
 	a->size = 0;
@@ -121,7 +121,8 @@ static vm_fault_t insert_ones(struct vm_fault *vmf, struct tp_file *file)
 
 	if (!page)
 		return VM_FAULT_OOM;
-	if (!(vmf->vma->vm_flags & VM_PFNMAP)) { /* coherent memory that dma_mmap_coherent maps by pages */
+	/* Some coherent memory is mapped by pages (dma_mmap_coherent). */
+	if (!(vmf->vma->vm_flags & VM_PFNMAP)) {
 		get_page(page);
 		vmf->page = page;
 		return 0;

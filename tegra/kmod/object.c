@@ -318,8 +318,8 @@ void tp_file_end(struct tp_file *file)
 
 	mutex_lock(&file->lock);
 	if (file_busy(file)) {
-		if (READ_ONCE(dev->gone)) /* remove() waits for this, and then takes what is left of
-					     others */
+		/* remove() waits for this, and then takes what is left of others. */
+		if (READ_ONCE(dev->gone))
 			tp_stop(dev, TP_FENCE_CLOSED, 0);
 		else
 			tp_fence(dev, TP_FENCE_CLOSED, 0);

@@ -34,9 +34,7 @@ MODULE_PARM_DESC(remap, "other memory is mapped over the range before get_pages 
 
 static int no_notifier;
 module_param(no_notifier, int, 0644);
-MODULE_PARM_DESC(
-	no_notifier,
-	"get_pages succeeds although a pending signal kept it from registering its notifier");
+MODULE_PARM_DESC(no_notifier, "get_pages succeeds though a signal kept its notifier out");
 
 static int foreign_version;
 module_param(foreign_version, int, 0644);
