@@ -61,7 +61,7 @@ func TestBareSensorTakesNoNoticeOfTheChannel(t *testing.T) {
 	if n := h.d.Counters(0); n.Dropped != 3 {
 		t.Errorf("%+v, want three dropped", n)
 	}
-	for i, n := range []int{16, 1024, 4096} {
+	for i, n := range []int{64, 1024, 4096} {
 		if end := receive(n); end != (i == 2) {
 			t.Errorf("after %d bytes: end of packet %t", n, end)
 		}

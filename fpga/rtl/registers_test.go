@@ -46,7 +46,7 @@ func modelBlock() (fpga.Registers, error) {
 func badConfig(read func(uint32) uint32) bool {
 	width, height, format := read(fpga.CamWidth), read(fpga.CamHeight), fpga.FourCC(read(fpga.CamFormat))
 	return width < model.StampSamples || width > maxWidth || height < 1 || height > maxHeight || !format.Sensor() ||
-		int(width*height)*format.SampleBytes()%model.BeatBytes != 0 ||
+		int(width*height)*format.SampleBytes()%fpga.FrameAlign != 0 ||
 		read(fpga.CamControl)&fpga.CameraTriggered == 0 &&
 			(read(fpga.CamPeriod) < read(fpga.CamMinPeriod) || read(fpga.CamExposure) > read(fpga.CamPeriod))
 }
