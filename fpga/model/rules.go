@@ -25,14 +25,6 @@ const (
 	RuleCredits           = Rule("SGDMA Descriptor Credits: the counter has 10 bits")
 )
 
-// Rules lists all rules that the device checks.
-func Rules() []Rule {
-	return []Rule{
-		RuleMagic, RuleReserved, RuleLength, RuleDescriptorAddress, RuleBlock, RuleAdjacent, RuleC2HLength, RuleStreamWidth,
-		RuleFixedAddress, RuleCredits,
-	}
-}
-
 func (r Rule) Error() string { return "PG195, " + string(r) }
 
 const (
