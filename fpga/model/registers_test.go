@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
-
-	"github.com/tegracast/tegracast/fpga"
 )
 
 func fourChannels(b Bus) Config {
@@ -393,13 +391,4 @@ func FuzzRegisters(f *testing.F) {
 		}
 		fuzzRegisters(t, busyDevice(t, plan), rand.New(rand.NewPCG(a, b)), 300)
 	})
-}
-
-func TestUserBARWithoutCamera(t *testing.T) {
-	h := newHost(t, Loopback)
-	user := h.d.BARs()[0].Registers
-	user.Write32(fpga.CamControl, 1)
-	if _, err := fpga.OpenCameraBlock(user, 0); !errors.Is(err, fpga.ErrNoCamera) {
-		t.Errorf("%v", err)
-	}
 }

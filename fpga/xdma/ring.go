@@ -20,7 +20,7 @@ type RingConfig struct {
 	Channel int
 	Slots   []fpga.Memory // a frame's pixels each, of equal size; mapped for the device until Close; at least two
 	// Frame is the number of pixel bytes of a bare stream's frame; 0: as many as a slot has. A slot must have room for a
-	// multiple of 64 bytes, because a descriptor has (PG195, Length Granularity); no frame puts anything beyond Frame.
+	// multiple of 64 bytes, as a descriptor has (PG195, Length Granularity). A packet that is too long may be written there.
 	Frame int
 	// Trailer is how many bytes follow the pixels in each packet; they get a descriptor of their own. 0 is a bare stream:
 	// its packets are frames and nothing else, and the design goes on with the packet that it has begun when it is stopped
