@@ -117,7 +117,7 @@ func (c *channel) cutTail(segments []fpga.Segment, frame int) (rest []fpga.Segme
 		}
 		return rest, s.Addr + uint64(left), nil
 	}
-	return nil, 0, c.errorf(ErrMemory, "a slot for a frame of %d bytes must end with a descriptor of %d bytes (PG195, Length Granularity), and has no room for it",
+	return nil, 0, c.errorf(ErrMemory, "a frame of %d bytes ends with a descriptor of %d (PG195, Length Granularity): the slot has no room for it",
 		frame, c2hGranularity)
 }
 

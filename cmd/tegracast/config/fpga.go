@@ -3,16 +3,13 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
-	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/tegra"
 )
-
-// badFrame refuses a geometry whose trailer would begin in the middle of a DMA descriptor.
-const badFrame = "a frame of %dx%d has %d bytes: must be a multiple of %d, as each DMA descriptor is (PG195, Length Granularity): change width or height, or write stream: bare if the FPGA sends no trailers"
 
 // FPGA is a camera of an FPGA that the kernel module tegra_p2p drives.
 type FPGA struct {
@@ -46,15 +43,10 @@ func (c *FPGA) resolve(r *resolver, at yamlfile.Section, s *Source) error {
 	if err := c.Sensor.check(at.Key("sensor"), false); err != nil {
 		return err
 	}
-	pixel, _ := c.Sensor.Pixel()
-	if size := pixel.LineBytes(c.Width) * c.Height; c.Stream != bareStream && size%fpga.FrameAlign != 0 {
-		return at.Key("width").Errorf(badFrame, c.Width, c.Height, size, fpga.FrameAlign)
-	}
 	s.Format, s.FormatKnown = c.Sensor.format(c.Width, c.Height, c.Rate.V), true
 	s.Card = Card{Name: filepath.Clean(c.Device), Poll: c.Poll}
 	s.Triggered = c.Triggered
-	s.streamed(c.Stream == bareStream)
-	return c.checkShared(at, s, r.out.Sources)
+	return cmp.Or(s.streamed(at, c.Stream == bareStream), c.checkShared(at, s, r.out.Sources))
 }
 
 // checkStream refuses what only the other kind of stream has.

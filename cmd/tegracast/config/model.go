@@ -59,11 +59,10 @@ func (m *Model) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
 	}
 	s.Format, s.FormatKnown = m.Sensor.format(m.Width, m.Height, m.Rate.V), true
 	s.Card = Card{Name: s.Name, Own: true}
-	s.streamed(m.Bare())
 	if m.Replay != "" {
 		s.OpenAt, s.file = at.Key("replay").Place(), m.checkReplay
 	}
-	return nil
+	return s.streamed(at, m.Bare())
 }
 
 func (m *Model) check(at yamlfile.Section) error {
@@ -73,8 +72,6 @@ func (m *Model) check(at yamlfile.Section) error {
 		return at.Errorf("give both width and height")
 	case size%model.BeatBytes != 0:
 		return at.Key("width").Errorf("a frame of %dx%d has %d bytes: must be a multiple of %d, the width of the FPGA's stream", m.Width, m.Height, size, model.BeatBytes)
-	case !m.Bare() && size%fpga.FrameAlign != 0:
-		return at.Key("width").Errorf(badFrame, m.Width, m.Height, size, fpga.FrameAlign)
 	case m.Replay == "" && pixel != pipeline.RGGB10:
 		return at.Key("sensor").Errorf("the test chart is RGGB of 10 bits: leave it out, or name a file to replay")
 	case m.Replay == "" && (m.Width > model.TestChartWidth || m.Height > model.TestChartHeight):
