@@ -151,6 +151,23 @@ func TestRegisters(t *testing.T) {
 	}
 }
 
+// A frame whose trailer would begin in the middle of a C2H descriptor of 64 bytes is a configuration error.
+func TestFramesAreWholeDescriptors(t *testing.T) {
+	s := theDesign(t).start(4, true)
+	defer s.close()
+	s.step(0)
+	for width := uint32(64); width <= maxWidth; width += 8 {
+		for height := uint32(1); height <= 4; height++ {
+			s.Write32(fpga.CamWidth, width)
+			s.Write32(fpga.CamHeight, height)
+			n := s.Read32(fpga.CamFrameBytes)
+			if bad := fpga.CameraStatus(s.Read32(fpga.CamStatus))&fpga.StatusConfigError != 0; bad != (n%fpga.FrameAlign != 0) {
+				t.Errorf("%dx%d, %d bytes: configuration error %t", width, height, n, bad)
+			}
+		}
+	}
+}
+
 // noStart sets run with a configuration error, which has no effect, as in the model.
 func noStart(d *design) error {
 	ref, err := modelBlock()
