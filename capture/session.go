@@ -59,8 +59,9 @@ func (s *session) open(ctx context.Context) error {
 	if s.device, err = cfg.Card.channel(ctx, s, fpga.C2H, ring.Channel); err != nil {
 		return err
 	}
-	for i, b := range s.owner.buffers {
-		pin, memory, err := pinBuffer(cfg.Card.Memory, cfg.Card.Pinner, b, s.owner.format.Size(), tegra.FromDevice)
+	ring.Frame = s.owner.format.Size()
+	for i, b := range s.owner.buffers { // each has whole pages
+		pin, memory, err := pinBuffer(cfg.Card.Memory, cfg.Card.Pinner, b, descriptors(ring.Frame), tegra.FromDevice)
 		if err != nil {
 			return fmt.Errorf("frame slot %d: %w", i, err)
 		}
@@ -73,6 +74,9 @@ func (s *session) open(ctx context.Context) error {
 	s.ring, err = s.device.NewRing(ring)
 	return err
 }
+
+// descriptors rounds a number of bytes up to what descriptors hold.
+func descriptors(n int) int { return (n + fpga.FrameAlign - 1) / fpga.FrameAlign * fpga.FrameAlign }
 
 // openCamera finds the camera block in one of the BARs and configures it.
 func (s *session) openCamera() error {

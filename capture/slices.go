@@ -38,7 +38,7 @@ const (
 
 // slice is how many bytes of a frame are handed on at once; 0: frames are handed on when they are complete.
 func (s *session) slice() int {
-	cfg, align := &s.owner.cfg, s.device.DataPathWidth()
+	cfg := &s.owner.cfg
 	if cfg.SliceLines == 0 {
 		return 0
 	}
@@ -49,10 +49,9 @@ func (s *session) slice() int {
 				"source", cfg.Name)
 			return 0
 		}
-		align = max(1, info.Align)
 	}
 	n := cfg.SliceLines * s.owner.format.Stride
-	return (n + align - 1) / align * align
+	return descriptors(n)
 }
 
 // part hands on what has come of a frame.

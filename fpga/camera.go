@@ -108,6 +108,10 @@ func (c *Camera) Configure(cfg CameraConfig) error {
 	if err := c.check(cfg); err != nil {
 		return err
 	}
+	if n, align := cfg.Width*cfg.Height*cfg.Format.SampleBytes(), max(FrameAlign, c.info.Align); n%align != 0 {
+		return fmt.Errorf("%w: %dx%d %v are %d bytes a frame, which must be a multiple of %d, as each DMA descriptor is (PG195, Length Granularity)",
+			ErrCameraConfig, cfg.Width, cfg.Height, cfg.Format, n, align)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	control := uint32(0)

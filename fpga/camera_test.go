@@ -91,6 +91,22 @@ func TestCameraRegistersWritten(t *testing.T) {
 	}
 }
 
+// A frame whose trailer would begin in the middle of a descriptor is refused, whatever ALIGN says, and nothing is written.
+func TestCameraRefusesABrokenDescriptor(t *testing.T) {
+	regs := cameraBlock()
+	c, err := OpenCameraBlock(regs, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.Configure(CameraConfig{Width: 328, Height: 242, Format: rg10(), Period: 20 * time.Millisecond})
+	if !errors.Is(err, ErrCameraConfig) || !strings.Contains(err.Error(), "158752 bytes a frame, which must be a multiple of 64") {
+		t.Errorf("%v", err)
+	}
+	if regs[CamWidth] != 0 {
+		t.Errorf("WIDTH was written: %d", regs[CamWidth])
+	}
+}
+
 func TestCameraGone(t *testing.T) {
 	regs := cameraBlock()
 	c, err := OpenCameraBlock(regs, 0)

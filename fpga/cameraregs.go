@@ -11,6 +11,10 @@ const (
 	CameraVersion = 1<<16 | 3  // major << 16 | minor: a new major number is another register map
 )
 
+// FrameAlign is what a frame's pixel bytes are a multiple of. A descriptor of a C2H stream is a multiple of it (PG195, Length
+// Granularity), and the trailer begins one.
+const FrameAlign = 64
+
 // CameraBlock is the distance of camera blocks in the user BAR in bytes: camera n's is at n * CameraBlock.
 const CameraBlock = 0x1000
 
@@ -22,7 +26,7 @@ const (
 	CamMaxGeometry   = 0x00c // RO  31:16 lines, 15:0 samples
 	CamBuffers       = 0x010 // RO  frames that the frame memory holds
 	CamTrailerBytes  = 0x014 // RO  TrailerSize
-	CamAlign         = 0x018 // RO  bytes: FRAME_BYTES must be a multiple (width of the stream)
+	CamAlign         = 0x018 // RO  bytes: FRAME_BYTES must be a multiple, and one of FrameAlign
 	CamMinPeriod     = 0x01c // RO  shortest frame period in ns
 	CamCount         = 0x020 // RO  camera blocks in the user BAR; 0, in version 1.0, means 1
 	CamIndex         = 0x024 // RO  number of this one

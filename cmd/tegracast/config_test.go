@@ -120,8 +120,10 @@ var combinations = [][3]string{
 	{"240}", "240, faults: {F99: 0.1}}", `"F99", want F1 to F12`},
 	{"240}", "240, faults: {F3: often}}", `"often": must be a number`},
 	{"320", "3200", "the test chart has 1920x1080 pixels, 3200x240 are wanted"},
-	{"320", "321", "outputs[0].rtp.payload: impossible format: UYVY 321x240: 4:2:2 needs an even width"},
+	{"320, height: 240", "321, height: 240, stream: bare", "outputs[0].rtp.payload: impossible format: UYVY 321x240: 4:2:2 needs an even width"},
 	{"320, height: 240", "322, height: 241", "155204 bytes: must be a multiple of 16"},
+	{"320, height: 240", "328, height: 242", "sources[0].model.width: a frame has 158752 bytes: must be a multiple of 64"},
+	{"model: {width: 320, height: 240", "fpga: {device: /dev/x, width: 808, height: 606", "a frame has 979296 bytes: must be a multiple of 64"},
 	{"240}", "240, sensor: {bits: 12}}", "sources[0].model.sensor: the test chart is RGGB of 10 bits"},
 	{"240}", "240, sensor: {bits: 11}}", "sources[0].model.sensor.bits: 11: must be 8, 10, 12, 14 or 16"},
 	{"240}", "240, sensor: {packed: true}}", "sources[0].model.sensor.packed: an FPGA sends samples in bytes or 16-bit words"},
@@ -228,11 +230,11 @@ var combinations = [][3]string{
 
 // pictures that cannot be sent: what to change in the source, and in the output.
 var impossiblePictures = [][3]string{
-	{"328, height: 240", "scale: half, rtp: {payload: raw", ""},
-	{"328, height: 241", "scale: half, rtp: {payload: raw", "half of 328x241 is no whole number of pixels and lines"},
-	{"324, height: 242", "scale: half, rtp: {payload: raw", ""},
-	{"328, height: 242", "scale: half, rtp: {payload: jpeg", "4:2:0 needs an even width and an even height"},
-	{"328, height: 241", "rtp: {payload: jpeg", "4:2:0 needs an even width and an even height"},
+	{"328, height: 240, stream: bare", "scale: half, rtp: {payload: raw", ""},
+	{"328, height: 241, stream: bare", "scale: half, rtp: {payload: raw", "half of 328x241 is no whole number of pixels and lines"},
+	{"324, height: 242, stream: bare", "scale: half, rtp: {payload: raw", ""},
+	{"328, height: 242, stream: bare", "scale: half, rtp: {payload: jpeg", "4:2:0 needs an even width and an even height"},
+	{"328, height: 241, stream: bare", "rtp: {payload: jpeg", "4:2:0 needs an even width and an even height"},
 	{"2048, height: 240, replay: x.raw", "rtp: {payload: jpeg", "at most 2040 pixels"},
 	{"2048, height: 240, replay: x.raw", "scale: half, rtp: {payload: jpeg", ""},
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -156,36 +157,53 @@ func TestProbeOfSilence(t *testing.T) {
 const bareYAML = `
 memory: host
 sources:
-  - name: camera
-    model: { stream: bare, width: 320, height: 240, rate: 30 }
-isp:
-  - name: isp
+  - {name: c1, model: {stream: bare, width: 320, height: 240, rate: 9}}
+  - {name: c2, model: {stream: bare, width: 328, height: 242, rate: 9}}
+  - {name: c3, model: {stream: bare, width: 808, height: 606, rate: 9}}
+  - {name: c4, model: {stream: bare, width: 1920, height: 1080, rate: 8}}
+isp: [{name: p1, from: c1}, {name: p2, from: c2}, {name: p3, from: c3}, {name: p4, from: c4}]
 outputs:
-  - name: raw
-    rtp: { payload: raw, destinations: ["127.0.0.1:%d"], checksum: true }
+  - {name: o1, from: p1, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], checksum: true}}
+  - {name: o2, from: p2, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], checksum: true}}
+  - {name: o3, from: p3, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], checksum: true}}
+  - {name: o4, from: p4, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], checksum: true}}
 `
 
-// A stream without camera block and trailers is received like any other.
+// Streams without camera block and trailers are received with their pixels, also those whose frames are no multiple of 64 bytes. A
+// machine that is slow may lose some frames.
 func TestBareStream(t *testing.T) { programtest.Quiet(t, bareStreamed) }
 
 func bareStreamed(t *testing.T) error {
-	dir := t.TempDir()
-	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "bare.yaml", fmt.Sprintf(bareYAML, rtptest.EvenPorts(t, 1)[0])), "--sdp-dir", dir)
-	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
-	probe := programtest.StartProgram(t, "probe", "--sdp", filepath.Join(dir, "raw.sdp"), "--duration", "2s", "--json")
+	dir, ports := t.TempDir(), rtptest.EvenPorts(t, 4)
+	yaml := fmt.Sprintf(bareYAML, ports[0], ports[1], ports[2], ports[3])
+	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "bare.yaml", yaml), "--sdp-dir", dir)
+	args := []string{"probe", "--duration", "9s", "--json"}
+	for n := range ports {
+		args = append(args, filepath.Join(dir, fmt.Sprintf("o%d.sdp", n+1)))
+		programtest.Await(t, args[len(args)-1])
+	}
+	probe := programtest.StartProgram(t, args...)
 	status := probe.End(t, time.Minute)
-	v := probe.Verdict(t)
 	serve.Stop(t)
-	if n := books(t, serve.Out.String()); len(n) != 1 {
-		t.Errorf("summary:\n%s", serve.Out.String())
+	var slow error
+	got := 0
+	for results := json.NewDecoder(strings.NewReader(probe.Out.String())); results.More(); {
+		var v programtest.Verdict
+		if err := results.Decode(&v); err != nil {
+			t.Fatal(err)
+		}
+		if v.Mismatched > 0 {
+			t.Errorf("wrong pixels in %d frames", v.Mismatched)
+		}
+		if v.Matched < 60 {
+			slow = errors.Join(slow, fmt.Errorf("status %d, %+v", status, v))
+		}
+		got++
 	}
-	if v.Mismatched > 0 {
-		t.Errorf("wrong pixels in %d frames", v.Mismatched)
+	if got != len(ports) {
+		t.Errorf("%d results, want %d: %s", got, len(ports), probe.Out.String())
 	}
-	if status != 0 || !v.Clean || v.Matched != v.Frames || v.Frames < 30 {
-		return fmt.Errorf("status %d, %+v", status, v)
-	}
-	return nil
+	return slow
 }
 
 // A frame a minute takes no minute to send: the program ends soon after SIGTERM, with exact books and a BYE.

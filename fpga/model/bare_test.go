@@ -4,6 +4,7 @@ package model
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"github.com/tegracast/tegracast/fpga"
@@ -29,6 +30,15 @@ func TestBareSensorHasNoCameraBlock(t *testing.T) {
 	}
 	if got := user.Read32(fpga.CameraBlock + fpga.CamMagic); got != 0 {
 		t.Errorf("a second block: %#x", got)
+	}
+}
+
+func TestUserBARWithoutCamera(t *testing.T) {
+	h := newHost(t, Loopback)
+	user := h.d.BARs()[0].Registers
+	user.Write32(fpga.CamControl, 1)
+	if _, err := fpga.OpenCameraBlock(user, 0); !errors.Is(err, fpga.ErrNoCamera) {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -61,7 +71,7 @@ func TestBareSensorTakesNoNoticeOfTheChannel(t *testing.T) {
 	if n := h.d.Counters(0); n.Dropped != 3 {
 		t.Errorf("%+v, want three dropped", n)
 	}
-	for i, n := range []int{16, 1024, 4096} {
+	for i, n := range []int{64, 1024, 4096} {
 		if end := receive(n); end != (i == 2) {
 			t.Errorf("after %d bytes: end of packet %t", n, end)
 		}

@@ -50,7 +50,7 @@ func newCameraHost(t testing.TB, s *Sensor, clock Clock, nslots, most int, chang
 	rng := rand.New(rand.NewPCG(uint64(nslots), uint64(most)))
 	var lengths []int
 	for left := s.FrameBytes(); left > 0; {
-		n := min(left, BeatBytes*(1+rng.IntN(most/BeatBytes)))
+		n := min(left, c2hGranularity*(1+rng.IntN(most/c2hGranularity)))
 		lengths = append(lengths, n)
 		left -= n
 	}
@@ -216,7 +216,7 @@ func TestCameraDropsWithoutCredits(t *testing.T) {
 
 // A frame of more descriptors than the credit counter holds.
 func TestCameraThousandsOfDescriptors(t *testing.T) {
-	c := newCameraHost(t, smallSensor(t, 640, 64), virtual(), 2, 32)
+	c := newCameraHost(t, smallSensor(t, 640, 320), virtual(), 2, 64)
 	if c.perDsc < 3000 {
 		t.Fatalf("%d descriptors a frame", c.perDsc)
 	}

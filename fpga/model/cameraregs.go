@@ -94,7 +94,7 @@ func (c *camera) readRegister(off uint32) uint32 {
 	case fpga.CamTrailerBytes:
 		return fpga.TrailerSize
 	case fpga.CamAlign:
-		return BeatBytes
+		return fpga.FrameAlign
 	case fpga.CamMinPeriod:
 		return uint32(minPeriod)
 	case fpga.CamCount:

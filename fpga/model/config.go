@@ -72,9 +72,9 @@ type Config struct {
 	// and the next one when all have fallen in between; a message of a vector beyond is lost.
 	MSI int
 
-	// PollNeedsLog asks for desc_completed logging in Control before a poll-mode write-back is made, as PG195 has
-	// it; public drivers do not set the bit, so it is off by default.
-	PollNeedsLog bool
+	// Broken is called with an error that wraps a Rule when the host breaks that rule. It must not call the device. nil: the
+	// device panics, so that nobody overlooks it.
+	Broken func(error)
 }
 
 // Loopback is a device with 64 KiB of block RAM behind one memory-mapped channel each way.

@@ -3,6 +3,7 @@
 package model
 
 import (
+	"fmt"
 	"math/bits"
 	"sync"
 
@@ -163,7 +164,7 @@ func (e *engine) writeChannel(off, v uint32) {
 	case chPollHigh:
 		e.pollAddr = e.pollAddr&0xffffffff | uint64(v)<<32
 	case chMask, chMask + 4, chMask + 8:
-		e.mask = setClear(e.mask, off-chMask, v) & e.logBits()
+		e.mask = setClear(e.mask, off-chMask, v) & e.maskBits()
 		e.requestStays = e.requestStays && e.mask != 0
 	case chPerfControl:
 		e.perf.write(v, e.control&bitRun != 0, e.d.clock.Now())
@@ -179,6 +180,14 @@ func (e *engine) logBits() uint32 {
 		return logBits &^ (0x1f << shiftWriteError)
 	}
 	return logBits
+}
+
+// maskBits are the bits of the interrupt mask: that of C2H has none for align_mismatch and invalid_length.
+func (e *engine) maskBits() uint32 {
+	if e.dir == fpga.C2H {
+		return e.logBits() &^ (bitAlign | bitInvalidLength)
+	}
+	return e.logBits()
 }
 
 // setControl writes Control and acts upon the edges of Run.
@@ -230,7 +239,7 @@ func (e *engine) readSGDMA(off uint32) uint32 {
 	return 0
 }
 
-// writeSGDMA: credits beyond ten bits are lost, as a counter of that width loses them.
+// writeSGDMA writes a register of the channel's SGDMA block. Credits beyond ten bits are lost.
 func (e *engine) writeSGDMA(off, v uint32) {
 	switch off {
 	case sgFirstLow:
@@ -241,6 +250,9 @@ func (e *engine) writeSGDMA(off, v uint32) {
 		e.firstAdjacent = v & 0x3f
 	case sgCredits:
 		if e.d.common.creditMode&e.commonBit() != 0 && !e.losesCredits() {
+			if v > creditBits-e.credits {
+				e.d.broken(fmt.Errorf("%v channel %d has %d credits and is given %d: %w", e.dir, e.channel, e.credits, v, RuleCredits))
+			}
 			e.credits = (e.credits + v&creditBits) & creditBits
 			e.kick()
 		}

@@ -143,9 +143,9 @@ func (e *engine) strike(ctx context.Context, c *descriptor) bool {
 		w.strikeIn, w.strikeAt, w.reached = -1, w.moved+c.length/2&^(BeatBytes-1), true
 	}
 	w.reached = w.reached || w.strikeAt >= 0 && w.moved >= w.strikeAt
-	if w.reached && w.filled == 0 && c.valid {
+	if w.reached && w.filled == 0 && c.breaks == "" {
 		if _, hit := e.fire(F5, "descriptor fetched with a wrong magic"); hit {
-			c.valid = false
+			c.breaks = RuleMagic
 			return true
 		}
 	}

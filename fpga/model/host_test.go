@@ -25,6 +25,8 @@ type host struct {
 	regions []region
 	next    uint64
 	faults  []string
+	rules   []error // broken ones
+	lawless bool    // the test breaks rules at random
 }
 
 type region struct {
@@ -158,8 +160,8 @@ func (h *host) eventually(what string, cond func() bool) {
 	h.t.Helper()
 	for deadline := time.Now().Add(time.Minute); !cond(); time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(deadline) {
-			h.t.Fatalf("timeout: %s; H2C status %#x count %d, C2H status %#x count %d, faults %v", what,
-				h.r(0x0040), h.r(0x0048), h.r(0x1040), h.r(0x1048), h.faults)
+			h.t.Fatalf("timeout: %s; H2C status %#x count %d, C2H status %#x count %d, faults %v, broken rules %v", what,
+				h.r(0x0040), h.r(0x0048), h.r(0x1040), h.r(0x1048), h.faults, h.broken())
 		}
 	}
 }
@@ -173,12 +175,48 @@ func (h *host) idle(channel uint32) {
 func newHost(t testing.TB, config func(Bus) Config) *host {
 	t.Helper()
 	h := &host{t: t, next: 0x12_3456_0000}
-	d, err := New(config(h))
+	cfg := config(h)
+	cfg.Broken = func(err error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if !h.lawless {
+			h.rules = append(h.rules, err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, err := range h.broken() {
+			t.Errorf("the test breaks a rule: %v", err)
+		}
+	})
+	d, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.d, h.regs = d, d.BARs()[1].Registers
 	return h
+}
+
+// broken returns the rules that were broken since the last call.
+func (h *host) broken() []error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := h.rules
+	h.rules = nil
+	return list
+}
+
+// breaks checks that a rule was broken since the last call, and no other. "": none was. A test that breaks rules must call it.
+func (h *host) breaks(want Rule) {
+	h.t.Helper()
+	list := h.broken()
+	for _, err := range list {
+		if !errors.Is(err, want) {
+			h.t.Errorf("broken: %v, want %v", err, want)
+		}
+	}
+	if want != "" && len(list) == 0 {
+		h.t.Errorf("no rule was broken, want %v", want)
+	}
 }
 
 // run runs the device until the test ends.

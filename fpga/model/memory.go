@@ -2,7 +2,11 @@
 
 package model
 
-import "github.com/tegracast/tegracast/fpga"
+import (
+	"fmt"
+
+	"github.com/tegracast/tegracast/fpga"
+)
 
 // pieceBytes is the most that a memory-mapped channel moves at once.
 const pieceBytes = 64 << 10
@@ -63,9 +67,14 @@ func (e *engine) badCard(c *descriptor, fixed bool) (status uint32) {
 	if fixed {
 		span = min(span, BeatBytes)
 	}
-	switch card := e.card(c); {
-	case fixed && (card%BeatBytes != 0 || c.length%BeatBytes != 0) && e.logs(bitAlign):
-		return bitAlign
+	card := e.card(c)
+	if fixed && (c.src%BeatBytes != 0 || c.dst%BeatBytes != 0 || c.length%BeatBytes != 0) {
+		e.d.broken(fmt.Errorf("%v channel %d, %d bytes from %#x to %#x: %w", e.dir, e.channel, c.length, c.src, c.dst, RuleFixedAddress))
+		if e.logs(bitAlign) {
+			return bitAlign
+		}
+	}
+	switch {
 	case e.d.ram.in(card, span):
 		return 0
 	case e.dir == fpga.H2C:

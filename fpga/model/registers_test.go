@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
-
-	"github.com/tegracast/tegracast/fpga"
 )
 
 func fourChannels(b Bus) Config {
@@ -53,7 +51,7 @@ func TestAccessTypes(t *testing.T) {
 		{"H2C control without Run", 0x0004, 0x0efffe7e, true},
 		{"C2H control without Run", 0x1004, 0x0ef83e7e, true},
 		{"H2C interrupt mask", 0x0090, 0x00fffe7e, true},
-		{"C2H interrupt mask", 0x1090, 0x00f83e7e, true},
+		{"C2H interrupt mask", 0x1090, 0x00f83e56, true},
 		{"user interrupt enable", 0x2004, 0xffff, true},
 		{"channel interrupt enable", 0x2010, 0x3f, true},
 		{"halt", 0x6010, 0x000f000f, true},
@@ -143,6 +141,7 @@ func TestEightChannels(t *testing.T) {
 		h.first(0x4000+channel, h.alloc(32), 0) // a descriptor of zeros
 		h.w(channel+0x04, 1<<4|1)
 		h.idle(channel)
+		h.breaks(RuleMagic)
 		if err := h.d.Interrupts().Wait(t.Context(), int(1+i)); err != nil {
 			t.Error(err)
 		}
@@ -170,6 +169,7 @@ func TestCreditRegister(t *testing.T) {
 	if got := h.r(credits); got != 1 {
 		t.Errorf("1023 + 2 = %d in ten bits", got)
 	}
+	h.breaks(RuleCredits)
 	h.w(0x1004, 1)
 	if got := h.r(credits); got != 1 {
 		t.Errorf("the rising edge of Run left %d", got)
@@ -197,6 +197,7 @@ func TestInterruptRouting(t *testing.T) {
 	h.first(0x5300, bad, 0)
 	h.w(engine+0x08, 1) // a descriptor of zeros: magic_stopped
 	h.idle(engine)
+	h.breaks(RuleMagic)
 	if got := h.r(engine + 0x40); got != 1<<4 {
 		t.Fatalf("status %#x", got)
 	}
@@ -258,6 +259,7 @@ func TestMaskedVector(t *testing.T) {
 	h.w(0x803c, 1) // mask vector 3
 	h.w(0x1004, 1<<4|1)
 	h.idle(0x1000)
+	h.breaks(RuleMagic)
 	if got := h.r(0x8fe0); got != 1<<3 {
 		t.Errorf("pending bits %#x", got)
 	}
@@ -341,6 +343,9 @@ func randomPlan(rng *rand.Rand) FaultPlan {
 // fuzzRegisters prefers registers that exist and descriptors that can be read.
 func fuzzRegisters(t *testing.T, h *host, rng *rand.Rand, n int) {
 	ring := h.alloc(64 * 32)
+	h.mu.Lock()
+	h.lawless = true
+	h.mu.Unlock()
 	bars := h.d.BARs()
 	for range n {
 		bar := bars[rng.IntN(3)]
@@ -355,7 +360,7 @@ func fuzzRegisters(t *testing.T, h *host, rng *rand.Rand, n int) {
 			h.w(sgdma+0x8c, rng.Uint32())
 		case 2: // a descriptor
 			h.put(ring+uint64(rng.IntN(64))*32, desc{
-				control: rng.Uint32() & 0xff, adjacent: rng.Uint32() & 3, length: rng.Uint32() & 0x3ff,
+				control: rng.Uint32() & 0x13, adjacent: rng.Uint32() & 3, length: rng.Uint32() & 0x3ff,
 				src: ring + rng.Uint64()%4096, dst: ring + rng.Uint64()%4096, next: ring + rng.Uint64()%64*32,
 			}.encode())
 		case 3: // a descriptor of random bytes, but for a right magic now and then
@@ -388,13 +393,4 @@ func FuzzRegisters(f *testing.F) {
 		}
 		fuzzRegisters(t, busyDevice(t, plan), rand.New(rand.NewPCG(a, b)), 300)
 	})
-}
-
-func TestUserBARWithoutCamera(t *testing.T) {
-	h := newHost(t, Loopback)
-	user := h.d.BARs()[0].Registers
-	user.Write32(fpga.CamControl, 1)
-	if _, err := fpga.OpenCameraBlock(user, 0); !errors.Is(err, fpga.ErrNoCamera) {
-		t.Errorf("%v", err)
-	}
 }

@@ -94,6 +94,9 @@ func NewSensor(cfg SensorConfig) (*Sensor, error) {
 		return nil, bad("want %dx1 to %dx%d", StampSamples, fpga.MaxDimension, fpga.MaxDimension)
 	case cfg.Width*cfg.Height*size%BeatBytes != 0:
 		return nil, bad("a frame of %d bytes is not a multiple of the stream's %d", cfg.Width*cfg.Height*size, BeatBytes)
+	case !cfg.Bare && cfg.Width*cfg.Height*size%fpga.FrameAlign != 0:
+		return nil, bad("a frame of %d bytes is not a multiple of %d, and its trailer would begin in the middle of a descriptor",
+			cfg.Width*cfg.Height*size, fpga.FrameAlign)
 	case len(cfg.Frames) == 0:
 		return nil, bad("no frames to replay")
 	case cfg.Shift < 0 || cfg.Shift%2 != 0:

@@ -42,16 +42,16 @@ func TestTestChart(t *testing.T) {
 
 // Sample by sample, by the rule of the documentation.
 func TestSensorFrame(t *testing.T) {
-	s := smallSensor(t, 70, 8)
+	s := smallSensor(t, 72, 8)
 	raw := s.Config().Frames[0]
 	dst := make([]byte, s.FrameBytes())
-	sample := func(b []byte, x, y int) uint16 { return binary.LittleEndian.Uint16(b[(y*70+x)*2:]) }
+	sample := func(b []byte, x, y int) uint16 { return binary.LittleEndian.Uint16(b[(y*72+x)*2:]) }
 	for _, n := range []uint64{0, 1, 2, 11, 12, 1000, 1<<63 + 12345, ^uint64(0)} {
 		s.Frame(n, dst)
-		shift := int(n % 70 * 6 % 70)
+		shift := int(n % 72 * 6 % 72)
 		for y := range 8 {
-			for x := range 70 {
-				want := sample(raw, (x+shift)%70, y)
+			for x := range 72 {
+				want := sample(raw, (x+shift)%72, y)
 				if y == 0 && x < 64 {
 					want = uint16(n >> x & 1 * 1023)
 				}

@@ -78,19 +78,22 @@ func TestStreamLengths(t *testing.T) {
 	for _, c := range []struct {
 		channel uint32
 		desc    desc
-		bad     bool
+		bad     Rule
 	}{
-		{0x0000, desc{length: 8, src: ring, control: 1}, true},
-		{0x0000, desc{length: 8, src: ring, control: 0x11}, false}, // the last beat of a packet may be short
-		{0x1000, desc{length: 8, dst: ring}, true},
+		{0x0000, desc{length: 8, src: ring, control: 1}, RuleStreamWidth},
+		{0x0000, desc{length: 8, src: ring, control: 0x11}, ""}, // the last beat of a packet may be short
+		{0x1000, desc{length: 8, dst: ring}, RuleC2HLength},
+		{0x1000, desc{length: BeatBytes, dst: ring}, RuleC2HLength},
+		{0x1000, desc{length: 160, dst: ring}, RuleC2HLength},
 	} {
 		h.list(ring, 0, []desc{c.desc})
 		h.first(0x4000+c.channel, ring, 0)
 		h.w(c.channel+4, logAll|1)
 		h.idle(c.channel)
-		if got := h.r(c.channel+0x44)&(1<<5) != 0; got != c.bad {
+		if got := h.r(c.channel+0x44)&(1<<5) != 0; got != (c.bad != "") {
 			t.Errorf("%#x, %+v: invalid_length %t", c.channel, c.desc, got)
 		}
+		h.breaks(c.bad)
 		h.w(c.channel+0xc, 1)
 	}
 }

@@ -22,7 +22,7 @@ const (
 )
 
 type descriptor struct {
-	valid          bool // magic is right
+	breaks         Rule // the rule that it breaks; "": none
 	control        uint32
 	adjacent       uint32
 	length         int
@@ -31,16 +31,24 @@ type descriptor struct {
 
 func parseDescriptor(b []byte) descriptor {
 	le := binary.LittleEndian
-	w := le.Uint32(b)
-	return descriptor{
-		valid:    w>>16 == descriptorMagic,
+	w, length := le.Uint32(b), le.Uint32(b[4:])
+	c := descriptor{
 		control:  w & 0xff,
 		adjacent: w >> 8 & 0x3f,
-		length:   int(le.Uint32(b[4:]) & 0xfffffff),
+		length:   int(length & maxLength),
 		src:      le.Uint64(b[8:]),
 		dst:      le.Uint64(b[16:]),
 		next:     le.Uint64(b[24:]),
 	}
+	switch {
+	case w>>16 != descriptorMagic:
+		c.breaks = RuleMagic
+	case w&reservedBits != 0:
+		c.breaks = RuleReserved
+	case length == 0 || length > maxLength:
+		c.breaks = RuleLength
+	}
+	return c
 }
 
 // transferState belongs to the engine's goroutine.
@@ -101,10 +109,7 @@ func (e *engine) step(ctx context.Context) bool {
 	switch {
 	case e.d.faults.on.Load() && e.strike(ctx, c):
 		return true
-	case !c.valid:
-		e.stop(bitMagic, true)
-		return true
-	case w.filled == 0 && e.badLength(c) && e.stop(bitInvalidLength, false):
+	case c.breaks != "" && w.filled == 0 && e.stopAt(c):
 		return true
 	case !e.stream:
 		return e.copyCard(c)
@@ -114,12 +119,13 @@ func (e *engine) step(ctx context.Context) bool {
 	return e.send(c)
 }
 
-// badLength: stream descriptors carry whole beats, but for the end of a packet to the card.
-func (e *engine) badLength(c *descriptor) bool {
-	if c.length == 0 {
-		return true
+// stopAt stops the engine at a descriptor that breaks a rule. It returns false when Control does not say so.
+func (e *engine) stopAt(c *descriptor) bool {
+	switch c.breaks {
+	case RuleLength, RuleC2HLength, RuleStreamWidth:
+		return e.stop(bitInvalidLength, false)
 	}
-	return e.stream && c.length%BeatBytes != 0 && (e.dir == fpga.C2H || c.control&descEOP == 0)
+	return e.stop(bitMagic, true)
 }
 
 // activity is what an engine has to do.
@@ -275,7 +281,8 @@ func (e *engine) fetch() bool {
 
 	w.head, w.tail = 0, n
 	if w.next%descriptorBytes != 0 {
-		w.queue[0] = descriptor{}
+		w.queue[0] = descriptor{breaks: RuleDescriptorAddress}
+		e.checkBlock(w.queue[:1], w.next)
 		return true
 	}
 	whole := min(n, int(fetchBoundary-w.next%fetchBoundary)/descriptorBytes)
@@ -288,9 +295,10 @@ func (e *engine) fetch() bool {
 		if i < whole {
 			w.queue[i] = parseDescriptor(raw[i*descriptorBytes:])
 		} else {
-			w.queue[i] = descriptor{} // beyond the boundary nothing sensible comes
+			w.queue[i] = descriptor{breaks: RuleBlock} // beyond the boundary nothing sensible comes
 		}
 	}
+	e.checkBlock(w.queue[:n], w.next)
 	last := &w.queue[n-1]
 	w.next, w.adjacent = last.next, last.adjacent
 	return true
@@ -311,7 +319,7 @@ func (e *engine) complete(c *descriptor) {
 		w.drop()
 		e.perf.descriptorStopped(d.clock.Now())
 	}
-	if c.control&descCompleted != 0 && e.control&bitPoll != 0 && (!d.cfg.PollNeedsLog || e.control&bitCompleted != 0) {
+	if c.control&descCompleted != 0 && e.control&bitPoll != 0 && e.control&bitCompleted != 0 {
 		var late armed
 		if e.due() {
 			late, _ = e.fire(F6, "poll write-back late", "poll write-back stale first", "poll write-back out of order")

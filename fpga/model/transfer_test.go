@@ -77,17 +77,18 @@ func TestErrors(t *testing.T) {
 		at     uint64 // of the descriptor: 0 is good memory
 		extra  uint32 // control bits
 		status uint32
+		rule   Rule // that is broken, too
 	}{
 		"read_error of the host":         {h2c: true, desc: desc{length: 16, src: hole}, status: 1 << 9},
 		"write_error of the card":        {h2c: true, desc: desc{length: 16, dst: 65536 - 8}, status: 1 << 14},
 		"read_error of the card":         {desc: desc{length: 16, src: 1 << 40}, status: 1 << 9},
 		"card address wraps":             {desc: desc{length: 32, src: ^uint64(0) - 15}, status: 1 << 9},
-		"magic":                          {desc: desc{length: 16, magic: 0xad4c}, status: 1 << 4},
-		"zero length":                    {h2c: true, status: 1 << 5},
+		"magic":                          {desc: desc{length: 16, magic: 0xad4c}, status: 1 << 4, rule: RuleMagic},
+		"zero length":                    {h2c: true, status: 1 << 5, rule: RuleLength},
 		"desc_error":                     {at: hole, desc: desc{length: 16}, status: 1 << 19},
-		"descriptor is not aligned":      {at: 8, desc: desc{length: 16}, status: 1 << 4},
-		"fixed address is not aligned":   {h2c: true, desc: desc{length: 16, dst: 4}, extra: 1 << 25, status: 1 << 3},
-		"fixed length is not whole beat": {h2c: true, desc: desc{length: 20}, extra: 1 << 25, status: 1 << 3},
+		"descriptor is not aligned":      {at: 8, desc: desc{length: 16}, status: 1 << 4, rule: RuleDescriptorAddress},
+		"fixed address is not aligned":   {h2c: true, desc: desc{length: 16, dst: 4}, extra: 1 << 25, status: 1 << 3, rule: RuleFixedAddress},
+		"fixed length is not whole beat": {h2c: true, desc: desc{length: 20}, extra: 1 << 25, status: 1 << 3, rule: RuleFixedAddress},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Loopback).run()
@@ -121,6 +122,7 @@ func TestErrors(t *testing.T) {
 			if err := h.d.Interrupts().Wait(t.Context(), 0); err != nil {
 				t.Error(err)
 			}
+			h.breaks(c.rule)
 			h.w(channel+0x40, c.status)
 			if got := h.r(channel + 0x40); got != 0 {
 				t.Errorf("W1C left %#x", got)
@@ -167,6 +169,7 @@ func TestAdjacentBlockCrossesBoundary(t *testing.T) {
 	if count, status := h.r(0x1048), h.r(0x1040); count != 2 || status != 1<<4 {
 		t.Errorf("count %d, status %#x, want 2 and magic_stopped", count, status)
 	}
+	h.breaks(RuleBlock)
 	h.w(0x6014, 1<<16) // halt: the next start has nothing to do yet
 	h.w(0x100c, 1)
 	h.w(0x1008, 1)
@@ -187,11 +190,11 @@ func TestFixedAddress(t *testing.T) {
 	if got := bypass.Read32(32 + 16); got != 0 {
 		t.Errorf("the beat after the fixed address is %#x", got)
 	}
-	h.list(ring, 0, []desc{{length: 48, src: 32, dst: data + 1000, control: 1}})
+	h.list(ring, 0, []desc{{length: 48, src: 32, dst: data + 1008, control: 1}})
 	h.first(0x5000, ring, 0)
 	h.w(0x1004, 1<<25|1)
 	h.idle(0x1000)
-	if got, want := h.bytes(data+1000, 48), bytes.Repeat(testPattern(64)[48:], 3); !bytes.Equal(got, want) {
+	if got, want := h.bytes(data+1008, 48), bytes.Repeat(testPattern(64)[48:], 3); !bytes.Equal(got, want) {
 		t.Errorf("%x, want the last beat three times, %x", got, want)
 	}
 }
@@ -243,17 +246,11 @@ func TestCreditsAndHalt(t *testing.T) {
 
 func TestPollWriteBack(t *testing.T) {
 	for _, c := range []struct {
-		needsLog bool
-		control  uint32
-		want     uint32
+		control, want uint32
 	}{
-		{false, 1 << 26, 2}, {true, 1 << 26, 0}, {true, 1<<26 | 1<<2, 2}, {false, 0, 0},
+		{1 << 26, 0}, {1<<26 | 1<<2, 2}, {1 << 2, 0},
 	} {
-		h := newHost(t, func(b Bus) Config {
-			cfg := Loopback(b)
-			cfg.PollNeedsLog = c.needsLog
-			return cfg
-		}).run()
+		h := newHost(t, Loopback).run()
 		ring, data := h.alloc(4096), h.alloc(4096)
 		h.list(ring, 0, []desc{{length: 1, dst: data}, {length: 1, dst: data, control: 2}, {length: 1, dst: data, control: 1}})
 		h.first(0x5000, ring, 0)
@@ -264,7 +261,7 @@ func TestPollWriteBack(t *testing.T) {
 		if got := h.word(data + 64); got != c.want {
 			t.Errorf("%+v: write-back %#x, want %#x", c, got, c.want)
 		}
-		if !c.needsLog && c.control != 0 { // an error sets bit 31
+		if c.want != 0 { // an error sets bit 31
 			h.w(0x100c, 1)
 			h.list(ring, 0, []desc{{length: 1, dst: data, control: 2}, {length: 1, magic: 1}})
 			h.w(0x1004, c.control|logAll|1)
@@ -272,6 +269,7 @@ func TestPollWriteBack(t *testing.T) {
 			if got := h.word(data + 64); got != 1<<31|1 {
 				t.Errorf("write-back after an error %#x", got)
 			}
+			h.breaks(RuleMagic)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func randomShoot(d *design, seed uint64) (*shoot, error) {
 	rnd := rand.New(rand.NewPCG(seed, 10))
 	s := &shoot{simulation: d.start(seed, true), rnd: rnd, format: fourCC(formats[rnd.IntN(len(formats))])}
 	size := s.format.SampleBytes()
-	for s.width = 1; s.width*s.height*size%16 != 0 || s.width < model.StampSamples || s.height == 0; {
+	for s.width = 1; s.width*s.height*size%fpga.FrameAlign != 0 || s.width < model.StampSamples || s.height == 0; {
 		s.width, s.height = model.StampSamples+rnd.IntN(maxWidth-model.StampSamples+1), 1+rnd.IntN(maxHeight)
 		if rnd.IntN(2) == 0 {
 			s.height = 1 + rnd.IntN(4) // small ones are quick, and beats end in the middle of lines

@@ -46,7 +46,7 @@ func modelBlock() (fpga.Registers, error) {
 func badConfig(read func(uint32) uint32) bool {
 	width, height, format := read(fpga.CamWidth), read(fpga.CamHeight), fpga.FourCC(read(fpga.CamFormat))
 	return width < model.StampSamples || width > maxWidth || height < 1 || height > maxHeight || !format.Sensor() ||
-		int(width*height)*format.SampleBytes()%model.BeatBytes != 0 ||
+		int(width*height)*format.SampleBytes()%fpga.FrameAlign != 0 ||
 		read(fpga.CamControl)&fpga.CameraTriggered == 0 &&
 			(read(fpga.CamPeriod) < read(fpga.CamMinPeriod) || read(fpga.CamExposure) > read(fpga.CamPeriod))
 }
@@ -148,6 +148,23 @@ func registers(d *design) error {
 func TestRegisters(t *testing.T) {
 	if err := registers(theDesign(t)); err != nil {
 		t.Error(err)
+	}
+}
+
+// A frame whose trailer would begin in the middle of a C2H descriptor of 64 bytes is a configuration error.
+func TestFramesAreWholeDescriptors(t *testing.T) {
+	s := theDesign(t).start(4, true)
+	defer s.close()
+	s.step(0)
+	for width := uint32(64); width <= maxWidth; width += 8 {
+		for height := uint32(1); height <= 4; height++ {
+			s.Write32(fpga.CamWidth, width)
+			s.Write32(fpga.CamHeight, height)
+			n := s.Read32(fpga.CamFrameBytes)
+			if bad := fpga.CameraStatus(s.Read32(fpga.CamStatus))&fpga.StatusConfigError != 0; bad != (n%fpga.FrameAlign != 0) {
+				t.Errorf("%dx%d, %d bytes: configuration error %t", width, height, n, bad)
+			}
+		}
 	}
 }
 

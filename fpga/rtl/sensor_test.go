@@ -174,7 +174,7 @@ func sensorFrames(d *design, seed uint64) error {
 	rnd := rand.New(rand.NewPCG(seed, 11))
 	s := &sensorRun{simulation: d.start(seed, false), rnd: rnd, format: fourCC(formats[rnd.IntN(len(formats))])}
 	defer s.close()
-	for s.width = 1; s.width*s.height*s.format.SampleBytes()%16 != 0 || s.height == 0; {
+	for s.width = 1; s.width*s.height*s.format.SampleBytes()%fpga.FrameAlign != 0 || s.height == 0; {
 		s.width, s.height = 1+rnd.IntN(40), 1+rnd.IntN(10)
 	}
 	s.pressure(s.c, []uint32{256, 128, 30}[rnd.IntN(3)], []uint32{1, 9}[rnd.IntN(2)], uint32(rnd.IntN(100)))

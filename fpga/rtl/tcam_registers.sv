@@ -74,7 +74,7 @@ module tcam_registers #(
     wire         wide = bits > 5'd8;
     assign stride = bits == 5'd0 ? 32'd0 : wide ? {15'd0, width, 1'b0} : {16'd0, width};
     wire bad_geometry = width < least_width || {16'd0, width} > MAX_WIDTH || height == 16'd0 || {16'd0, height} > MAX_HEIGHT ||
-        bits == 5'd0 || frame_bytes[3:0] != 4'd0;
+        bits == 5'd0 || frame_bytes[5:0] != 6'd0;
     wire bad_times = period < MIN_PERIOD || exposure > period;
     wire bad = bad_geometry || (!control[1] && bad_times);
     wire bad_next = bad_geometry || (!write_data[1] && bad_times);  // with the mode that is written with run
@@ -146,7 +146,7 @@ module tcam_registers #(
             MAX_GEOMETRY: read_data = {MAX_HEIGHT[15:0], MAX_WIDTH[15:0]};
             BUFFERS_AT: read_data = BUFFERS;
             TRAILER_BYTES: read_data = 32'd128;
-            ALIGN: read_data = 32'd16;
+            ALIGN: read_data = 32'd64; // FRAME_BYTES: a whole number of C2H descriptors (PG195, Length Granularity)
             MIN_PERIOD_AT: read_data = MIN_PERIOD;
             COUNT_AT: read_data = COUNT;
             INDEX_AT: read_data = INDEX;

@@ -26,6 +26,9 @@ func newBare(t testing.TB, width, height, slots, segment int, options ...func(*C
 	return newBareMSI(t, 0, width, height, slots, segment, options...)
 }
 
+// padding is what lies behind a frame in its slot, and stays.
+var padding = bytes.Repeat([]byte{0xa5}, 64)
+
 // newBareMSI has a core with so many vectors of MSI.
 func newBareMSI(t testing.TB, msi, width, height, slots, segment int, options ...func(*Config)) *bare {
 	t.Helper()
@@ -41,9 +44,11 @@ func newBareMSI(t testing.TB, msi, width, height, slots, segment int, options ..
 	cfg.MSI = msi
 	b.device, b.model, b.tap = run(t, cfg, options...)
 	for range slots {
-		b.slots = append(b.slots, b.bus.memory(s.FrameBytes(), segment))
+		m := b.bus.memory((s.FrameBytes()+63)&^63, segment)
+		copy(m.Bytes[s.FrameBytes():], padding)
+		b.slots = append(b.slots, m)
 	}
-	if b.ring, err = b.device.NewRing(RingConfig{Slots: b.slots}); err != nil {
+	if b.ring, err = b.device.NewRing(RingConfig{Slots: b.slots, Frame: s.FrameBytes()}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -81,9 +86,12 @@ func (b *bare) try(t testing.TB) (slot int, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := make([]byte, b.sensor.FrameBytes())
-	if b.sensor.Frame(n, want); !bytes.Equal(want, b.slots[done.Slot].Bytes) {
+	want, got := make([]byte, b.sensor.FrameBytes()), b.slots[done.Slot].Bytes
+	if b.sensor.Frame(n, want); !bytes.Equal(want, got[:len(want)]) {
 		t.Fatalf("frame %d in slot %d has wrong bytes", n, done.Slot)
+	}
+	if behind := got[len(want):]; !bytes.HasPrefix(padding, behind) {
+		t.Errorf("frame %d in slot %d: %x behind it", n, done.Slot, behind)
 	}
 	if done.Trailer != nil || n <= b.last {
 		t.Errorf("frame %d after %d, trailer %x", n, b.last, done.Trailer)
@@ -110,8 +118,11 @@ func (b *bare) take(t testing.TB, n int) {
 func TestBareRing(t *testing.T) {
 	for _, c := range []struct{ width, height, slots, segment int }{
 		{64, 8, 2, 4096},
-		{64, 48, 3, 1008},
-		{64, 48, 3, 16},    // the last beat is a segment
+		{64, 48, 3, 960},
+		{64, 48, 3, 64},    // the last 64 bytes are a segment
+		{88, 5, 3, 4096},   // 48 bytes more than a multiple of 64
+		{72, 10, 3, 64},    // 32
+		{72, 13, 3, 960},   // 16
 		{512, 240, 3, 128}, // more descriptors than the credit counter holds, and more than one scrap a frame
 	} {
 		for name, msi := range map[string]int{"interrupts": 0, "poll": -1, "a shared vector": 1} {
@@ -160,10 +171,10 @@ func (b *bare) open(t testing.TB, n int) {
 
 // A start in the middle of a packet throws the rest of it away, and nothing more.
 func TestBareRingStartsInTheMiddleOfAPacket(t *testing.T) {
-	for _, n := range []int{16, 4096, 6144 - 16} {
+	for _, n := range []int{64, 4096, 6144 - 64} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBare(t, 64, 48, 3, 1008)
+				b := newBare(t, 64, 48, 3, 960)
 				b.open(t, n) // of frame 0
 				b.start(t)
 				b.take(t, 1)
@@ -178,7 +189,7 @@ func TestBareRingStartsInTheMiddleOfAPacket(t *testing.T) {
 // Slots that come when the first pixel of a frame has been found already are filled from it on.
 func TestBareRingWaitsForASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBare(t, 64, 48, 3, 1008)
+		b := newBare(t, 64, 48, 3, 960)
 		if err := b.ring.Start(nil); err != nil {
 			t.Fatal(err)
 		}
@@ -206,9 +217,9 @@ func TestBareRingRealigns(t *testing.T) {
 	for name, options := range map[string][]func(*Config){"interrupts": nil, "poll": {polling}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBare(t, 64, 48, 4, 1008, options...)
+				b := newBare(t, 64, 48, 4, 960, options...)
 				for kind := range 6 { // each kind twice
-					b.open(t, 16) // else the fault would strike what is thrown away
+					b.open(t, 64) // else the fault would strike what is thrown away
 					if err := b.model.Inject(model.F8); err != nil {
 						t.Fatal(err)
 					}
@@ -243,7 +254,7 @@ func TestBareRingRealigns(t *testing.T) {
 // A host that is slow loses whole frames, of which the ring sees nothing.
 func TestStarvedBareRing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBare(t, 64, 48, 3, 1008)
+		b := newBare(t, 64, 48, 3, 960)
 		b.start(t)
 		for range 3 {
 			if _, err := b.try(t); err != nil {
@@ -312,10 +323,13 @@ func TestBareRingRefusals(t *testing.T) {
 	}
 	d, _, _ := run(t, model.Camera(b, s))
 	wide := b.memory(4096, 4096)
-	for _, n := range []int{8, 16, 1032} { // a beat leaves nothing for a chain
-		mem := fpga.Memory{Segments: []fpga.Segment{{Addr: wide.Segments[0].Addr, Len: n}}}
-		if _, err := d.NewRing(RingConfig{Slots: []fpga.Memory{mem, mem}}); !errors.Is(err, ErrMemory) {
-			t.Errorf("slots of %d bytes: %v, want ErrMemory", n, err)
+	for _, c := range []struct{ frame, slot int }{
+		{8, 64}, {16, 64}, {64, 64}, {1032, 4096}, // nothing for a chain, no whole beats
+		{1040, 1040}, {1072, 1072}, {2048, 1984}, {2048, 1024}, // no room for a multiple of 64
+	} {
+		mem := fpga.Memory{Segments: []fpga.Segment{{Addr: wide.Segments[0].Addr, Len: c.slot}}}
+		if _, err := d.NewRing(RingConfig{Slots: []fpga.Memory{mem, mem}, Frame: c.frame}); !errors.Is(err, ErrMemory) {
+			t.Errorf("frames of %d bytes in slots of %d: %v, want ErrMemory", c.frame, c.slot, err)
 		}
 	}
 	if _, err := d.NewRing(RingConfig{Slots: []fpga.Memory{wide, wide}, Trailer: -1}); !errors.Is(err, ErrMemory) {

@@ -24,6 +24,9 @@ type bus struct {
 	areas  map[uint64][]byte // by first address; each at most 1 MiB apart
 	faults int
 
+	rules    []error    // of PG195 that the driver broke
+	breaking model.Rule // the one that a test lets it break
+
 	intercept func(p []byte, write func()) bool // takes a write upon itself
 	held      uint64                            // reads of this address wait for hold
 	hold      chan struct{}
@@ -44,6 +47,24 @@ func (b *bus) area(addr uint64, n int) ([]byte, error) {
 		return nil, errFault
 	}
 	return mem[off : off+uint64(n)], nil
+}
+
+// broken notes that the driver broke a rule.
+func (b *bus) broken(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.breaking == "" || !errors.Is(err, b.breaking) {
+		b.rules = append(b.rules, err)
+	}
+}
+
+// check fails the test when the driver broke a rule.
+func (b *bus) check(t testing.TB) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, err := range b.rules {
+		t.Errorf("the driver breaks a rule: %v", err)
+	}
 }
 
 // hang makes reads of an address wait until hold is closed.
@@ -168,6 +189,10 @@ func (x *tap) lose(raise func(ctx context.Context, vector int) bool) {
 // run starts a model and opens the driver on it.
 func run(t testing.TB, cfg model.Config, options ...func(*Config)) (*Device, *model.Device, *tap) {
 	t.Helper()
+	if b, ok := cfg.Bus.(*bus); ok {
+		cfg.Broken = b.broken
+		t.Cleanup(func() { b.check(t) })
+	}
 	m, err := model.New(cfg)
 	if err != nil {
 		t.Fatal(err)

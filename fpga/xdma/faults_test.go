@@ -21,7 +21,7 @@ func TestPacketsOfTheWrongLength(t *testing.T) {
 		"a trailer alone":              {6144, 128, 6272, 6272},
 		"zero length":                  {6272, 6272},
 		"as many descriptors":          {6272 - 128, 6272, 6272},
-		"ends where a descriptor ends": {2016, 4256, 6272},
+		"ends where a descriptor ends": {1920, 4352, 6272},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestHotReset(t *testing.T) {
 	for name, options := range map[string][]func(*Config){"interrupts": nil, "poll": {polling}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cam := newCamera(t, 64, 48, 4, 1008, 2*time.Millisecond, options...)
+				cam := newCamera(t, 64, 48, 4, 960, 2*time.Millisecond, options...)
 				cam.start(t)
 				cam.take(t, 5)
 				for _, off := range []uint32{0x1004, 0x1090, 0x2004, 0x2010, 0x20a0, 0x20a4, 0x2080, 0x6010, 0x6020} {
@@ -82,7 +82,7 @@ func TestDeviceThatLeavesAndComesBack(t *testing.T) {
 	for name, options := range map[string][]func(*Config){"interrupts": nil, "poll": {polling}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cam := newCamera(t, 64, 48, 4, 1008, 2*time.Millisecond, options...)
+				cam := newCamera(t, 64, 48, 4, 960, 2*time.Millisecond, options...)
 				cam.start(t)
 				cam.take(t, 5)
 				cam.tap.on(func(uint32, uint32) uint32 { return gone }, func(uint32, uint32) bool { return false })
@@ -137,7 +137,7 @@ func TestCounterOfAllOnes(t *testing.T) {
 // Busy stays set: nothing is freed or started until it is clear, and the design is asked to end its packet.
 func TestBusyNeverClears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cam := newCamera(t, 64, 48, 4, 1008, 2*time.Millisecond)
+		cam := newCamera(t, 64, 48, 4, 960, 2*time.Millisecond)
 		unblocked := 0
 		cam.ring.unblock = func() { unblocked++ }
 		cam.start(t)
@@ -246,7 +246,7 @@ func TestTransferAndReset(t *testing.T) {
 }
 
 func TestOneUserOfAChannel(t *testing.T) {
-	cam := newCamera(t, 64, 48, 3, 1008, 2*time.Millisecond)
+	cam := newCamera(t, 64, 48, 3, 960, 2*time.Millisecond)
 	cam.start(t)
 	other, err := cam.device.NewRing(RingConfig{Slots: cam.slots, Trailer: 128})
 	if err != nil {
@@ -266,7 +266,7 @@ func TestOneUserOfAChannel(t *testing.T) {
 
 func TestUserInterrupts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cam := newCamera(t, 64, 48, 2, 1008, 2*time.Millisecond)
+		cam := newCamera(t, 64, 48, 2, 960, 2*time.Millisecond)
 		d := cam.device
 		if err := d.EnableUser(0); err != nil {
 			t.Fatal(err)

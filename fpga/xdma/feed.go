@@ -25,7 +25,7 @@ const grantTries = 3
 // copy of the first descriptor of the slot's pixels, which continues in the slot's own list; and the tail, for the
 // trailer, in which that list ends. A tail always continues at the head of the next position: so all descriptors of a
 // frame may be fetched before it is known what comes after it, slots may come in any order, and the rest of a slot's
-// descriptors is made once. Where packets have no trailer, the tail takes the last beat of the pixels.
+// descriptors is made once. Where packets have no trailer, the tail takes the last pixels.
 //
 // The head of a position without frame has no magic number. If an engine gets beyond the last frame that it was given,
 // because it ignores credits or counts them wrongly, it stops there with magic_stopped and has overwritten nothing.

@@ -35,7 +35,7 @@ func TestInjectedFaults(t *testing.T) {
 		for name, options := range map[string][]func(*Config){"interrupts": nil, "poll": {polling}} {
 			t.Run(fmt.Sprint(c.id, "/", name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					cam := newCamera(t, 64, 48, 4, 1008, 10*time.Millisecond, options...)
+					cam := newCamera(t, 64, 48, 4, 960, 10*time.Millisecond, options...)
 					cam.start(t)
 					for range 12 {
 						cam.take(t, 3)

@@ -50,7 +50,7 @@ func newBusyOf(t *testing.T, sensor model.SensorConfig, msi, slice int, options 
 	for i, s := range cfg.Sensors {
 		c := &camera{sensor: s, bus: b.bus, device: d, model: m, tap: x}
 		for range 3 {
-			c.slots = append(c.slots, b.bus.memory(s.FrameBytes(), 1008))
+			c.slots = append(c.slots, b.bus.memory(s.FrameBytes(), 960))
 		}
 		var err error
 		if c.ring, err = d.NewRing(RingConfig{Channel: 1 + i, Slots: c.slots, Trailer: fpga.TrailerSize, Slice: slice}); err != nil {

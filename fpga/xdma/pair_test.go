@@ -25,7 +25,7 @@ func newPair(t testing.TB, options ...func(*Config)) *pair {
 	p := &pair{bus: newBus(), t: t}
 	p.device, _, p.tap = run(t, model.Config{Bus: p.bus, H2C: []model.Interface{model.Stream}, C2H: []model.Interface{model.Stream}}, options...)
 	for range 3 {
-		p.inMem = append(p.inMem, p.bus.memory(6144, 2016))
+		p.inMem = append(p.inMem, p.bus.memory(6144, 1920))
 	}
 	var err error
 	if p.in, err = p.device.NewRing(RingConfig{Slots: p.inMem, Trailer: 128}); err != nil {

@@ -21,6 +21,7 @@ const (
 	maxCredits      = 1<<10 - 1  // PG195, descriptor credits: 10 bits
 	maxAdjacent     = 63         // PG195, Nxt_adj and adjacent descriptors: 6 bits
 	maxDescriptor   = 1<<28 - 1  // PG195, descriptor length: 28 bits
+	c2hGranularity  = 64         // PG195, Length Granularity: a C2H stream descriptor is a multiple of it
 	descriptorSize  = 32
 	userInterrupts  = 16
 	descriptorPage  = 4096 // a block of adjacent descriptors must not cross it

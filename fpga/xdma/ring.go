@@ -3,6 +3,7 @@
 package xdma
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,11 +19,14 @@ const lateTicks = 20
 type RingConfig struct {
 	Channel int
 	Slots   []fpga.Memory // a frame's pixels each, of equal size; mapped for the device until Close; at least two
+	// Frame is the number of pixel bytes of a bare stream's frame; 0: as many as a slot has. A slot must have room for a
+	// multiple of 64 bytes, as a descriptor has (PG195, Length Granularity). A packet that is too long may be written there.
+	Frame int
 	// Trailer is how many bytes follow the pixels in each packet; they get a descriptor of their own. 0 is a bare stream:
 	// its packets are frames and nothing else, and the design goes on with the packet that it has begun when it is stopped
 	// and started. So what comes after Start is thrown away up to the end of a packet.
 	Trailer int
-	// Slice, if not 0, is a number of bytes, a multiple of the stream's width: Next returns each time so many more of a frame
+	// Slice, if not 0, is a number of bytes, a multiple of 64: Next returns each time so many more of a frame
 	// have come. A descriptor ends at each multiple of it, and announces that.
 	Slice int
 	// Unblock is called, if not nil, when the engine does not stop because it waits for the rest of a packet: it makes
@@ -44,7 +48,7 @@ type RingConfig struct {
 type Ring struct {
 	*feed
 	unblock func()
-	tail    int       // bytes
+	tail    int       // bytes that come with it
 	told    progress  // of the oldest frame, by Next
 	late    time.Time // since when the oldest frame's write-backs have been missing or wrong; zero: they are not
 }
@@ -69,13 +73,15 @@ func (d *Device) NewRing(cfg RingConfig) (*Ring, error) {
 	// More positions than slots: the next one is always empty, and a write-back is not used again soon.
 	r := &Ring{unblock: cfg.Unblock, tail: cfg.Trailer}
 	r.told.slice = cfg.Slice
-	if cfg.Slice%d.width != 0 {
-		return nil, c.errorf(ErrMemory, "slices have %d bytes: they must be a multiple of %d, the stream's width", cfg.Slice, d.width)
+	if cfg.Slice%c2hGranularity != 0 || cfg.Trailer%c2hGranularity != 0 {
+		return nil, c.errorf(ErrMemory, "slices have %d bytes and trailers %d: they must be multiples of %d (PG195, Length Granularity)",
+			cfg.Slice, cfg.Trailer, c2hGranularity)
 	}
+	frame, length := cmp.Or(cfg.Frame, cfg.Slots[0].Size()), cfg.Trailer
 	if cfg.Trailer == 0 {
-		r.tail = d.width
+		r.tail, length = tailBytes(frame), c2hGranularity
 	}
-	if r.feed, err = newFeed(c, 2*len(cfg.Slots)+1, r.tail); err != nil {
+	if r.feed, err = newFeed(c, 2*len(cfg.Slots)+1, length); err != nil {
 		return nil, err
 	}
 	if cfg.Trailer == 0 {
@@ -87,7 +93,7 @@ func (d *Device) NewRing(cfg RingConfig) (*Ring, error) {
 		if m.Size() != cfg.Slots[0].Size() {
 			err = c.errorf(ErrMemory, "slot %d has %d bytes, slot 0 has %d", i, m.Size(), cfg.Slots[0].Size())
 		} else {
-			_, err = r.add(m, cfg.Trailer, cfg.Slice)
+			_, err = r.add(m, frame, cfg.Trailer, cfg.Slice)
 		}
 		if err != nil {
 			return nil, errors.Join(err, r.Close())

@@ -56,7 +56,9 @@ func (d *Device) NewSendRing(cfg SendConfig) (*SendRing, error) {
 
 // Add registers a frame's memory and returns its slot. It may be called at any time; the memory must stay mapped for
 // the device until Close. Slots may differ in size.
-func (r *SendRing) Add(mem fpga.Memory) (slot int, err error) { return r.feed.add(mem, r.trailer, 0) }
+func (r *SendRing) Add(mem fpga.Memory) (slot int, err error) {
+	return r.feed.add(mem, mem.Size(), r.trailer, 0)
+}
 
 // Send hands a slot to the device, with the trailer that ends its packet. It waits while Depth frames are with the
 // device: that is the card's back pressure. The slot must not be written until Done was called for it. Errors wrap

@@ -37,7 +37,7 @@ func newSender(t testing.TB, p *pair, depth, slots int) *sender {
 		t.Fatal(err)
 	}
 	for range slots {
-		s.add(t, p, 1008)
+		s.add(t, p, 960)
 	}
 	return s
 }

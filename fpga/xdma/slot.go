@@ -21,30 +21,18 @@ type slot struct {
 	placed      bool     // with the engine
 }
 
-// newSlot lays out the descriptors of a frame. A C2H stream descriptor's source field is the address of its write-back
-// (PG195, C2H stream); an H2C one has no destination. With slice a descriptor ends at each multiple of it. Where a frame
-// has no trailer, its last beat takes the place of one.
-func (c *channel) newSlot(mem fpga.Memory, trailer, slice int) (*slot, error) {
-	segments := pieces(sliced(mem.Segments, slice))
-	if len(segments) == 0 {
-		return nil, c.errorf(ErrMemory, "a slot has no bytes")
-	}
-	alignments := c.read(regAlignments)
-	if alignments == gone {
-		return nil, c.goneError("a slot was laid out")
-	}
-	granularity := int(alignments >> 8 & 0xff)
-	for i, s := range segments {
-		if granularity > 1 && s.Len%granularity != 0 {
-			return nil, c.errorf(ErrMemory, "segment %d of a slot has %d bytes, the stream is %d wide", i, s.Len, granularity)
-		}
-	}
-	var lastBeat uint64
+// newSlot lays out the descriptors of a frame of so many bytes. A C2H stream descriptor's source field is the address of its
+// write-back (PG195, C2H stream); an H2C one has no destination. With slice a descriptor ends at each multiple of it. Where a
+// frame has no trailer, its end takes the place of one.
+func (c *channel) newSlot(mem fpga.Memory, frame, trailer, slice int) (*slot, error) {
+	segments, end, err := mem.Segments, uint64(0), error(nil)
 	if trailer == 0 {
-		var err error
-		if segments, lastBeat, err = c.cutBeat(segments); err != nil {
+		if segments, end, err = c.cutTail(segments, frame); err != nil {
 			return nil, err
 		}
+	}
+	if segments, err = c.whole(pieces(sliced(segments, slice))); err != nil {
+		return nil, err
 	}
 	at := roundUp(len(segments) * descriptorSize)
 	back := at + roundUp(trailer) // pages of their own: no cache line is shared
@@ -58,16 +46,16 @@ func (c *channel) newSlot(mem fpga.Memory, trailer, slice int) (*slot, error) {
 		writeBacks: m.Bytes[back : back+len(segments)*writeBackSize],
 	}
 	if trailer == 0 {
-		s.trailer, s.trailerAddr = nil, lastBeat
+		s.trailer, s.trailerAddr = nil, end
 	}
-	parts, end := make([]part, len(segments)), 0
+	parts, done := make([]part, len(segments)), 0
 	for k, seg := range segments {
 		parts[k] = part{src: seg.Addr, n: seg.Len}
 		if c.dir == fpga.C2H {
 			parts[k] = part{src: base + uint64(back+k*writeBackSize), dst: seg.Addr, n: seg.Len}
 		}
-		end += seg.Len
-		if (k+1)%pumpEvery == 0 || slice > 0 && end%slice == 0 {
+		done += seg.Len
+		if (k+1)%pumpEvery == 0 || slice > 0 && done%slice == 0 {
 			parts[k].control = descCompleted
 		}
 		s.lengths = append(s.lengths, uint32(seg.Len))
@@ -76,18 +64,61 @@ func (c *channel) newSlot(mem fpga.Memory, trailer, slice int) (*slot, error) {
 	return s, nil
 }
 
-// cutBeat takes the last beat off a frame's segments and returns where it is.
-func (c *channel) cutBeat(segments []fpga.Segment) (rest []fpga.Segment, beat uint64, err error) {
-	width, k := c.dev.width, len(segments)-1
-	last := &segments[k]
-	if last.Len%width != 0 || k == 0 && last.Len == width {
-		return nil, 0, c.errorf(ErrMemory, "a slot ends with %d bytes: a frame must be some beats of %d bytes, the stream's width", last.Len, width)
+// whole checks the lengths of a frame's descriptors: those of a C2H stream must be multiples of 64 bytes, those of an H2C stream,
+// which do not end the packet, multiples of what the channel says.
+func (c *channel) whole(segments []fpga.Segment) ([]fpga.Segment, error) {
+	if len(segments) == 0 {
+		return nil, c.errorf(ErrMemory, "a slot has no bytes")
 	}
-	if last.Len == width {
-		return segments[:k], last.Addr, nil
+	alignments := c.read(regAlignments)
+	if alignments == gone {
+		return nil, c.goneError("a slot was laid out")
 	}
-	last.Len -= width
-	return segments, last.Addr + uint64(last.Len), nil
+	granularity := max(1, int(alignments>>8&0xff))
+	if c.dir == fpga.C2H {
+		granularity = max(granularity, c2hGranularity)
+	}
+	for i, s := range segments {
+		if s.Len%granularity != 0 {
+			return nil, c.errorf(ErrMemory, "segment %d of a slot has %d bytes: each descriptor must be a multiple of %d bytes (PG195, Length Granularity)",
+				i, s.Len, granularity)
+		}
+	}
+	return segments, nil
+}
+
+// tailBytes is how much of a frame without trailer its tail takes.
+func tailBytes(frame int) int {
+	if n := frame % c2hGranularity; n != 0 {
+		return n
+	}
+	return c2hGranularity
+}
+
+// cutTail takes a frame's last bytes off the segments, and returns where the tail puts them. There it needs room for a whole
+// descriptor, which the end of the packet may close early: the memory must have as many bytes more.
+func (c *channel) cutTail(segments []fpga.Segment, frame int) (rest []fpga.Segment, addr uint64, err error) {
+	left := frame - tailBytes(frame)
+	if frame%c.dev.width != 0 || left <= 0 {
+		return nil, 0, c.errorf(ErrMemory, "a frame of %d bytes must be more than %d, and a multiple of %d, the stream's width",
+			frame, c2hGranularity, c.dev.width)
+	}
+	for i, s := range segments {
+		if s.Len <= left {
+			left -= s.Len
+			continue
+		}
+		if s.Len-left < c2hGranularity {
+			break
+		}
+		rest = segments[:i:i]
+		if left > 0 {
+			rest = append(rest, fpga.Segment{Addr: s.Addr, Len: left})
+		}
+		return rest, s.Addr + uint64(left), nil
+	}
+	return nil, 0, c.errorf(ErrMemory, "a frame of %d bytes ends with a descriptor of %d (PG195, Length Granularity): the slot has no room for it",
+		frame, c2hGranularity)
 }
 
 // written reads a write-back: whether it is there, how many bytes came, and whether the packet ended with them.
@@ -112,8 +143,8 @@ func (s *slot) filled() (all bool, wrong int) {
 }
 
 // add lays out one more slot.
-func (f *feed) add(mem fpga.Memory, trailer, slice int) (int, error) {
-	s, err := f.c.newSlot(mem, trailer, slice)
+func (f *feed) add(mem fpga.Memory, frame, trailer, slice int) (int, error) {
+	s, err := f.c.newSlot(mem, frame, trailer, slice)
 	if err != nil {
 		return 0, err
 	}

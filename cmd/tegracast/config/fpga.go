@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 
@@ -45,8 +46,7 @@ func (c *FPGA) resolve(r *resolver, at yamlfile.Section, s *Source) error {
 	s.Format, s.FormatKnown = c.Sensor.format(c.Width, c.Height, c.Rate.V), true
 	s.Card = Card{Name: filepath.Clean(c.Device), Poll: c.Poll}
 	s.Triggered = c.Triggered
-	s.streamed(c.Stream == bareStream)
-	return c.checkShared(at, s, r.out.Sources)
+	return cmp.Or(s.streamed(at, c.Stream == bareStream), c.checkShared(at, s, r.out.Sources))
 }
 
 // checkStream refuses what only the other kind of stream has.

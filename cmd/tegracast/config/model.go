@@ -59,11 +59,10 @@ func (m *Model) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
 	}
 	s.Format, s.FormatKnown = m.Sensor.format(m.Width, m.Height, m.Rate.V), true
 	s.Card = Card{Name: s.Name, Own: true}
-	s.streamed(m.Bare())
 	if m.Replay != "" {
 		s.OpenAt, s.file = at.Key("replay").Place(), m.checkReplay
 	}
-	return nil
+	return s.streamed(at, m.Bare())
 }
 
 func (m *Model) check(at yamlfile.Section) error {

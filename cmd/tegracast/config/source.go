@@ -7,20 +7,23 @@ import (
 	"slices"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/pipeline"
 )
 
 // defaultRate is that of a source which does not say.
 var defaultRate = pipeline.Rate{Num: 30, Den: 1}
 
-// streamed fills in what follows from a stream being bare, or not.
-func (s *Source) streamed(bare bool) {
-	s.Bare = bare
-	if bare {
+// streamed fills in what follows from a stream being bare, or not: then each frame's trailer begins a DMA descriptor.
+func (s *Source) streamed(at yamlfile.Section, bare bool) error {
+	if s.Bare = bare; bare {
 		s.NoExposure = "is a bare stream"
-	} else {
-		s.cpuReads = "the CPU reads every frame to check the FPGA's CRC: leave write_combined out, or write stream: bare, which has none"
+		return nil
+	} else if n := s.Format.Size(); n%fpga.FrameAlign != 0 {
+		return at.Key("width").Errorf("a frame has %d bytes: must be a multiple of %d, as each DMA descriptor is (PG195)", n, fpga.FrameAlign)
 	}
+	s.cpuReads = "the CPU reads every frame to check the FPGA's CRC: leave write_combined out, or write stream: bare, which has none"
+	return nil
 }
 
 // bareStream is the kind of a stream without camera block and trailers.
