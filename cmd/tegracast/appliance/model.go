@@ -41,6 +41,7 @@ func (a *Appliance) modelCamera(c *config.Source, k *config.Model) (source, erro
 		cfg := model.Camera(sim, sensor)
 		cfg.Faults = faultPlan(k, sim)
 		cfg.Sinks = map[int]model.SinkConfig{0: {}} // checks what an fpga output sends
+		cfg.Broken = func(err error) { a.env.Log.Error("the driver breaks a rule of the FPGA's DMA engine", "error", err) }
 		return cfg
 	})
 	if err != nil {
