@@ -273,8 +273,9 @@ func (s *session) channel() int {
 	return s.owner.cfg.Channel
 }
 
-// close stops the camera and lets go of everything. The pins are given back even when the engine does not stop: then
-// it is the unmapping that keeps it from the memory, and a fence that keeps others from its addresses (Card.abandon). next is what the frames of another session are numbered from.
+// close stops the camera and lets go of everything. The pins are given back even when the engine does not stop: then it is the
+// unmapping that keeps it from the memory, and a fence that keeps others from its addresses (Card.abandon). next is what the frames
+// of another session are numbered from.
 func (s *session) close() (next uint64, err error) {
 	var errs []error
 	if s.camera != nil && s.started {

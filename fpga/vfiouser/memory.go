@@ -39,8 +39,8 @@ type Memory struct {
 	master bool // the function may use the bus
 	// attached says that a machine is there, and has let the function use the bus since it came.
 	attached bool
-	ranges []span
-	files  map[fileID]*file
+	ranges   []span
+	files    map[fileID]*file
 
 	books memoryBooks
 }
