@@ -19,7 +19,7 @@ func (m *fakeModule) checkPin(p *uapi.Pin) unix.Errno {
 	const known, expects = uapi.PinToDevice | uapi.PinFromDevice | uapi.PinExpectWB | uapi.PinExpectWC, uapi.PinExpectWB | uapi.PinExpectWC
 	switch {
 	case p.Flags&^known != 0, p.Flags&(uapi.PinToDevice|uapi.PinFromDevice) == 0, p.Flags&expects == expects,
-		p.Size == 0, (p.VA|p.Size)%PageSize != 0, p.VA+p.Size < p.VA:
+		p.VA == 0, p.Size == 0, (p.VA|p.Size)%PageSize != 0, p.VA+p.Size < p.VA:
 		return unix.EINVAL
 	case p.Size > MaxPinSize:
 		return unix.E2BIG

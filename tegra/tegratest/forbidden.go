@@ -61,9 +61,9 @@ func forbiddenPins() []forbidden {
 		asked(unix.EINVAL, "nothing", tegra.ErrSize, func(m memory) (uintptr, int) { return m.page(0), 0 }),
 		asked(unix.EINVAL, "a range that wraps", tegra.ErrRange, func(memory) (uintptr, int) { return ^uintptr(0) &^ (p - 1), 2 * p }),
 		asked(unix.E2BIG, "more than 1 GiB", tegra.ErrSize, func(m memory) (uintptr, int) { return m.page(0), tegra.MaxPinSize + p }),
-		asked(unix.EFAULT, "address 0", tegra.ErrRange, func(memory) (uintptr, int) { return 0, p }),
+		asked(unix.EINVAL, "address 0", tegra.ErrRange, func(memory) (uintptr, int) { return 0, p }),
 		asked(unix.EFAULT, "what is not mapped", tegra.ErrRange, func(memory) (uintptr, int) { return p, p }),
-		asked(unix.EFAULT, "memory of the kernel", tegra.ErrRange, func(memory) (uintptr, int) { return 1 << 63, p }),
+		asked(unix.EFAULT, "memory of the kernel", tegra.ErrRange, func(memory) (uintptr, int) { return 0xffff << 48, p }),
 		{
 			"PIN", unix.EINVAL, "a direction that there is not",
 			func(_ *testing.T, b *bench) error { return b.tryPin(b.memory(1).page(0), p, 7) }, tegra.ErrDirection,

@@ -48,7 +48,7 @@ func Run(t *testing.T, cfg Config) {
 		{"unpin", unpin},
 		{"munmap", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.munmap(m, 0, m.pages()) }) }},
 		{"munmap of a part", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.munmap(m, b.part(), 1) }) }},
-		{"mprotect", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.mprotect(m) }) }},
+		{"mprotect", protected},
 		{"MADV_DONTNEED", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.dontneed(m) }) }},
 		{"fence", fence},
 		{"a fence that is asked for", asksForFence},
