@@ -74,7 +74,17 @@ func newSim(t testing.TB) *tegrasim.Sim {
 	if err != nil {
 		t.Fatal(err)
 	}
+	sim.ExpectFaults(func(f tegrasim.Fault) bool { return model.IsStray(f.IOVA) })
 	return sim
+}
+
+// lift lifts the fence of a function whose engine has not been used.
+func lift(t testing.TB, sim *tegrasim.Sim) {
+	t.Helper()
+	generation, _ := sim.Fenced()
+	if err := sim.Resume(generation); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // plugIn runs a device on a simulated SMMU.

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,14 +83,53 @@ type Card struct {
 
 	mu    sync.Mutex
 	xdma  *xdma.Device
-	still map[any]bool // whose memory was revoked, and who has not stopped since
+	still map[any]bool    // whose memory was revoked, and who has not stopped since
+	stuck map[engine]bool // whose memory was given back although they do not stop
 
 	resetting sync.Mutex // one reset at a time
 	reset     time.Time  // when the last one was done; under resetting
 }
 
 // NewCard returns the card. Its DMA engine is looked for when it is needed first.
-func NewCard(h Hardware) *Card { return &Card{Hardware: h, still: map[any]bool{}} }
+func NewCard(h Hardware) *Card {
+	return &Card{Hardware: h, still: map[any]bool{}, stuck: map[engine]bool{}}
+}
+
+// engine is a channel of a card.
+type engine struct {
+	dir     fpga.Direction
+	channel int
+}
+
+// abandon is called before memory is given back that an engine may still use, because it does not stop. The bus addresses would be given
+// out again at once, and the engine would go on in the memory of others. So the fence is raised, and stays until the engine has stopped.
+func (c *Card) abandon(dir fpga.Direction, channel int) error {
+	c.mu.Lock()
+	c.stuck[engine{dir, channel}] = true
+	c.mu.Unlock()
+	fencer, _, _ := c.fence()
+	if fencer == nil {
+		return nil
+	}
+	return except(fencer.Fence(), tegra.ErrGone)
+}
+
+// idle fails while an engine that was abandoned has not stopped. The caller's own has: it is recovered.
+func (c *Card) idle(ctx context.Context, device *xdma.Device, recovered engine) error {
+	c.mu.Lock()
+	delete(c.stuck, recovered)
+	stuck := slices.Collect(maps.Keys(c.stuck))
+	c.mu.Unlock()
+	for _, e := range stuck {
+		if err := device.Recover(ctx, e.dir, e.channel); err != nil {
+			return fmt.Errorf("%w; another engine of the card has not stopped: %w", tegra.ErrFenced, err)
+		}
+		c.mu.Lock()
+		delete(c.stuck, e)
+		c.mu.Unlock()
+	}
+	return nil
+}
 
 // revoked notes that memory of a user was taken away: until that user has stopped, its engine may still go for the old
 // addresses, and the fence must stay.
@@ -164,6 +205,9 @@ func (c *Card) channel(ctx context.Context, user any, dir fpga.Direction, index 
 		return device, nil
 	case !c.mayResume(user):
 		return nil, fmt.Errorf("%w; another user of the card has not stopped yet", tegra.ErrFenced)
+	}
+	if err := c.idle(ctx, device, engine{dir, index}); err != nil {
+		return nil, err
 	}
 	c.stopped(user)
 	return device, fencer.Resume(generation)

@@ -26,6 +26,7 @@ func TestOpenXDMAAfterARevocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := uintptr(unsafe.Pointer(&mem[0]))
+	lift(t, b.sim)
 	pin, err := b.sim.Pin(addr, tegra.PageSize, tegra.FromDevice, tegra.WriteBack)
 	if err != nil {
 		t.Fatal(err)

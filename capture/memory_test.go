@@ -38,6 +38,7 @@ func TestManagedMemoryIsNotPinned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rate := pipeline.Rate{Num: 30, Den: 1}
 			b := newBenchOf(t, model.FaultPlan{}, map[int]model.SinkConfig{0: {}}, model.SensorConfig{Width: 64, Height: 16, Period: rate.Period()})
+			lift(t, b.sim)
 			hw := b.card.Hardware
 			memory := &knowing{Allocator: hw.Memory, info: cudahost.PointerInfo{Host: true, Managed: c.managed}, err: c.err}
 			hw.Memory = memory

@@ -85,22 +85,21 @@ func (o *FPGAOutput) useSlot(index int, s pipeline.Slot) error {
 		return fmt.Errorf("output %s: %w", o.cfg.Name, pipeline.ErrClosed)
 	}
 	slot := &outSlot{memory: s}
-	if err := o.pin(slot); err != nil {
+	if err := o.pin(slot, func(mem fpga.Memory) (err error) { slot.ring, err = o.ring.Add(mem); return err }); err != nil {
 		return fmt.Errorf("output %s, slot %d: %w", o.cfg.Name, index, err)
 	}
 	o.slots[index] = slot
 	return nil
 }
 
-// pin pins a slot and makes its descriptors.
-func (o *FPGAOutput) pin(s *outSlot) error {
+// pin pins a slot; describe makes its descriptors.
+func (o *FPGAOutput) pin(s *outSlot, describe func(fpga.Memory) error) error {
 	pin, memory, err := pinBytes(o.cfg.Card.Memory, o.cfg.Card.Pinner, s.memory.Bytes, tegra.WriteBack, tegra.ToDevice)
 	if err != nil {
 		return err
 	}
 	o.cfg.Card.pinned.add(pin)
-	n, err := o.ring.Add(memory)
-	if err != nil {
+	if err := describe(memory); err != nil {
 		return errors.Join(err, pin.Unpin())
 	}
 	pin.OnFree(func(why tegra.Reason) {
@@ -113,7 +112,7 @@ func (o *FPGAOutput) pin(s *outSlot) error {
 		default:
 		}
 	})
-	s.pin, s.ring = pin, n
+	s.pin = pin
 	return nil
 }
 
@@ -131,7 +130,7 @@ func (o *FPGAOutput) repin(ctx context.Context) error {
 			continue
 		}
 		old := s.pin
-		if err := o.pin(s); err != nil {
+		if err := o.pin(s, func(mem fpga.Memory) error { return o.ring.Replace(s.ring, mem) }); err != nil {
 			return err
 		}
 		if err := except(old.Unpin(), tegra.ErrRevoked); err != nil {
@@ -231,7 +230,7 @@ func (o *FPGAOutput) serve(ctx context.Context) error {
 	err := r.run(ctx, func(ctx context.Context) (progress bool, err error) {
 		if r.attempts > 0 {
 			if err := o.repin(ctx); err != nil {
-				o.cfg.Logger.Warn("output cannot continue yet", "output", o.cfg.Name, "fault", err)
+				return false, fmt.Errorf("output cannot continue yet: %w", err) // the engine would read memory that it has lost
 			}
 		}
 		before := o.good()
@@ -307,7 +306,7 @@ func (o *FPGAOutput) Close() error {
 	}
 	err := o.ring.Close() // it may still give slots back
 	if errors.Is(err, xdma.ErrBusy) {
-		err = errors.Join(err, o.ring.Abandon())
+		err = errors.Join(err, o.cfg.Card.abandon(fpga.H2C, o.cfg.Channel), o.ring.Abandon())
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

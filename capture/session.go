@@ -48,13 +48,14 @@ func (c *FPGACamera) newSession(ctx context.Context) (*session, error) {
 
 func (s *session) open(ctx context.Context) error {
 	cfg := &s.owner.cfg
-	ring := xdma.RingConfig{Channel: cfg.Channel}
+	var ring xdma.RingConfig
 	if !cfg.Bare {
 		if err := s.openCamera(); err != nil {
 			return err
 		}
-		ring = xdma.RingConfig{Channel: s.camera.Info().Channel, Trailer: fpga.TrailerSize, Unblock: s.camera.ForceEOP}
+		ring.Trailer, ring.Unblock = fpga.TrailerSize, s.camera.ForceEOP
 	}
+	ring.Channel = s.channel()
 	var err error
 	if s.device, err = cfg.Card.channel(ctx, s, fpga.C2H, ring.Channel); err != nil {
 		return err
@@ -268,8 +269,17 @@ func (c *FPGACamera) fits(t fpga.Trailer) bool {
 	return t.Format == fpga.FourCC(f.Pixel) && t.Width == uint32(f.Width) && t.Height == uint32(f.Height) && t.Stride == uint32(f.Stride)
 }
 
-// close stops the camera and lets go of everything. The pins are given back even when the engine does not stop: then
-// it is the unmapping that keeps it from the memory. next is what the frames of another session are numbered from.
+// channel returns the DMA channel of the camera's frames.
+func (s *session) channel() int {
+	if s.camera != nil {
+		return s.camera.Info().Channel
+	}
+	return s.owner.cfg.Channel
+}
+
+// close stops the camera and lets go of everything. The pins are given back even when the engine does not stop: then it is the
+// unmapping that keeps it from the memory, and a fence that keeps others from its addresses (Card.abandon). next is what the frames
+// of another session are numbered from.
 func (s *session) close() (next uint64, err error) {
 	var errs []error
 	if s.camera != nil && s.started {
@@ -284,6 +294,7 @@ func (s *session) close() (next uint64, err error) {
 		release := s.ring.Close
 		if errors.Is(stopped, xdma.ErrBusy) {
 			release = s.ring.Abandon
+			errs = append(errs, s.owner.cfg.Card.abandon(fpga.C2H, s.channel()))
 		}
 		errs = append(errs, stopped, release())
 	}

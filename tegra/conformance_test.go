@@ -12,18 +12,30 @@ import (
 // fake is a Device over a module in the process. What it does over the real one is tested in the virtual Jetson.
 type fake struct {
 	*tegra.Device
-	invalidate func(addr uintptr, size int)
+	module tegra.Fake
 }
 
 func TestDeviceConformance(t *testing.T) {
 	tegratest.Run(t, tegratest.Config{
 		Open: func(t *testing.T) tegratest.Function {
-			d, invalidate, err := tegra.NewFake()
+			d, m, err := tegra.NewFake()
 			if err != nil {
 				t.Fatal(err)
 			}
-			return fake{d, invalidate}
+			return fake{d, m}
 		},
-		Invalidate: func(f tegratest.Function, addr uintptr, size int) { f.(fake).invalidate(addr, size) },
+		Unplug:     func(_ *testing.T, f tegratest.Function) { f.(fake).module.Unplug() },
+		Invalidate: func(f tegratest.Function, addr uintptr, size int) { f.(fake).module.Invalidate(addr, size) },
+	})
+}
+
+// TestFakeForbidsWhatTheModuleForbids: the stand-in under the other tests of this package is as strict as the module.
+func TestFakeForbidsWhatTheModuleForbids(t *testing.T) {
+	tegratest.RunCalls(t, func(t *testing.T, readOnly bool) tegratest.Calls {
+		c, err := tegra.NewFakeCalls(readOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
 	})
 }

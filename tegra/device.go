@@ -103,6 +103,12 @@ func (d *Device) Resume(generation uint64) error {
 	return d.wrap(err, "resume generation %d", generation)
 }
 
+// Fence implements Fencer.
+func (d *Device) Fence() error {
+	_, err := d.drv.control(uapi.ControlFence, 0)
+	return d.wrap(err, "fence")
+}
+
 // Reset resets the function (function level reset), which is fenced then; its registers are in their reset state. The
 // error wraps EOPNOTSUPP where the function has no such reset.
 func (d *Device) Reset() error {

@@ -38,6 +38,9 @@ func newTestDevice(t *testing.T) (*Device, *fakeModule) {
 			t.Error(err)
 		}
 	})
+	if err := d.Resume(1); err != nil {
+		t.Fatal(err)
+	}
 	return d, m
 }
 

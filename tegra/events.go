@@ -204,6 +204,15 @@ func sentinel(call uint, errno unix.Errno) error {
 	return nil
 }
 
+// CallError returns the error that a Device's methods wrap if one of the module's calls, uapi.CallPin and the like, fails with errno.
+func CallError(call uint, errno unix.Errno) error {
+	err := &uapi.Error{Call: call, Errno: errno}
+	if known := sentinel(call, errno); known != nil {
+		return fmt.Errorf("%w: %w", known, err)
+	}
+	return err
+}
+
 // wrap says where an error of the module came from, and gives it this package's name. nil stays nil.
 func (d *Device) wrap(err error, format string, a ...any) error {
 	if err == nil {

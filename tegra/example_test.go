@@ -27,6 +27,11 @@ func ExamplePinner() {
 		fmt.Println(err)
 		return
 	}
+	generation, _ := device.Fenced() // as every function is that nobody has used yet
+	if err := device.Resume(generation); err != nil {
+		fmt.Println(err)
+		return
+	}
 	var pinner tegra.Pinner = device
 	addr := uintptr(unsafe.Pointer(&memory[0]))
 	pin, err := pinner.Pin(addr, len(memory), tegra.FromDevice, tegra.WriteBack)

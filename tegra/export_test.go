@@ -2,12 +2,51 @@
 
 package tegra
 
-// NewFake opens a device over a module in the process; invalidate tells it that memory is about to change.
-func NewFake() (d *Device, invalidate func(addr uintptr, size int), err error) {
+import "github.com/tegracast/tegracast/tegra/uapi"
+
+// Fake is the module in the process.
+type Fake struct{ m *fakeModule }
+
+// NewFake opens a device over a module in the process.
+func NewFake() (*Device, Fake, error) {
 	m, err := newFakeModule()
 	if err != nil {
-		return nil, nil, err
+		return nil, Fake{}, err
 	}
-	d, err = newDevice("fake", m)
-	return d, m.invalidate, err
+	d, err := newDevice("fake", m)
+	return d, Fake{m}, err
 }
+
+// Invalidate tells the module that memory is about to change.
+func (f Fake) Invalidate(addr uintptr, size int) { f.m.invalidate(addr, size) }
+
+// Unplug takes the function away.
+func (f Fake) Unplug() { f.m.unplug() }
+
+// FakeCalls are the calls of a module in the process.
+type FakeCalls struct{ m *fakeModule }
+
+// NewFakeCalls opens a module in the process, for reading or for both.
+func NewFakeCalls(readOnly bool) (FakeCalls, error) {
+	m, err := newFakeModule()
+	if err == nil {
+		m.reader = readOnly
+	}
+	return FakeCalls{m}, err
+}
+
+func (f FakeCalls) Info() (uapi.Info, error)                       { return f.m.info() }
+func (f FakeCalls) Pin(p *uapi.Pin, segments []uapi.Segment) error { return f.m.pin(p, segments) }
+
+func (f FakeCalls) Query(q *uapi.Query, segments []uapi.Segment) error { return f.m.query(q, segments) }
+func (f FakeCalls) Put(handle uint32) error                            { return f.m.put(handle) }
+func (f FakeCalls) Alloc(a *uapi.Alloc) error                          { return f.m.alloc(a) }
+func (f FakeCalls) SetEvent(kind, index uint32, eventfd int) error {
+	return f.m.setEvent(kind, index, eventfd)
+}
+func (f FakeCalls) SetHalt(ops []uapi.HaltOp) error { return f.m.setHalt(ops) }
+func (f FakeCalls) Control(op uint32, generation uint64) (uint64, error) {
+	return f.m.control(op, generation)
+}
+func (f FakeCalls) Mmap(offset uint64, size int) ([]byte, error) { return f.m.mmap(offset, size) }
+func (f FakeCalls) Close() error                                 { return f.m.close() }

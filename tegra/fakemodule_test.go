@@ -6,16 +6,17 @@ import (
 	"encoding/binary"
 	"math"
 	"os"
+	"slices"
 	"sync"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// fakeModule is a driver in the process: what the kernel module does with the table of pins, without a device. It gives
-// out handles lowest first, as an IDR does, and scattered segments of one page.
+// fakeModule is a driver in the process: what the kernel module does with the table of pins, without a device. It refuses what the
+// module refuses (tegra/tegratest), gives out the lowest handle that is free, so that one which was put is soon another's (the
+// module's come in turn), and scattered segments of one page.
 type fakeModule struct {
 	what   uapi.Info
 	memory *os.File // BAR 0, then coherent memory
@@ -26,6 +27,7 @@ type fakeModule struct {
 	halt   []uapi.HaltOp
 	size   int64
 	closed bool
+	reader bool // opened for reading
 	calls  map[string]int
 	fail   map[string]unix.Errno // by call
 	before map[string]func()     // runs before the call, without mu
@@ -34,6 +36,7 @@ type fakeModule struct {
 type fakePin struct {
 	uapi.Pin
 	alloc  bool
+	offset int64 // of an allocation in the memory
 	state  uint32
 	reason uint32
 }
@@ -46,7 +49,10 @@ func newFakeModule() (*fakeModule, error) {
 		return nil, err
 	}
 	m := &fakeModule{
-		what:   uapi.Info{APIVersion: uapi.APIVersion, PinAlign: PageSize, NIRQs: 3, Flags: uapi.InfoIOMMU | uapi.InfoStrict, Vendor: 0x10ee},
+		what: uapi.Info{
+			APIVersion: uapi.APIVersion, PinAlign: PageSize, NIRQs: 3, Flags: uapi.InfoIOMMU | uapi.InfoStrict, Vendor: 0x10ee,
+			State: uapi.StateFenced, FenceGen: 1,
+		},
 		memory: os.NewFile(uintptr(fd), "fake"), pins: map[uint32]*fakePin{}, events: map[[2]uint32]int{}, calls: map[string]int{},
 		fail: map[string]unix.Errno{}, before: map[string]func(){},
 	}
@@ -67,10 +73,21 @@ func (m *fakeModule) enter(call string) error {
 	if m.what.State == uapi.StateGone {
 		return &uapi.Error{Errno: unix.ENODEV}
 	}
+	if m.reader && !slices.Contains([]string{"info", "region", "query"}, call) {
+		return &uapi.Error{Errno: unix.EACCES}
+	}
 	if errno := m.fail[call]; errno != 0 {
 		return &uapi.Error{Errno: errno}
 	}
 	return nil
+}
+
+// refused is nil for errno 0.
+func refused(call uint, errno unix.Errno) error {
+	if errno == 0 {
+		return nil
+	}
+	return &uapi.Error{Call: call, Errno: errno}
 }
 
 func (m *fakeModule) info() (uapi.Info, error) {
@@ -89,7 +106,7 @@ func (m *fakeModule) region(index int) (uapi.Region, error) {
 }
 
 func (m *fakeModule) handle() uint32 {
-	for h := uint32(0); ; h++ {
+	for h := uint32(1); ; h++ {
 		if m.pins[h] == nil {
 			return h
 		}
@@ -102,22 +119,8 @@ func (m *fakeModule) pin(p *uapi.Pin, segments []uapi.Segment) error {
 	if err := m.enter("pin"); err != nil {
 		return err
 	}
-	if m.what.State == uapi.StateFenced {
-		return &uapi.Error{Call: uapi.CallPin, Errno: unix.ESTALE}
-	}
-	for _, o := range m.pins {
-		if !o.alloc && o.state == uapi.PinLive && p.VA < o.VA+o.Size && o.VA < p.VA+p.Size {
-			return &uapi.Error{Call: uapi.CallPin, Errno: unix.EBUSY}
-		}
-	}
-	if p.Flags&uapi.PinExpectWC != 0 {
-		return &uapi.Error{Call: uapi.CallPin, Errno: unix.EMEDIUMTYPE}
-	}
-	if err := probeMemory(p); err != nil {
-		return err
-	}
-	if len(m.pins) == MaxPins {
-		return &uapi.Error{Call: uapi.CallPin, Errno: unix.ENOSPC}
+	if errno := m.checkPin(p); errno != 0 {
+		return refused(uapi.CallPin, errno)
 	}
 	p.Handle = m.handle()
 	m.pins[p.Handle] = &fakePin{Pin: *p}
@@ -125,33 +128,11 @@ func (m *fakeModule) pin(p *uapi.Pin, segments []uapi.Segment) error {
 	return nil
 }
 
-// probeMemory finds a mapping's end by mincore, and its protection by reading into it.
-func probeMemory(p *uapi.Pin) error {
-	bad := &uapi.Error{Call: uapi.CallPin, Errno: unix.EFAULT}
-	resident := make([]byte, p.Size/PageSize)
-	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(p.VA), uintptr(p.Size), uintptr(unsafe.Pointer(&resident[0])))
-	if errno != 0 {
-		return bad
-	}
-	zero, err := os.Open("/dev/zero")
-	if err != nil {
-		return err
-	}
-	defer zero.Close()
-	for at := p.VA; at < p.VA+p.Size; at += PageSize {
-		n, _, errno := unix.Syscall(unix.SYS_READ, zero.Fd(), uintptr(at), 1)
-		if errno != 0 || n != 1 {
-			return bad
-		}
-	}
-	return nil
-}
-
 // fakeSegments are a page each, every other one, from first on.
 func fakeSegments(handle uint32, size uint64, first int, segments []uapi.Segment) int {
 	n := int(size / PageSize)
 	for i := range segments[:min(len(segments), n-first)] {
-		segments[i] = uapi.Segment{IOVA: uint64(handle+1)<<32 + uint64(first+i)*2*PageSize, Len: PageSize}
+		segments[i] = uapi.Segment{IOVA: uint64(handle)<<32 + uint64(first+i)*2*PageSize, Len: PageSize}
 	}
 	return n
 }
@@ -170,6 +151,9 @@ func (m *fakeModule) query(q *uapi.Query, segments []uapi.Segment) error {
 	if p == nil {
 		return &uapi.Error{Call: uapi.CallQuery, Errno: unix.ENOENT}
 	}
+	if p.alloc {
+		return &uapi.Error{Call: uapi.CallQuery, Errno: unix.EINVAL}
+	}
 	q.Cookie, q.State, q.Reason = p.Cookie, p.state, p.reason
 	if p.state == uapi.PinLive {
 		q.NSegs = uint32(fakeSegments(q.Handle, p.Size, int(q.SegFirst), segments))
@@ -183,8 +167,11 @@ func (m *fakeModule) put(handle uint32) error {
 	if err := m.enter("put"); err != nil {
 		return err
 	}
-	if m.pins[handle] == nil {
+	switch p := m.pins[handle]; {
+	case p == nil:
 		return &uapi.Error{Call: uapi.CallPut, Errno: unix.ENOENT}
+	case p.alloc && m.mapped(p.offset):
+		return &uapi.Error{Call: uapi.CallPut, Errno: unix.EBUSY}
 	}
 	delete(m.pins, handle)
 	return nil
@@ -196,15 +183,12 @@ func (m *fakeModule) alloc(a *uapi.Alloc) error {
 	if err := m.enter("alloc"); err != nil {
 		return err
 	}
-	if m.what.State == uapi.StateFenced {
-		return &uapi.Error{Call: uapi.CallAlloc, Errno: unix.ESTALE}
-	}
-	if len(m.pins) == MaxPins {
-		return &uapi.Error{Call: uapi.CallAlloc, Errno: unix.ENOSPC}
+	if errno := m.checkAlloc(a); errno != 0 {
+		return refused(uapi.CallAlloc, errno)
 	}
 	a.Handle, a.MmapOffset = m.handle(), uint64(m.size)
 	a.IOVA = uint64(m.size) << 20
-	m.pins[a.Handle] = &fakePin{alloc: true}
+	m.pins[a.Handle] = &fakePin{alloc: true, offset: m.size, Pin: uapi.Pin{Size: a.Size}}
 	return m.grow(int64(a.Size))
 }
 
@@ -214,9 +198,15 @@ func (m *fakeModule) setEvent(kind, index uint32, eventfd int) error {
 	if err := m.enter("setEvent"); err != nil {
 		return err
 	}
+	if errno := m.checkEvent(kind, index); errno != 0 {
+		return refused(uapi.CallSetEvent, errno)
+	}
 	own, err := unix.FcntlInt(uintptr(eventfd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return refused(uapi.CallSetEvent, unix.EBADF)
+	}
 	m.events[[2]uint32{kind, index}] = own
-	return err
+	return nil
 }
 
 // signal does what the kernel's eventfd_signal does.
@@ -227,8 +217,14 @@ func (m *fakeModule) signal(kind, index uint32) {
 func (m *fakeModule) setHalt(ops []uapi.HaltOp) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.enter("setHalt"); err != nil {
+		return err
+	}
+	if len(ops) > uapi.HaltOps {
+		return refused(uapi.CallSetHalt, unix.EINVAL)
+	}
 	m.halt = ops
-	return m.enter("setHalt")
+	return nil
 }
 
 func (m *fakeModule) control(op uint32, generation uint64) (uint64, error) {
@@ -245,10 +241,15 @@ func (m *fakeModule) control(op uint32, generation uint64) (uint64, error) {
 		m.what.State = uapi.StateLive
 	case uapi.ControlFence:
 		m.fence()
+	case uapi.ControlReset: // it has no FLR
+		return 0, &uapi.Error{Call: uapi.CallControl, Errno: unix.EOPNOTSUPP}
 	case uapi.ControlUnmask:
+		if m.what.Flags&uapi.InfoINTX == 0 {
+			return 0, &uapi.Error{Call: uapi.CallControl, Errno: unix.EOPNOTSUPP}
+		}
 		m.calls["unmask"]++
 	default:
-		return 0, &uapi.Error{Call: uapi.CallControl, Errno: unix.EOPNOTSUPP}
+		return 0, &uapi.Error{Call: uapi.CallControl, Errno: unix.EINVAL}
 	}
 	return m.what.FenceGen, nil
 }
@@ -261,6 +262,9 @@ func (m *fakeModule) fence() {
 func (m *fakeModule) mmap(offset uint64, size int) ([]byte, error) {
 	if errno := m.fail["mmap"]; errno != 0 { // as the system call has it
 		return nil, errno
+	}
+	if !m.whole(int64(offset), size) {
+		return nil, unix.EINVAL
 	}
 	return unix.Mmap(int(m.memory.Fd()), int64(offset), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }

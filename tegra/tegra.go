@@ -92,6 +92,9 @@ type Pinner interface {
 type Fencer interface {
 	Fenced() (generation uint64, fenced bool)
 	Resume(generation uint64) error
+	// Fence fences the function. Pins stay. It must be called before memory is given back that the engine may still use, since the bus
+	// addresses are given out again at once.
+	Fence() error
 }
 
 // A Segment is a contiguous range of bus addresses (IOVAs).

@@ -46,9 +46,15 @@ var allowed = map[string]string{
 	"fpga/model.ReadStamp":          "tests: the number that the sensor writes into each frame",
 	"fpga/model.Sensor.SetLight":    "tests: a scene that changes",
 
-	"fpga/vfiouser/endpoint.Endpoint.Books":  "tests: what the card did on the bus",
 	"fpga/vfiouser/endpoint.Endpoint.Card":   "tests: faults of a card in the virtual Jetson",
 	"fpga/vfiouser/endpoint.Endpoint.Remove": "tests: a card that is pulled out",
+
+	"fpga/vfiouser/endpoint.Endpoint.ExpectRefusals": "tests: memory is taken from DMA in flight",
+
+	"tegra/tegrasim.Errnos":     "tests: each errno of a call",
+	"tegra/tegrasim.Refusals":   "tests: calls that fail",
+	"tegra/tegrasim.Sim.Refuse": "tests: calls that fail",
+	"tegra/tegrasim.Sim.Unplug": "tests: a function that goes",
 
 	"fpga/xdma.Ring.Counters":     "tests: the engine's performance counters",
 	"fpga/xdma.SendRing.Counters": "tests: the engine's performance counters",

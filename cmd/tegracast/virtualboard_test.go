@@ -36,10 +36,13 @@ func newSensor(t testing.TB, width, height int, bare bool) *model.Sensor {
 // messages is a function with MSI alone: QEMU ends when one with MSI-X is unplugged.
 var messages = vfiouser.Function{MSI: endpoint.Vectors}
 
-// newEndpoint puts a card with a camera into a slot.
+// newEndpoint puts a card with a camera into a slot. The machine may refuse its accesses: programs are killed while they stream. Tests that
+// expect none look at the card's Books.
 func newEndpoint(t *testing.T, f vfiouser.Function, line bool) *endpoint.Endpoint {
 	t.Helper()
-	return plug(t, endpoint.Config{Card: model.Full(nil, newSensor(t, 320, 240, false)), Function: f, INTx: line})
+	e := plug(t, endpoint.Config{Card: model.Full(nil, newSensor(t, 320, 240, false)), Function: f, INTx: line})
+	e.ExpectRefusals()
+	return e
 }
 
 func plug(t *testing.T, cfg endpoint.Config) *endpoint.Endpoint {
@@ -103,6 +106,7 @@ func virtualBoard(t *testing.T, g guest) {
 	if b := card.Books(); b.Refused != 0 {
 		t.Errorf("the IOMMU refused %d accesses: %+v", b.Refused, b.LastRefused)
 	}
+	card.ExpectRefusals() // from here on memory is taken from DMA in flight
 	t.Run("revocation", func(t *testing.T) { revocations(t, m, card) })
 	t.Run("hot unplug", func(t *testing.T) {
 		for range unplugs {

@@ -184,6 +184,9 @@ func (e *engine) piece(n int) int {
 	return n
 }
 
+// IsStray reports whether a bus address is one of a stray burst (F10).
+func IsStray(addr uint64) bool { return addr&stray == stray }
+
 // address is where a piece goes to, or comes from.
 func (e *engine) address(a uint64) uint64 {
 	if e.work.astray {

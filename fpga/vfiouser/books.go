@@ -21,6 +21,7 @@ type Refusal struct {
 type Books struct {
 	Read, Written uint64    // bytes of the machine's memory that the function has read and written
 	Refused       uint64    // its accesses that were not done
+	Wrong         uint64    // those of them that a machine has refused; the others came when there was none
 	LastRefused   []Refusal // the last of them, oldest first, at most 16
 	Reported      uint64    // those that the machine's IOMMU was shown
 
@@ -43,6 +44,7 @@ type memoryBooks struct {
 
 	mu      sync.Mutex
 	refused uint64
+	wrong   uint64
 	last    [lastRefusals]Refusal // by its number modulo the size
 }
 
@@ -54,9 +56,12 @@ func (b *memoryBooks) moved(n int, write bool) {
 	}
 }
 
-func (b *memoryBooks) refuse(r Refusal) {
+func (b *memoryBooks) refuse(r Refusal, byMachine bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if byMachine {
+		b.wrong++
+	}
 	b.last[b.refused%lastRefusals] = r
 	b.refused++
 }
@@ -70,7 +75,7 @@ func (m *Memory) fill(b *Books) {
 	m.mu.RUnlock()
 	m.books.mu.Lock()
 	defer m.books.mu.Unlock()
-	b.Refused = m.books.refused
+	b.Refused, b.Wrong = m.books.refused, m.books.wrong
 	for i := b.Refused - min(b.Refused, lastRefusals); i < b.Refused; i++ {
 		b.LastRefused = append(b.LastRefused, m.books.last[i%lastRefusals])
 	}

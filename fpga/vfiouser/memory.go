@@ -37,8 +37,10 @@ type Memory struct {
 	// mu is held for reading during an access, so that an unmapping is answered when no access is under way.
 	mu     sync.RWMutex
 	master bool // the function may use the bus
-	ranges []span
-	files  map[fileID]*file
+	// attached says that a machine is there, and has let the function use the bus since it came.
+	attached bool
+	ranges   []span
+	files    map[fileID]*file
 
 	books memoryBooks
 }
@@ -80,29 +82,30 @@ func (m *Memory) access(addr uint64, p []byte, write bool) error {
 	if len(p) == 0 {
 		return nil
 	}
-	at, err := m.move(addr, p, write)
+	at, attached, err := m.move(addr, p, write)
 	if err == nil {
 		m.books.moved(len(p), write)
 		return nil
 	}
 	r := Refusal{Addr: at, Len: len(p), Write: write}
-	m.books.refuse(r)
+	m.books.refuse(r, attached)
 	if m.refused != nil && errors.Is(err, ErrUnmapped) {
 		m.refused(r)
 	}
 	return fmt.Errorf("bus access to %#x, %d bytes, stopped at %#x: %w", addr, len(p), at, err)
 }
 
-// move does an access and returns where it was refused.
-func (m *Memory) move(addr uint64, p []byte, write bool) (at uint64, err error) {
+// move does an access and returns where it was refused, and whether there is a machine.
+func (m *Memory) move(addr uint64, p []byte, write bool) (at uint64, attached bool, err error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
+	attached = m.attached
 	if !m.master {
-		return addr, ErrBusMaster
+		return addr, attached, ErrBusMaster
 	}
 	first := m.find(addr)
 	if at, ok := m.covered(first, addr, uint64(len(p)), write); !ok {
-		return at, ErrUnmapped
+		return at, attached, ErrUnmapped
 	}
 	// A file that its owner has cut shorter has no memory behind the mapping.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -126,7 +129,7 @@ func (m *Memory) move(addr uint64, p []byte, write bool) (at uint64, err error) 
 		}
 		at, p = at+uint64(n), p[n:]
 	}
-	return at, nil
+	return at, attached, nil
 }
 
 // find is the first range that ends at addr or behind it.
@@ -155,7 +158,7 @@ func (m *Memory) covered(i int, addr, n uint64, write bool) (at uint64, ok bool)
 func (m *Memory) setMaster(on bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.master = on
+	m.master, m.attached = on, m.attached || on
 }
 
 // add maps a range. fd, -1 for none, stays the caller's. An address that is mapped is EEXIST; what is no whole number of
@@ -272,6 +275,6 @@ func (m *Memory) drop() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.books.unmaps.Add(uint64(len(m.ranges)))
-	m.ranges = nil
+	m.ranges, m.attached = nil, false
 	m.closeFiles(func(*file) bool { return true })
 }

@@ -5,8 +5,8 @@ package xdma
 import "errors"
 
 // Abandon frees a ring whose engine does not stop. It is for devices behind an IOMMU alone: closing coherent memory
-// unmaps it there, so that whatever the engine still does ends in a fault of the IOMMU. The channel can be taken again as
-// soon as it is not busy any more.
+// unmaps it there, so that whatever the engine still does ends in a fault of the IOMMU, for as long as nobody else gets the
+// addresses: the caller fences the function before (tegra.Fencer). The channel can be taken again as soon as it is not busy any more.
 func (r *Ring) Abandon() error { return r.feed.abandon() }
 
 // Abandon is Ring.Abandon for the other direction. Slots that are with the device are not given back.

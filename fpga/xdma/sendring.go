@@ -55,9 +55,26 @@ func (d *Device) NewSendRing(cfg SendConfig) (*SendRing, error) {
 }
 
 // Add registers a frame's memory and returns its slot. It may be called at any time; the memory must stay mapped for
-// the device until Close. Slots may differ in size.
+// the device until Close or Replace. Slots may differ in size.
 func (r *SendRing) Add(mem fpga.Memory) (slot int, err error) {
 	return r.feed.add(mem, mem.Size(), r.trailer, 0)
+}
+
+// Replace gives a slot other memory, in the place of what the device has lost. An error wraps ErrSlot while Run runs.
+func (r *SendRing) Replace(slot int, mem fpga.Memory) error {
+	f := r.feed
+	s, err := f.c.newSlot(mem, mem.Size(), r.trailer, 0)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.state != idle || slot < 0 || slot >= len(f.slots) || f.slots[slot].placed {
+		return errors.Join(f.c.errorf(ErrSlot, "slot %d is replaced, the ring has %d and must not run", slot, len(f.slots)), s.memory.Close())
+	}
+	old := f.slots[slot]
+	f.slots[slot] = s
+	return old.memory.Close()
 }
 
 // Send hands a slot to the device, with the trailer that ends its packet. It waits while Depth frames are with the

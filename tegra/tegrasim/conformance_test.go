@@ -18,6 +18,7 @@ func TestConformance(t *testing.T) {
 			}
 			return s
 		},
+		Unplug:     func(_ *testing.T, f tegratest.Function) { f.(*Sim).Unplug() },
 		Invalidate: func(f tegratest.Function, addr uintptr, size int) { f.(*Sim).Invalidate(addr, size) },
 	})
 }

@@ -3,17 +3,15 @@
 package tegrasim
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"runtime/debug"
-	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
 // bytesAt is the memory at an address that is kept mapped by its owner. The detour by a pointer to the integer is
@@ -37,64 +35,21 @@ func (s *Sim) AllocCoherent(size int) (*tegra.Coherent, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return nil, errors.Join(fmt.Errorf("coherent memory: %w", tegra.ErrClosed), unix.Munmap(b))
-	case s.fenced:
-		return nil, errors.Join(fmt.Errorf("coherent memory: %w (generation %d)", tegra.ErrFenced, s.fence), unix.Munmap(b))
-	case len(s.owners) == tegra.MaxPins:
-		return nil, errors.Join(fmt.Errorf("coherent memory: %w: %d pins and allocations are the most", unix.ENOSPC, tegra.MaxPins), unix.Munmap(b))
+	if err := s.admit(uapi.CallAlloc); err != nil {
+		return nil, errors.Join(fmt.Errorf("coherent memory of %d bytes: %w", size, err), unix.Munmap(b))
 	}
 	segments := s.mapSegments(o, true, true, []int{size})
 	s.owners[o] = struct{}{}
-	return tegra.NewCoherent(b, segments, func() error {
-		s.mu.Lock()
-		s.unmap(o)
-		delete(s.owners, o)
-		s.mu.Unlock()
-		return unix.Munmap(b)
-	}), nil
+	return tegra.NewCoherent(b, segments, func() error { return s.freeCoherent(o, b) }), nil
 }
 
-// checkMapped refuses a range that is not mapped, made of two mappings, or that the device is to write and the process
-// may not, as the kernel module does.
-func checkMapped(addr uintptr, size int, write bool) error {
-	maps, err := os.ReadFile("/proc/self/maps")
+// freeCoherent unmaps before it puts, as tegra.Device does: the memory is the process's no more, whatever PUT says.
+func (s *Sim) freeCoherent(o *owner, b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.put(o)
 	if err != nil {
-		return fmt.Errorf("pin %#x: memory map of the process: %w", addr, err)
+		s.unmap(o) // the device must not reach what is unmapped below; the handle stays, and Close names it
 	}
-	at, end := uint64(addr), uint64(addr)+uint64(size)
-	for line := range bytes.Lines(maps) {
-		first, last, prot, ok := parseMapsLine(line)
-		if !ok || last <= at {
-			continue
-		}
-		if first > at {
-			break
-		}
-		if prot[0] != 'r' || write && prot[1] != 'w' {
-			return fmt.Errorf("pin %#x, %d bytes: %w: memory at %#x has protection %s",
-				addr, size, tegra.ErrRange, at, prot)
-		}
-		if last < end {
-			return fmt.Errorf("pin %#x, %d bytes: %w: its mapping ends at %#x: pin one whole allocation", addr, size, tegra.ErrRange, last)
-		}
-		return nil
-	}
-	return fmt.Errorf("pin %#x, %d bytes: %w: nothing is mapped at %#x", addr, size, tegra.ErrRange, at)
-}
-
-// parseMapsLine reads "first-last prot ..." (proc_pid_maps(5)).
-func parseMapsLine(line []byte) (first, last uint64, prot string, ok bool) {
-	fields := bytes.Fields(line)
-	if len(fields) < 2 || len(fields[1]) < 4 {
-		return 0, 0, "", false
-	}
-	a, b, ok := bytes.Cut(fields[0], []byte{'-'})
-	if !ok {
-		return 0, 0, "", false
-	}
-	first, err1 := strconv.ParseUint(string(a), 16, 64)
-	last, err2 := strconv.ParseUint(string(b), 16, 64)
-	return first, last, string(fields[1]), err1 == nil && err2 == nil
+	return errors.Join(err, unix.Munmap(b))
 }

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra/uapi"
+	"github.com/tegracast/tegracast/tegra/vma"
 )
 
 // DefaultMaxSegment is a PCI function's largest DMA segment in bytes, unless its driver sets another one.
@@ -42,17 +44,24 @@ type Sim struct {
 
 	// mu is the SMMU's page table lock: accesses of the device hold it for reading as long as they last, so that
 	// whoever holds it for writing knows that none is in flight.
-	mu      sync.RWMutex
-	rng     *rand.Rand
-	next    uint64    // bus address that was never used
-	table   []mapping // sorted by bus address
-	owners  map[*owner]struct{}
-	fenced  bool
-	fence   uint64 // generation
-	closed  bool
-	faultMu sync.Mutex
-	faults  []Fault
-	nfaults uint64
+	mu     sync.RWMutex
+	rng    *rand.Rand
+	iovas  spaces
+	table  []mapping // sorted by bus address
+	owners map[*owner]struct{}
+	fenced bool
+	fence  uint64  // generation
+	lost   []space // by revocations since the fence was lifted last
+	gone   bool
+	closed bool
+	refuse func(call uint) unix.Errno // nil refuses nothing
+
+	faultMu  sync.Mutex
+	faults   []Fault
+	nfaults  uint64
+	expected []func(Fault) bool
+	wrong    []Fault // those that nobody expects
+	nwrong   uint64
 }
 
 // owner is a pin or coherent memory as the leak check knows it.
@@ -66,7 +75,7 @@ type owner struct {
 	stack  []byte
 }
 
-// New makes a function without any mapping.
+// New makes a function without any mapping. It is fenced, as one is that nobody has used yet: its engine may run.
 func New(cfg Config) (*Sim, error) {
 	if cfg.MaxSegment == 0 {
 		cfg.MaxSegment = DefaultMaxSegment
@@ -86,8 +95,10 @@ func New(cfg Config) (*Sim, error) {
 	return &Sim{
 		cfg:    cfg,
 		rng:    rand.New(rand.NewPCG(cfg.Seed, 0x7e62a)),
-		next:   firstIOVA,
+		iovas:  spaces{next: firstIOVA},
 		owners: make(map[*owner]struct{}),
+		fenced: true,
+		fence:  1,
 	}, nil
 }
 
@@ -102,21 +113,17 @@ func (s *Sim) Pin(addr uintptr, size int, dir tegra.Direction, attr tegra.CacheA
 			return nil, fmt.Errorf("pin %#x: %w: it is %v, the pin expects %v", addr, tegra.ErrCacheAttr, have, attr)
 		}
 	}
-	if err := checkMapped(addr, size, dir == tegra.FromDevice); err != nil {
-		return nil, err
+	if err := vma.Check(addr, size, dir == tegra.FromDevice); err != nil {
+		return nil, fmt.Errorf("pin %#x: %w: %w", addr, tegra.ErrRange, err)
 	}
 	o := &owner{what: "pin", addr: addr, size: size, live: true, pin: true, stack: debug.Stack()}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch other := s.overlapping(addr, size); {
-	case s.closed:
-		return nil, fmt.Errorf("pin %#x: %w", addr, tegra.ErrClosed)
-	case s.fenced:
-		return nil, fmt.Errorf("pin %#x: %w (generation %d)", addr, tegra.ErrFenced, s.fence)
-	case len(s.owners) == tegra.MaxPins:
-		return nil, fmt.Errorf("pin %#x: %w: %d pins and allocations are the most", addr, unix.ENOSPC, tegra.MaxPins)
-	case other != nil:
+	if err := s.admit(uapi.CallPin); err != nil {
+		return nil, fmt.Errorf("pin %#x, %d bytes: %w", addr, size, err)
+	}
+	if other := s.overlapping(addr, size); other != nil {
 		return nil, fmt.Errorf("pin %#x, %d bytes: %w: %d bytes at %#x",
 			addr, size, tegra.ErrOverlap, other.size, other.addr)
 	}
@@ -125,6 +132,49 @@ func (s *Sim) Pin(addr uintptr, size int, dir tegra.Direction, attr tegra.CacheA
 	p, o.revoke = tegra.NewPin(r, segments, &pinMapping{s: s, o: o})
 	s.owners[o] = struct{}{}
 	return p, nil
+}
+
+// allowed fails if the function, or this Sim, is no more, or if the call is to be refused.
+func (s *Sim) allowed(call uint) error {
+	switch {
+	case s.closed:
+		return tegra.ErrClosed
+	case s.gone:
+		return tegra.CallError(call, unix.ENODEV)
+	case s.refuse != nil:
+		if errno := s.refuse(call); errno != 0 {
+			return tegra.CallError(call, errno)
+		}
+	}
+	return nil
+}
+
+// admit fails if no pin or allocation can be made.
+func (s *Sim) admit(call uint) error {
+	if err := s.allowed(call); err != nil {
+		return err
+	}
+	switch {
+	case s.fenced:
+		return fmt.Errorf("%w (generation %d)", tegra.CallError(call, unix.ESTALE), s.fence)
+	case len(s.owners) == tegra.MaxPins:
+		return fmt.Errorf("%w: %d pins and allocations are the most", tegra.CallError(call, unix.ENOSPC), tegra.MaxPins)
+	}
+	return nil
+}
+
+// put ends a pin or an allocation. One that went with the function is forgotten already.
+func (s *Sim) put(o *owner) error {
+	if err := s.allowed(uapi.CallPut); err != nil && !errors.Is(err, tegra.ErrClosed) && !errors.Is(err, tegra.ErrGone) {
+		return err
+	}
+	if s.fenced {
+		s.lose(o)
+	} else {
+		s.unmap(o)
+	}
+	delete(s.owners, o)
+	return nil
 }
 
 // overlapping returns a live pin that shares memory with a range, nil when there is none.
@@ -143,22 +193,25 @@ func overlap(a uintptr, asize int, b uintptr, bsize int) bool {
 
 // pinMapping is the tegra.Mapping of a pin.
 type pinMapping struct {
-	s *Sim
-	o *owner
+	s    *Sim
+	o    *owner
+	done bool // put
 }
 
 func (m *pinMapping) Unmap() error {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	m.s.unmap(m.o)
-	return nil
+	err := m.s.put(m.o)
+	m.done = err == nil
+	return err
 }
 
+// Release tries again what Unmap could not do, as tegra.Device does.
 func (m *pinMapping) Release() error {
-	m.s.mu.Lock()
-	defer m.s.mu.Unlock()
-	delete(m.s.owners, m.o)
-	return nil
+	if m.done {
+		return nil
+	}
+	return m.Unmap()
 }
 
 // Invalidate takes memory from the device that is about to be freed, remapped or protected: the mmu notifier of this
@@ -202,11 +255,9 @@ func (s *Sim) revoke(reason tegra.Reason, match func(*owner) bool) {
 		}
 		hit = append(hit, o)
 		if o.live {
-			s.unmap(o)
-			if !s.fenced {
-				s.fenced = true
-				s.fence++
-			}
+			s.lose(o)
+			s.fenced = true
+			s.fence++
 		}
 	}
 	s.mu.Unlock()
@@ -227,18 +278,43 @@ func (s *Sim) Fenced() (generation uint64, fenced bool) {
 func (s *Sim) Resume(generation uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return fmt.Errorf("resume: %w", tegra.ErrClosed)
-	case generation != s.fence:
-		return fmt.Errorf("resume generation %d: %w: it is %d", generation, tegra.ErrGeneration, s.fence)
+	if err := s.allowed(uapi.CallControl); err != nil {
+		return fmt.Errorf("resume generation %d: %w", generation, err)
 	}
-	s.fenced = false
+	if generation != s.fence {
+		return fmt.Errorf("resume generation %d: %w: it is %d", generation, tegra.CallError(uapi.CallControl, unix.EAGAIN), s.fence)
+	}
+	s.fenced, s.lost = false, nil
 	return nil
 }
 
+// Fence implements tegra.Fencer.
+func (s *Sim) Fence() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.allowed(uapi.CallControl); err != nil {
+		return fmt.Errorf("fence: %w", err)
+	}
+	s.fenced = true
+	s.fence++
+	return nil
+}
+
+// Unplug takes the function away, as hot-unplug does: its pins are revoked, and it gets no more.
+func (s *Sim) Unplug() {
+	s.mu.Lock()
+	s.gone, s.fenced = true, true
+	for o := range s.owners {
+		if !o.pin && o.live {
+			s.lose(o)
+		}
+	}
+	s.mu.Unlock()
+	s.revoke(tegra.ReasonUnplug, func(*owner) bool { return true })
+}
+
 // Close ends every mapping. Its error names the pins and the coherent memory that nobody has given back, with the
-// stack that made them.
+// stack that made them, and accesses that were refused (see ExpectFaults).
 func (s *Sim) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -255,5 +331,5 @@ func (s *Sim) Close() error {
 	s.mu.Unlock()
 	slices.SortFunc(leaks, func(a, b error) int { return len(a.Error()) - len(b.Error()) })
 	s.revoke(tegra.ReasonUnplug, func(*owner) bool { return true })
-	return errors.Join(leaks...)
+	return errors.Join(append(leaks, s.wrongFaults())...)
 }

@@ -37,12 +37,25 @@ func newSim(t *testing.T, cfg Config) *Sim {
 	if err != nil {
 		t.Fatal(err)
 	}
+	resume(t, s)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil && !errors.Is(err, tegra.ErrClosed) {
 			t.Error(err)
 		}
 	})
 	return s
+}
+
+// resume lifts the fence, which a new Sim has.
+func resume(t *testing.T, s *Sim) {
+	t.Helper()
+	generation, fenced := s.Fenced()
+	if !fenced {
+		t.Error("not fenced")
+	}
+	if err := s.Resume(generation); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func pin(t *testing.T, s *Sim, addr uintptr, pages int, dir tegra.Direction) *tegra.Pin {
@@ -138,6 +151,7 @@ func TestRevokeInFlight(t *testing.T) {
 	const pages = 64
 	b, addr := memory(t, pages)
 	s := newSim(t, Config{Contiguous: true})
+	s.ExpectFaults(func(Fault) bool { return true }) // the device never pauses
 	var iova atomic.Uint64
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -167,10 +181,7 @@ func TestRevokeInFlight(t *testing.T) {
 		if err := p.Unpin(); !errors.Is(err, tegra.ErrRevoked) {
 			t.Fatal(err)
 		}
-		generation, _ := s.Fenced()
-		if err := s.Resume(generation); err != nil {
-			t.Fatal(err)
-		}
+		resume(t, s)
 	}
 	close(stop)
 	wg.Wait()
@@ -179,6 +190,7 @@ func TestRevokeInFlight(t *testing.T) {
 func TestUnpinRacesInvalidate(t *testing.T) {
 	_, addr := memory(t, 1)
 	s := newSim(t, Config{})
+	s.ExpectFaults(func(Fault) bool { return true }) // of an unpin that was first
 	for range 200 {
 		p := pin(t, s, addr, 1, tegra.FromDevice)
 		var callbacks atomic.Int32
@@ -226,6 +238,7 @@ func TestCoherent(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
+	s.ExpectFaults(func(f Fault) bool { return f.IOVA == iova })
 	if err := s.Write(iova, []byte{1}); !errors.Is(err, ErrFault) {
 		t.Errorf("write after close: %v", err)
 	}

@@ -3,6 +3,7 @@
 package tegrasim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,10 +14,6 @@ import (
 
 	"github.com/tegracast/tegracast/tegra"
 )
-
-// firstIOVA is the lowest bus address that is handed out. Addresses only grow, so that none comes back in the life of
-// a Sim: a stale one is seen.
-const firstIOVA = 1 << 32
 
 // maxFaults is how many faults are kept; beyond they are only counted.
 const maxFaults = 64
@@ -30,6 +27,9 @@ type Fault struct {
 	Len    int // bytes
 	Write  bool
 	Reason string
+
+	// Lost says that the memory was revoked or unpinned behind the fence, which was still up: the engine need not have stopped.
+	Lost bool
 }
 
 func (f Fault) String() string {
@@ -47,6 +47,7 @@ type mapping struct {
 	addr        uintptr
 	read, write bool // by the device
 	owner       *owner
+	room        space // what goes back when it ends
 }
 
 // segmentLengths cuts a size into segments from the seed.
@@ -64,36 +65,43 @@ func (s *Sim) segmentLengths(size int) []int {
 	return list
 }
 
-// mapSegments gives the owner's memory bus addresses: a window of its own in which the segments lie in random order,
-// with a gap of one to four pages after each, so that no access can run from one into another.
+// mapSegments gives the owner's memory bus addresses: segments in random order, with a gap of at least a page after each. Ranges that
+// have become free last are used first.
 func (s *Sim) mapSegments(o *owner, read, write bool, lengths []int) []tegra.Segment {
 	segments := make([]tegra.Segment, len(lengths))
-	for i, n := range lengths {
-		segments[i].Len = n
-	}
+	rooms := make([]space, len(lengths))
 	for _, i := range s.rng.Perm(len(segments)) {
-		segments[i].IOVA = s.next
-		s.next += uint64(segments[i].Len + (1+s.rng.IntN(4))*tegra.PageSize)
+		rooms[i] = s.iovas.take(lengths[i], (1+s.rng.IntN(4))*tegra.PageSize)
+		segments[i] = tegra.Segment{IOVA: rooms[i].iova, Len: lengths[i]}
 	}
 	addr := o.addr
-	begin := len(s.table)
-	for _, seg := range segments {
-		s.table = append(s.table, mapping{iova: seg.IOVA, size: seg.Len, addr: addr, read: read, write: write, owner: o})
+	for i, seg := range segments {
+		s.table = append(s.table, mapping{iova: seg.IOVA, size: seg.Len, addr: addr, read: read, write: write, owner: o, room: rooms[i]})
 		addr += uintptr(seg.Len)
 	}
-	slices.SortFunc(s.table[begin:], func(a, b mapping) int {
-		if a.iova < b.iova {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(s.table, func(a, b mapping) int { return cmp.Compare(a.iova, b.iova) })
 	return segments
 }
 
 // unmap takes all of the owner's bus addresses away. The caller holds mu, thus no access is in flight.
 func (s *Sim) unmap(o *owner) {
 	o.live = false
-	s.table = slices.DeleteFunc(s.table, func(m mapping) bool { return m.owner == o })
+	s.table = slices.DeleteFunc(s.table, func(m mapping) bool {
+		if m.owner == o {
+			s.iovas.give(m.room)
+		}
+		return m.owner == o
+	})
+}
+
+// lose unmaps while the fence is up: until it is lifted the engine may still use the addresses.
+func (s *Sim) lose(o *owner) {
+	for _, m := range s.table {
+		if m.owner == o {
+			s.lost = append(s.lost, space{m.iova, uint64(m.size)})
+		}
+	}
+	s.unmap(o)
 }
 
 // Read is the device reading host memory: len(p) bytes at the bus address. It is done whole, or refused with an
@@ -153,11 +161,18 @@ func (s *Sim) translate(iova uint64, n int, write bool) ([]byte, error) {
 
 func (s *Sim) fault(iova uint64, n int, write bool, reason string) error {
 	f := Fault{IOVA: iova, Len: n, Write: write, Reason: reason}
+	f.Lost = slices.ContainsFunc(s.lost, func(r space) bool { return r.contains(iova) })
 	s.faultMu.Lock()
 	defer s.faultMu.Unlock()
 	s.nfaults++
 	if len(s.faults) < maxFaults {
 		s.faults = append(s.faults, f)
+	}
+	if !f.Lost && !slices.ContainsFunc(s.expected, func(match func(Fault) bool) bool { return match(f) }) {
+		s.nwrong++
+		if len(s.wrong) < maxFaults {
+			s.wrong = append(s.wrong, f)
+		}
 	}
 	return fmt.Errorf("%w: %v", ErrFault, f)
 }
@@ -167,4 +182,22 @@ func (s *Sim) Faults() (first []Fault, total uint64) {
 	s.faultMu.Lock()
 	defer s.faultMu.Unlock()
 	return slices.Clone(s.faults), s.nfaults
+}
+
+// ExpectFaults says of which faults Close is not to complain. Those of memory that was taken behind a fence, while it is up, are
+// always expected.
+func (s *Sim) ExpectFaults(match func(Fault) bool) {
+	s.faultMu.Lock()
+	defer s.faultMu.Unlock()
+	s.expected = append(s.expected, match)
+}
+
+// wrongFaults returns an error that names the faults nobody expected, nil if there were none.
+func (s *Sim) wrongFaults() error {
+	s.faultMu.Lock()
+	defer s.faultMu.Unlock()
+	if s.nwrong == 0 {
+		return nil
+	}
+	return fmt.Errorf("tegrasim: %w: %d accesses were refused that nobody expects, first: %v", ErrFault, s.nwrong, s.wrong[0])
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -110,6 +111,7 @@ func TestReadWrite(t *testing.T) {
 func TestFaults(t *testing.T) {
 	b, addr := memory(t, 4)
 	s := newSim(t, Config{Contiguous: true})
+	s.ExpectFaults(func(Fault) bool { return true })
 	p := pin(t, s, addr, 4, tegra.FromDevice)
 	iova, size := p.Segments[0].IOVA, uint64(p.Segments[0].Len)
 	coherent, err := s.AllocCoherent(1)
@@ -156,8 +158,8 @@ func TestFaults(t *testing.T) {
 		t.Errorf("write after unpin: %v", err)
 	}
 	q := pin(t, s, addr, 4, tegra.ToDevice)
-	if q.Segments[0].IOVA == iova {
-		t.Error("the bus address was reused at once")
+	if q.Segments[0].IOVA != iova {
+		t.Error("the bus address that was freed last is not given out again at once")
 	}
 	if err := s.Write(q.Segments[0].IOVA, ones); !errors.Is(err, ErrFault) {
 		t.Errorf("write to a to-device pin: %v", err)
@@ -169,5 +171,102 @@ func TestFaults(t *testing.T) {
 	}
 	if list, n := s.Faults(); len(list) != maxFaults || n < 2*maxFaults {
 		t.Errorf("%d faults kept of %d", len(list), n)
+	}
+}
+
+// TestAFaultThatNobodyExpectsFailsClose: whoever owns a Sim cannot overlook what its SMMU has refused.
+func TestAFaultThatNobodyExpectsFailsClose(t *testing.T) {
+	for name, c := range map[string]struct {
+		do    func(s *Sim, addr uintptr)
+		fails bool
+	}{
+		"nothing was pinned there": {func(s *Sim, _ uintptr) { _ = s.Write(0x1000, []byte{1}) }, true},
+		"it was unpinned": {func(s *Sim, addr uintptr) {
+			p, _ := s.Pin(addr, tegra.PageSize, tegra.FromDevice, tegra.WriteBack)
+			_ = p.Unpin()
+			_ = s.Write(p.Segments[0].IOVA, []byte{1})
+		}, true},
+		"it was revoked": {func(s *Sim, addr uintptr) { _ = s.Write(revoked(s, addr), []byte{1}) }, false},
+		"it was revoked, and the fence is down again": {func(s *Sim, addr uintptr) {
+			iova := revoked(s, addr)
+			generation, _ := s.Fenced()
+			_ = s.Resume(generation)
+			_ = s.Write(iova, []byte{1})
+		}, true},
+		"it is expected": {func(s *Sim, _ uintptr) {
+			s.ExpectFaults(func(f Fault) bool { return f.IOVA == 0x1000 })
+			_ = s.Write(0x1000, []byte{1})
+		}, false},
+		"another one is expected": {func(s *Sim, _ uintptr) {
+			s.ExpectFaults(func(f Fault) bool { return f.IOVA == 0x2000 })
+			_ = s.Write(0x1000, []byte{1})
+		}, true},
+	} {
+		s, err := New(Config{Contiguous: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resume(t, s)
+		_, addr := memory(t, 1)
+		c.do(s, addr)
+		if err := s.Close(); (err != nil) != c.fails || err != nil && !errors.Is(err, ErrFault) {
+			t.Errorf("%s: close says %v", name, err)
+		}
+	}
+}
+
+// revoked pins memory, revokes that and returns where it was.
+func revoked(s *Sim, addr uintptr) uint64 {
+	p, _ := s.Pin(addr, tegra.PageSize, tegra.FromDevice, tegra.WriteBack)
+	s.Invalidate(addr, 1)
+	_ = p.Unpin()
+	return p.Segments[0].IOVA
+}
+
+// TestAStaleAddressIsSomebodyElses: an engine that goes on after its pin was unpinned writes to memory that was pinned since.
+func TestAStaleAddressIsSomebodyElses(t *testing.T) {
+	b, addr := memory(t, 16)
+	s := newSim(t, Config{Seed: 3})
+	stale := pin(t, s, addr, 8, tegra.FromDevice)
+	if err := stale.Unpin(); err != nil {
+		t.Fatal(err)
+	}
+	other := pin(t, s, addr+8*tegra.PageSize, 8, tegra.FromDevice)
+	for _, seg := range stale.Segments {
+		_ = s.Write(seg.IOVA, bytes.Repeat([]byte{0xee}, 64))
+	}
+	if !bytes.Contains(b[8*tegra.PageSize:], []byte{0xee}) {
+		t.Error("no stale address leads to the memory that was pinned next")
+	}
+	if bytes.Contains(b[:8*tegra.PageSize], []byte{0xee}) {
+		t.Error("a stale address leads to memory that was unpinned")
+	}
+	s.ExpectFaults(func(Fault) bool { return true })
+	_ = other.Unpin()
+}
+
+// TestSpacesStayFew: ranges that go and come in many sizes do not add up.
+func TestSpacesStayFew(t *testing.T) {
+	s := spaces{next: firstIOVA}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var held []space
+	for range 100_000 {
+		if len(held) > 0 && rng.IntN(2) == 0 {
+			i := rng.IntN(len(held))
+			s.give(held[i])
+			held[i] = held[len(held)-1]
+			held = held[:len(held)-1]
+			continue
+		}
+		r := s.take((1+rng.IntN(64))*tegra.PageSize, tegra.PageSize)
+		for _, o := range held {
+			if r.iova < o.iova+o.size && o.iova < r.iova+r.size {
+				t.Fatalf("%+v and %+v overlap", r, o)
+			}
+		}
+		held = append(held, r)
+	}
+	if len(s.free) > maxFree {
+		t.Errorf("%d free ranges", len(s.free))
 	}
 }

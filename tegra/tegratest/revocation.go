@@ -7,18 +7,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/tegra"
 )
-
-// hole unmaps one page of m.
-func (b *bench) hole(m memory, page int) error {
-	b.invalidate(m, page, 1)
-	return unix.MunmapPtr(unsafe.Pointer(&m[page*tegra.PageSize]), tegra.PageSize)
-}
 
 // revoked checks a pin whose memory change does something to, and that everything works again after the fence.
 func revoked(t *testing.T, b *bench, change func(memory) error) {
@@ -68,6 +59,24 @@ func revoked(t *testing.T, b *bench, change func(memory) error) {
 	}
 }
 
+// protected checks a pin whose memory is protected for a moment. pin_user_pages keeps it, since its pages are the same; nv-p2p cannot tell,
+// and a back end that is told of a change takes any for an end.
+func protected(t *testing.T, b *bench) {
+	if b.cfg.FirstPage || b.cfg.Invalidate != nil {
+		revoked(t, b, func(m memory) error { return b.mprotect(m) })
+		return
+	}
+	m := b.memory(4)
+	p := b.pin(m, 0, 4, tegra.FromDevice)
+	if err := b.mprotect(m); err != nil {
+		t.Fatal(err)
+	}
+	b.unpinned(p) // with an error, if it was revoked
+	if _, fenced := b.f.Fenced(); fenced {
+		t.Error("fenced by memory that is the same")
+	}
+}
+
 // fence checks that a stale generation does not lift a fence: more memory was revoked meanwhile.
 func fence(t *testing.T, b *bench) {
 	m := b.memory(4)
@@ -89,6 +98,30 @@ func fence(t *testing.T, b *bench) {
 		}
 		b.resume()
 	}
+}
+
+// asksForFence raises the fence without a revocation: pins stay until they are given back, and nothing can be pinned in their place.
+func asksForFence(t *testing.T, b *bench) {
+	m := b.memory(2)
+	p := b.pin(m, 0, 1, tegra.FromDevice)
+	before, _ := b.f.Fenced()
+	if err := b.f.Fence(); err != nil {
+		t.Fatal(err)
+	}
+	if generation, fenced := b.f.Fenced(); !fenced || generation == before {
+		t.Errorf("fenced %t, generation %d after %d", fenced, generation, before)
+	}
+	select {
+	case <-p.Revoked():
+		t.Error("a fence revokes pins")
+	default:
+	}
+	b.unpinned(p)
+	if err := b.tryPin(m.page(1), tegra.PageSize, tegra.FromDevice); !errors.Is(err, tegra.ErrFenced) {
+		t.Errorf("pin while fenced: %v", err)
+	}
+	b.resume()
+	b.unpinned(b.pin(m, 0, 2, tegra.FromDevice))
 }
 
 // unpinAgainstMunmap ends pins from two sides at once.
@@ -154,9 +187,47 @@ func afterClose(t *testing.T, f Function, m memory) {
 	_, pin := f.Pin(m.page(0), tegra.PageSize, tegra.ToDevice, tegra.WriteBack)
 	_, alloc := f.AllocCoherent(tegra.PageSize)
 	generation, _ := f.Fenced()
-	for what, err := range map[string]error{"pin": pin, "coherent memory": alloc, "resume": f.Resume(generation), "close": f.Close()} {
+	for what, err := range map[string]error{"pin": pin, "coherent memory": alloc, "resume": f.Resume(generation), "fence": f.Fence(), "close": f.Close()} {
 		if !errors.Is(err, tegra.ErrClosed) {
 			t.Errorf("%s of a closed function: %v", what, err)
 		}
+	}
+}
+
+// unplug checks what is left of a function that has gone.
+func unplug(t *testing.T, b *bench) {
+	if b.cfg.Unplug == nil {
+		t.Skip("NEEDS a function that can be taken away")
+	}
+	m := b.memory(4)
+	p := b.pin(m, 0, 2, tegra.FromDevice)
+	c, err := b.f.AllocCoherent(tegra.PageSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var why atomic.Int32
+	p.OnFree(func(r tegra.Reason) { why.Store(int32(r)) })
+	b.cfg.Unplug(t, b.f)
+	b.awaitRevoked(p)
+	if r := tegra.Reason(why.Load()); r != tegra.ReasonUnplug {
+		t.Errorf("callback said %v", r)
+	}
+	generation, fenced := b.f.Fenced()
+	if !fenced {
+		t.Error("a function that has gone is not fenced")
+	}
+	for what, err := range map[string]error{
+		"pin": b.tryPin(m.page(2), tegra.PageSize, tegra.ToDevice), "coherent memory": b.tryAlloc(1), "resume": b.f.Resume(generation),
+	} {
+		if !errors.Is(err, tegra.ErrGone) {
+			t.Errorf("%s of a function that has gone: %v", what, err)
+		}
+	}
+	if err := p.Unpin(); !errors.Is(err, tegra.ErrRevoked) {
+		t.Errorf("unpin: %v", err)
+	}
+	c.Bytes[0]++ // still there
+	if err := c.Close(); err != nil {
+		t.Errorf("coherent memory: %v", err)
 	}
 }

@@ -3,6 +3,7 @@
 package tegratest
 
 import (
+	"errors"
 	"testing"
 	"time"
 	"unsafe"
@@ -21,11 +22,13 @@ type Function interface {
 
 // Config is a back end.
 type Config struct {
-	// Open opens a function that is not fenced and has no pins. The suite closes it, also where that is an error.
+	// Open opens a function that nobody else has open: it is fenced, and has no pins. The suite closes it, also where that is an error.
 	Open func(t *testing.T) Function
 	// Invalidate is called before memory of the process is unmapped, remapped or protected. nil: the back end learns of
 	// it by itself.
 	Invalidate func(f Function, addr uintptr, size int)
+	// Unplug takes the function away while it is open. nil: that cannot be done here.
+	Unplug func(t *testing.T, f Function)
 	// FirstPage says that a change of a part is noticed only when it is a pin's first page, as nv-p2p does.
 	FirstPage bool
 }
@@ -39,25 +42,39 @@ func Run(t *testing.T, cfg Config) {
 		name string
 		test func(*testing.T, *bench)
 	}{
-		{"bad requests", badRequests},
+		{"a function that nobody has used", untouched},
 		{"segments", segments},
 		{"overlap", overlap},
 		{"unpin", unpin},
 		{"munmap", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.munmap(m, 0, m.pages()) }) }},
 		{"munmap of a part", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.munmap(m, b.part(), 1) }) }},
-		{"mprotect", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.mprotect(m) }) }},
+		{"mprotect", protected},
 		{"MADV_DONTNEED", func(t *testing.T, b *bench) { revoked(t, b, func(m memory) error { return b.dontneed(m) }) }},
 		{"fence", fence},
+		{"a fence that is asked for", asksForFence},
 		{"unpin against munmap", unpinAgainstMunmap},
 		{"many at a time", manyAtATime},
 		{"too many", tooMany},
 		{"coherent memory", coherent},
 		{"close with leaks", closeWithLeaks},
+		{"unplug", unplug},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := &bench{t: t, cfg: cfg, f: cfg.Open(t)}
+			b := newBench(t, cfg)
 			defer b.close()
 			c.test(t, b)
+		})
+	}
+	for _, f := range list() {
+		if f.pinner == nil {
+			continue
+		}
+		t.Run(f.call+" of "+f.what, func(t *testing.T) {
+			b := newBench(t, cfg)
+			defer b.close()
+			if err := f.pinner(t, b); !errors.Is(err, f.want) {
+				t.Errorf("%v, want %v", err, f.want)
+			}
 		})
 	}
 }
@@ -68,6 +85,12 @@ type bench struct {
 	cfg    Config
 	f      Function
 	closed bool
+}
+
+func newBench(t *testing.T, cfg Config) *bench {
+	b := &bench{t: t, cfg: cfg, f: cfg.Open(t)}
+	b.resume()
+	return b
 }
 
 func (b *bench) close() {
@@ -97,20 +120,65 @@ func (b *bench) pin(m memory, first, pages int, dir tegra.Direction) *tegra.Pin 
 	return p
 }
 
+// tryPin returns the error of a pin that must not be.
+func (b *bench) tryPin(addr uintptr, size int, dir tegra.Direction) error {
+	return b.never(b.f.Pin(addr, size, dir, tegra.WriteBack))
+}
+
+// never gives back what should not have been pinned.
+func (b *bench) never(p *tegra.Pin, err error) error {
+	if p != nil {
+		b.t.Errorf("pinned: %v", p.Unpin())
+	}
+	return err
+}
+
+// tryAlloc returns the error of coherent memory that must not be.
+func (b *bench) tryAlloc(size int) error {
+	c, err := b.f.AllocCoherent(size)
+	if c != nil {
+		b.t.Errorf("allocated: %v", c.Close())
+	}
+	return err
+}
+
+func (b *bench) unpinned(p *tegra.Pin) {
+	b.t.Helper()
+	if err := p.Unpin(); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// revokeOne raises the fence: it revokes a pin.
+func (b *bench) revokeOne() {
+	b.t.Helper()
+	m := b.memory(1)
+	p := b.pin(m, 0, 1, tegra.ToDevice)
+	if err := b.munmap(m, 0, 1); err != nil {
+		b.t.Fatal(err)
+	}
+	b.awaitRevoked(p)
+	if err := p.Unpin(); !errors.Is(err, tegra.ErrRevoked) {
+		b.t.Error(err)
+	}
+}
+
 // memory is pages of the process with a page before and after them that nothing touches: changes of neighbours may
 // revoke a pin that begins where they end.
 type memory []byte
 
-func (b *bench) memory(pages int) memory {
-	b.t.Helper()
+func newMemory(t *testing.T, pages int) memory {
+	t.Helper()
 	whole, err := unix.Mmap(-1, 0, (pages+2)*tegra.PageSize, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 	if err != nil {
-		b.t.Fatal(err)
+		t.Fatal(err)
 	}
-	b.t.Cleanup(func() { _ = unix.Munmap(whole) })
+	t.Cleanup(func() { _ = unix.Munmap(whole) })
 	return memory(whole[tegra.PageSize : (pages+1)*tegra.PageSize])
 }
+
+func (b *bench) memory(pages int) memory { return newMemory(b.t, pages) }
 
 func (m memory) pages() int { return len(m) / tegra.PageSize }
 

@@ -27,6 +27,7 @@ func NewModel(cfg cudahost.Config, seed uint64, configure func(*tegrasim.Sim) mo
 	if err != nil {
 		return nil, err
 	}
+	sim.ExpectFaults(func(f tegrasim.Fault) bool { return model.IsStray(f.IOVA) })
 	cfg.Invalidator = sim
 	memory, err := cudahost.Open(cfg)
 	if err != nil {
@@ -45,7 +46,8 @@ func NewModel(cfg cudahost.Config, seed uint64, configure func(*tegrasim.Sim) mo
 	return d, nil
 }
 
-// Close unplugs the model. What was pinned must have been unpinned.
+// Close unplugs the model. What was pinned must have been unpinned. Its error names accesses that the SMMU has refused and that are no
+// fault of the model's plan, such as those of descriptors that outlive their memory.
 func (d *Model) Close() error {
 	d.cancel()
 	return errors.Join(<-d.ended, d.Card.Memory.Close(), d.Sim.Close())

@@ -80,15 +80,25 @@ type transfer interface {
 	Abandon() error
 }
 
+// fencedTransfer is a transfer whose memory goes to nobody else while the engine may use it.
+type fencedTransfer struct {
+	transfer
+	fencer tegra.Fencer
+}
+
+// Abandon implements transfer.
+func (t fencedTransfer) Abandon() error { return errors.Join(t.fencer.Fence(), t.transfer.Abandon()) }
+
 // xdmaEngine is an XDMA core with memory behind it.
 type xdmaEngine struct {
 	*xdma.Device
-	card Card
+	card   Card
+	fencer tegra.Fencer
 }
 
 func openXDMA(ctx context.Context, hw capture.Hardware, card Card) (engine, error) {
 	d, err := hw.OpenXDMA(ctx)
-	return xdmaEngine{d, card}, err
+	return xdmaEngine{d, card, hw.Pinner.(tegra.Fencer)}, err
 }
 
 func (e xdmaEngine) window() int { return e.card.Window }
@@ -101,11 +111,15 @@ func (e xdmaEngine) has(dir fpga.Direction) bool {
 }
 
 func (e xdmaEngine) prepare(dir fpga.Direction, mem fpga.Memory) (transfer, error) {
-	return e.NewTransfer(dir, e.card.Channel, mem, e.card.Address)
+	t, err := e.NewTransfer(dir, e.card.Channel, mem, e.card.Address)
+	return fencedTransfer{t, e.fencer}, err
 }
 
 // eduEngine is QEMU's edu device.
-type eduEngine struct{ *edu.Device }
+type eduEngine struct {
+	*edu.Device
+	fencer tegra.Fencer
+}
 
 // openEdu finds the device. A fence that is there before is lifted when the engine is idle.
 func openEdu(_ context.Context, hw capture.Hardware, card Card) (engine, error) {
@@ -116,12 +130,12 @@ func openEdu(_ context.Context, hw capture.Hardware, card Card) (engine, error) 
 	generation, fenced := fencer.Fenced()
 	d, err := edu.Open(edu.Config{Registers: hw.BARs[0].Registers, Interrupts: hw.Interrupts})
 	if err != nil || !fenced {
-		return eduEngine{d}, err
+		return eduEngine{d, fencer}, err
 	}
 	if err := d.Settle(); err != nil {
 		return nil, err
 	}
-	return eduEngine{d}, fencer.Resume(generation)
+	return eduEngine{d, fencer}, fencer.Resume(generation)
 }
 
 func (e eduEngine) has(fpga.Direction) bool { return true }
@@ -129,7 +143,7 @@ func (e eduEngine) window() int             { return edu.BufferSize }
 func (e eduEngine) width() int              { return 0 }
 
 func (e eduEngine) prepare(dir fpga.Direction, mem fpga.Memory) (transfer, error) {
-	return &eduTransfer{device: e.Device, dir: dir, mem: mem}, nil
+	return fencedTransfer{&eduTransfer{device: e.Device, dir: dir, mem: mem}, e.fencer}, nil
 }
 
 type eduTransfer struct {

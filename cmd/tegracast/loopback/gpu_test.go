@@ -85,6 +85,9 @@ func TestGPULoopbackHands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if generation, _ := sim.Fenced(); sim.Resume(generation) != nil {
+		t.Fatal("the fence stays")
+	}
 	const size, room = 2*tegra.PageSize + 5, 3 * tegra.PageSize
 	surface := func(dir tegra.Direction) *capture.Surface {
 		s, err := capture.NewSurface(memory, sim, size, cudahost.Mapped, dir)

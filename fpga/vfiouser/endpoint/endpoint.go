@@ -61,6 +61,8 @@ type Endpoint struct {
 	mu   sync.Mutex // held while a card comes or goes
 	card atomic.Pointer[card]
 	away atomic.Bool // the slot is empty
+
+	refusals atomic.Bool // are expected
 }
 
 // card is what is in the slot.
@@ -227,9 +229,18 @@ func (e *Endpoint) end(away bool) {
 	}
 }
 
-// Close ends card and connection. The error is that of the socket, nil as a rule.
+// ExpectRefusals says that the machine will refuse accesses of the card, and that Close is not to complain.
+func (e *Endpoint) ExpectRefusals() { e.refusals.Store(true) }
+
+// Close ends card and connection. The error is that of the socket, or names an access that a machine has refused, unless that is
+// expected: it wraps vfiouser.ErrUnmapped.
 func (e *Endpoint) Close() error {
 	e.Kill()
 	e.server.Close()
-	return <-e.served
+	err := <-e.served
+	if b := e.Books(); b.Wrong > 0 && !e.refusals.Load() {
+		return errors.Join(err, fmt.Errorf("endpoint: %w: %d accesses were refused that nobody expects, last: %+v",
+			vfiouser.ErrUnmapped, b.Wrong, b.LastRefused[len(b.LastRefused)-1]))
+	}
+	return err
 }

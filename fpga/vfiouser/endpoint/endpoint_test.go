@@ -80,7 +80,8 @@ func (m *machine) alloc(size, segment int) fpga.Memory {
 func (m *machine) open(options ...func(*xdma.Config)) *xdma.Device {
 	m.t.Helper()
 	cfg := xdma.Config{Interrupts: m.vectors, Alloc: func(size int) (xdma.Coherent, error) {
-		return xdma.Coherent{Memory: m.alloc(size, size), Close: func() error { return nil }}, nil
+		mem := m.alloc(size, size)
+		return xdma.Coherent{Memory: mem, Close: func() error { m.ram.Free(m.client, mem); return nil }}, nil
 	}}
 	for _, i := range m.layout {
 		cfg.BARs = append(cfg.BARs, fpga.BAR{Index: int(i), Size: model.BARSize, Registers: vfiousertest.Window{C: m.client, Index: i}})
@@ -129,6 +130,8 @@ func (m *machine) loopback(d *xdma.Device, size int) {
 	if !bytes.Equal(src.Bytes, dst.Bytes) {
 		m.t.Fatalf("%d bytes came back as others", size)
 	}
+	m.ram.Free(m.client, src)
+	m.ram.Free(m.client, dst)
 }
 
 // unmask is QEMU's end of a line's interrupt.
@@ -260,6 +263,7 @@ func TestLine(t *testing.T) {
 // TestRefusals: what is not mapped is refused, counted, and shown to the machine.
 func TestRefusals(t *testing.T) {
 	m := plug(t, Config{Card: bigCard()})
+	m.card.ExpectRefusals()
 	m.vectors.Assign(m.client, 2)
 	d := m.open()
 	mem := m.alloc(8192, 4096)

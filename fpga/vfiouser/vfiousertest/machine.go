@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +40,13 @@ type RAM struct {
 	FD    int
 	Bytes []byte
 	next  int
+	free  []piece // the last one is given out first
+}
+
+// piece is a part of the RAM with its bus addresses.
+type piece struct {
+	at, size, segment int
+	base              uint64
 }
 
 // NewRAM makes size bytes, which the test's end gives back.
@@ -60,13 +68,39 @@ func (c *Client) NewRAM(size int) *RAM {
 	return r
 }
 
+// Free unmaps what Alloc has returned. Memory and bus addresses are given out again at once.
+func (r *RAM) Free(c *Client, m fpga.Memory) {
+	c.t.Helper()
+	at, segment := len(r.Bytes)-cap(m.Bytes), m.Segments[0].Len
+	for _, s := range m.Segments {
+		pages := (s.Len + 4095) &^ 4095
+		if e := c.Unmap(s.Addr, uint64(pages), 0); e.Flags != 1 {
+			c.t.Fatalf("unmapping %#x: %+v", s.Addr, e)
+		}
+	}
+	r.free = append(r.free, piece{at, len(m.Bytes), segment, m.Segments[0].Addr - uint64(2*at)})
+}
+
+// place returns where memory of a size lies in the RAM: where the last of this kind was freed, if there is one.
+func (r *RAM) place(base uint64, size, segment int) (at int) {
+	for i := len(r.free) - 1; i >= 0; i-- {
+		if f := r.free[i]; f.size == size && f.segment == min(size, segment) && f.base == base {
+			r.free = slices.Delete(r.free, i, i+1)
+			return f.at
+		}
+	}
+	at = r.next
+	r.next = (at + size + 4095) &^ 4095
+	return at
+}
+
 // Alloc takes whole pages of the RAM and maps them at bus addresses from base on that are not those of the file, as an
 // IOMMU does, with a hole behind each segment of so many bytes: whole pages, or all in one.
 func (r *RAM) Alloc(c *Client, base uint64, size, segment int) fpga.Memory {
 	c.t.Helper()
-	at := r.next
+	at := r.place(base, size, segment)
 	var m fpga.Memory
-	m.Bytes = r.Bytes[at : at+size : at+size]
+	m.Bytes = r.Bytes[at : at+size]
 	for off := 0; off < size; off += segment {
 		n := min(segment, size-off)
 		pages := (n + 4095) &^ 4095
@@ -76,7 +110,6 @@ func (r *RAM) Alloc(c *Client, base uint64, size, segment int) fpga.Memory {
 		}
 		m.Segments = append(m.Segments, fpga.Segment{Addr: addr, Len: n})
 	}
-	r.next = (at + size + 4095) &^ 4095
 	return m
 }
 

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tegrasim
+
+import (
+	"math/rand/v2"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/tegra/uapi"
+)
+
+// errnos are those that docs/kernel-abi.md lists for the calls that a Sim stands for, without EINTR, after which uapi calls again.
+var errnos = map[uint][]unix.Errno{
+	uapi.CallPin: {
+		unix.EINVAL, unix.E2BIG, unix.EFAULT, unix.EMEDIUMTYPE, unix.ENOMEM, unix.ENOSPC, unix.EBUSY, unix.ESTALE, unix.EAGAIN, unix.EIO,
+		unix.EOPNOTSUPP, unix.EPERM,
+	},
+	uapi.CallPut:     {unix.ENOENT, unix.EBUSY},
+	uapi.CallAlloc:   {unix.E2BIG, unix.EINVAL, unix.ENOMEM, unix.ENOSPC, unix.ESTALE, unix.EPERM},
+	uapi.CallControl: {unix.EAGAIN, unix.EIO, unix.EPERM},
+}
+
+// Errnos returns what a call may fail with, uapi.CallPin, CallAlloc, CallPut or CallControl (RESUME): none for any other.
+func Errnos(call uint) []unix.Errno { return errnos[call] }
+
+// Refuse has calls fail: f is asked before each call for its errno, 0 if the call is to be done. nil ends that. f is not called
+// concurrently, and must not call the Sim.
+func (s *Sim) Refuse(f func(call uint) unix.Errno) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = f
+}
+
+// Refusals returns a function for Refuse that refuses calls at a rate, each with one of its Errnos. The same seed refuses the same ones.
+func Refusals(seed uint64, rate float64) func(call uint) unix.Errno {
+	rng := rand.New(rand.NewPCG(seed, 0x4ef05e))
+	return func(call uint) unix.Errno {
+		list := errnos[call]
+		if len(list) == 0 || rng.Float64() >= rate {
+			return 0
+		}
+		return list[rng.IntN(len(list))]
+	}
+}
