@@ -51,6 +51,8 @@ type Config struct {
 	// and Functions they have no IOMMU.
 	Devices []string
 
+	Nodes int // NUMA nodes that share the memory; the processors are in the first one
+
 	Network bool // a network between the machine (GuestAddress) and the host (HostAddress, Machine.HostCommand)
 
 	// Disk is a raw image of this host that is /dev/vda, with ext4's module loaded; it keeps what was written. With Full

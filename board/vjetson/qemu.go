@@ -136,6 +136,14 @@ func (l *launcher) machine(cfg Config) {
 	l.add("-accel", "tcg,thread=multi", "-m", strconv.Itoa(cfg.Memory),
 		"-smp", strconv.Itoa(cfg.CPUs), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console")
+	for i := range cfg.Nodes {
+		l.add("-object", fmt.Sprintf("memory-backend-ram,id=node%d,size=%dM", i, cfg.Memory/cfg.Nodes))
+		node := fmt.Sprintf("node,nodeid=%d,memdev=node%[1]d", i)
+		if i == 0 {
+			node += fmt.Sprintf(",cpus=0-%d", cfg.CPUs-1)
+		}
+		l.add("-numa", node)
+	}
 	if cfg.Full {
 		cfg.Append = "net.ifnames=0 " + cfg.Append
 	}

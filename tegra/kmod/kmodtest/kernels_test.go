@@ -38,6 +38,12 @@ func TestKernels(t *testing.T) {
 						t.Parallel()
 						testWay(t, b, w, "")
 					})
+					t.Run(name+" attacks", func(t *testing.T) {
+						t.Parallel()
+						m := b.start(t, w, vjetson.Config{Edu: true, Memory: 640, Modules: []string{"fuse"}})
+						m.guest(t, "^Test(Quiet|StalledFuse|StarvedChecks|Owner)$")
+						m.discards(t, w)
+					})
 				}
 				t.Run("loopback", func(t *testing.T) {
 					t.Parallel()

@@ -34,9 +34,10 @@ func (m machine) named(function string) string {
 
 // testOthers has what the module does with functions that are not edu.
 func testOthers(t *testing.T, b built) {
-	m := b.start(t, b.gup, vjetson.Config{Edu: true, Devices: []string{
+	m := b.start(t, b.gup, vjetson.Config{Edu: true, Nodes: 2, Append: "numa_balancing=enable", Devices: []string{
 		secondPort, whole, thirdPort, "edu,bus=port2,addr=0.0,multifunction=on", "edu,bus=port2,addr=0.1",
 	}})
+	m.guest(t, "^TestNUMABalancing$")
 	env := m.take("0000:02:00.0")
 	m.guestOn(t, env, "^TestReset$")
 	m.guestOn(t, env, "^Test(SysfsReset|CloseResets|OpenWhileClosing)$")
