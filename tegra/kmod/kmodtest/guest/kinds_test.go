@@ -5,6 +5,7 @@ package guest
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -219,6 +220,29 @@ func tellKSM(t *testing.T, what string) {
 	t.Helper()
 	if err := os.WriteFile(ksmRun, []byte(what), 0); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// scanKSM has the kernel look twice for equal pages in all memory that may be merged.
+func scanKSM(t *testing.T) {
+	t.Helper()
+	scans := func() (n int) {
+		b, err := os.ReadFile("/sys/kernel/mm/ksm/full_scans")
+		if err == nil {
+			_, err = fmt.Sscan(string(b), &n)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	asRoot(t, "/sys/kernel/mm/ksm/pages_to_scan", "2000")
+	tellKSM(t, "1")
+	defer tellKSM(t, "0")
+	for first, deadline := scans(), time.Now().Add(patience); scans() < first+3; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the kernel does not look for equal pages")
+		}
 	}
 }
 

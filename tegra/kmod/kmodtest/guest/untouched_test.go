@@ -99,6 +99,16 @@ func quiet() map[string]func(t *testing.T, b []byte) {
 			holes(t)
 			tell("/proc/sys/vm/compact_memory", "1")(t, b)
 		},
+		"KSM": func(t *testing.T, b []byte) {
+			_ = unix.Madvise(b, unix.MADV_MERGEABLE) // no memfd
+			scanKSM(t)
+		},
+		"khugepaged": func(_ *testing.T, b []byte) {
+			const collapse = 25 // MADV_COLLAPSE, since Linux 6.1
+			_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
+			_ = unix.Madvise(b, collapse)
+		},
+		"MADV_PAGEOUT": func(_ *testing.T, b []byte) { _ = unix.Madvise(b, unix.MADV_PAGEOUT) },
 		"drop_caches":  tell("/proc/sys/vm/drop_caches", "3"),
 		"clear_refs":   tell("/proc/self/clear_refs", "4"),
 		"clear_refs 1": tell("/proc/self/clear_refs", "1"),
