@@ -99,10 +99,6 @@ func quiet() map[string]func(t *testing.T, b []byte) {
 			holes(t)
 			tell("/proc/sys/vm/compact_memory", "1")(t, b)
 		},
-		"KSM": func(t *testing.T, b []byte) {
-			_ = unix.Madvise(b, unix.MADV_MERGEABLE) // no memfd
-			scanKSM(t)
-		},
 		"khugepaged": func(_ *testing.T, b []byte) {
 			const collapse = 25 // MADV_COLLAPSE, since Linux 6.1
 			_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
@@ -132,6 +128,14 @@ func TestQuiet(t *testing.T) {
 			t.Run(name+", "+what, func(t *testing.T) { s.quiet(t, memory(t), act) })
 		}
 	}
+	t.Run("anonymous, KSM", func(t *testing.T) { // which looks at no other memory
+		s.quiet(t, anonymous(t, size), func(t *testing.T, b []byte) {
+			if err := unix.Madvise(b, unix.MADV_MERGEABLE); err != nil {
+				t.Fatal(err)
+			}
+			scanKSM(t)
+		})
+	})
 	t.Run("memfd, MADV_DONTNEED", func(t *testing.T) {
 		b := mapping(t, memfd(t, size, 0), size, readWrite, unix.MAP_SHARED)
 		s.quiet(t, b, func(t *testing.T, b []byte) {
