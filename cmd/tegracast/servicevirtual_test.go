@@ -129,7 +129,7 @@ func (a *installed) install(t *testing.T) {
 	a.is(t, "systemctl is-active tegracast; systemctl is-enabled tegracast", "active\nenabled\n")
 	a.is(t, "cat /sys/module/tegra_p2p/parameters/allow_unsafe; stat -c '%U:%G %a' /dev/tegra_p2p0; stat -c %U /proc/$(systemctl show -P MainPID tegracast)", "N\nroot:tegracast 660\ntegracast\n")
 	a.must(t, "tegracast doctor")
-	a.must(t, "tegracast doctor --service | grep ' device .*can be opened'")
+	a.must(t, "tegracast doctor --service | grep ' device .*in use by tegracast.service (pid [0-9]*)'")
 	if err := a.CopyOut(t.Context(), "/run/tegracast/raw.sdp", a.sdp); err != nil {
 		t.Fatal(err)
 	}
