@@ -14,6 +14,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/cmd/tegracast/kept"
+	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
 )
 
 const configUsage = `Usage: tegracast config default | check [--json] FILE | schema
@@ -86,7 +87,14 @@ type Check struct {
 
 // configCheck prints all mistakes of a configuration, each as FILE:LINE:COLUMN: message, which editors take.
 func configCheck(e env, path string, asJSON bool) error {
+	limit, err := memlock.OfService(os.DirFS("/"))
+	if err != nil {
+		return err
+	}
 	c, err := checked(path)
+	if err == nil {
+		err = limit.Check(c)
+	}
 	var wrong *yamlfile.Error
 	if err != nil && !errors.As(err, &wrong) {
 		return err

@@ -21,6 +21,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/kept"
 	"github.com/tegracast/tegracast/cmd/tegracast/live"
+	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
 	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/pipeline/web"
@@ -97,6 +98,7 @@ func serve(ctx context.Context, e env, args []string) error {
 		return err
 	}
 	env := e.appliance()
+	env.MemLock = memlock.Own(kept.Folder() != "")
 	env.Processors = runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(env.Processors + spare)
 	return appliance.Serve(ctx, env, c, o)

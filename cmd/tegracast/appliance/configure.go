@@ -24,13 +24,13 @@ func (r *runner) Configuration() web.Configuration { return *r.shown.Load() }
 
 // Check implements web.Configurator: it is what config check says.
 func (r *runner) Check(text []byte) web.Check {
-	_, check := kept.Check(text, r.web.Now(), r.Configuration().Text)
+	_, check := kept.Check(text, r.web.Now(), r.Configuration().Text, r.a.env.MemLock.Check)
 	return check
 }
 
 // Configure implements web.Configurator.
 func (r *runner) Configure(ctx context.Context, text []byte) (web.Check, error) {
-	next, check := kept.Check(text, r.web.Now(), r.Configuration().Text)
+	next, check := kept.Check(text, r.web.Now(), r.Configuration().Text, r.a.env.MemLock.Check)
 	if !check.Good {
 		return check, nil
 	}

@@ -110,6 +110,7 @@ type Source struct {
 
 	file     func() error // says whether the file that it reads is good; nil: it reads none
 	cpuReads string       // why its frames cannot be in write-combined memory; empty: they can
+	slotsAt  yamlfile.Place
 	section  *SourceSection
 }
 

@@ -45,7 +45,7 @@ func (r *resolver) sources(root yamlfile.Section) error {
 }
 
 func (r *resolver) source(at yamlfile.Section, c *SourceSection) (Source, error) {
-	s := Source{Name: c.Name, Slots: c.Slots, WriteCombined: c.WriteCombined, At: at.Place(), OpenAt: at.Place(), section: c}
+	s := Source{Name: c.Name, Slots: c.Slots, WriteCombined: c.WriteCombined, At: at.Place(), OpenAt: at.Place(), slotsAt: at.Key("slots").Place(), section: c}
 	var err error
 	if s.Kind, at, err = one[SourceKind](at, c.SourceKinds); err != nil {
 		return s, err
