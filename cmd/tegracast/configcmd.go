@@ -24,7 +24,8 @@ const configUsage = `Usage: tegracast config default | check [--json] FILE | sch
   default      print the default configuration, with comments
   check FILE   validate a configuration, - for standard input. Each mistake is a
                line with its file, line and column, and the status is 2. When
-               all keys and values are right, it is checked that they fit
+               all keys and values are right, it is checked that they fit,
+               and that the installed service may lock the memory that they need
   diff FILE    print how the configuration that was changed on the page differs from
                the installed FILE (default /etc/tegracast/tegracast.yaml): it is
                used instead of it. It is in $STATE_DIRECTORY, or else in
