@@ -37,25 +37,31 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 	file := programtest.Write(t, "file.yaml", fmt.Sprintf(text, fmt.Sprintf("file: {path: %q, width: 320, height: 240, once: true}", samples), port))
 	fpga := programtest.Write(t, "fpga.yaml", fmt.Sprintf(text, "fpga: {device: /dev/no_such_device, width: 320, height: 240}", port))
 	const (
-		check = "mount -t tmpfs tmpfs /etc/systemd/system && mkdir /etc/systemd/system/tegracast.service.d && "
+		units = "mount -t tmpfs tmpfs /etc/systemd/system && mkdir /etc/systemd/system/tegracast.service.d; "
+		check = "$0 config check $1"
 		serve = "cd $2; exec setpriv --bounding-set -ipc_lock prlimit --memlock=65536 $0 serve --config $1"
 		line  = ":3:33: sources[0].slots: its 9 slots need "
 	)
+	dropIn := func(value string) string {
+		return units + "printf '[Service]\nLimitMEMLOCK=" + value + "\n' > " + memlock.DropIn + "; "
+	}
 	for _, c := range []struct {
 		name, shell, config string
 		status              int
 		says                string
 	}{
-		{"no drop-in", check + "$0 config check $1", file, exitOK, ""},
-		{
-			"a drop-in", check + "printf '[Service]\nLimitMEMLOCK=1M\n' > " + memlock.DropIn + "; $0 config check $1", file, exitUsage,
-			file + line + "1404 KiB of memory that is locked, and all slots 2340 KiB: the limit is 1024 KiB (LimitMEMLOCK= in " + memlock.DropIn + "): give it fewer slots, or raise LimitMEMLOCK=",
-		},
-		{"a drop-in that suffices", check + "printf '[Service]\nLimitMEMLOCK=4M\n' > " + memlock.DropIn + "; $0 config check $1", file, exitOK, ""},
-		{"a drop-in with a mistake", check + "printf '[Service]\nLimitMEMLOCK=half\n' > " + memlock.DropIn + "; $0 config check $1", file, exitFailure, memlock.DropIn + ":2: LimitMEMLOCK=half"},
+		{"no drop-in", units + check, file, exitOK, ""},
+		{"a drop-in", dropIn("1M") + check, file, exitUsage, file + line + "1404 KiB of memory that is locked, and all slots 2340 KiB: " +
+			"the limit is 1024 KiB (LimitMEMLOCK= in " + memlock.DropIn + "): give it fewer slots, or raise LimitMEMLOCK="},
+		{"a drop-in that suffices", dropIn("4M") + check, file, exitOK, ""},
+		{"a drop-in with a mistake", dropIn("half") + check, file, exitFailure, memlock.DropIn + ":2: LimitMEMLOCK=half"},
 		{"a file in a shell", serve, file, exitOK, "frame memory is not locked"},
-		{"an FPGA in a shell", serve, fpga, exitUsage, fpga + line + "1626 KiB of memory that is pinned for FPGAs, and all slots 1626 KiB: the limit is 64 KiB (ulimit -l of this process)"},
-		{"the service", "export STATE_DIRECTORY=$2; " + serve, file, exitUsage, "the limit is 64 KiB (LimitMEMLOCK= of the service): give it fewer slots, or raise LimitMEMLOCK= in " + memlock.DropIn},
+		{"an FPGA in a shell", serve, fpga, exitUsage, fpga + line + "1626 KiB of memory that is pinned for FPGAs, and all slots 1626 KiB: " +
+			"the limit is 64 KiB (ulimit -l of this process)"},
+		{
+			"the service", "export STATE_DIRECTORY=$2; " + serve, file, exitUsage,
+			"the limit is 64 KiB (LimitMEMLOCK= of the service): give it fewer slots, or raise LimitMEMLOCK= in " + memlock.DropIn,
+		},
 	} {
 		p := programtest.StartCommand(t, exec.Command("unshare", "--mount", "sh", "-c", c.shell, programtest.Program(t), c.config, dir))
 		if status := p.End(t, time.Minute); status != c.status || !strings.Contains(p.Err.String(), c.says) {

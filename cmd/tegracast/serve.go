@@ -86,7 +86,7 @@ func serve(ctx context.Context, e env, args []string) error {
 		*path = installedConfig
 		e.Log.Info("without --config the installed configuration is used; tegracast config default prints one with a model", "file", installedConfig)
 	}
-	o := appliance.Options{Store: kept.Store{Installed: *path, Folder: kept.Folder()}, Dir: *dir, Fixed: *path == "" || len(*faults) > 0}
+	o := appliance.Options{Store: kept.Store{Installed: *path, Folder: kept.Folder(), Limit: memlock.Own(kept.Folder() != "")}, Dir: *dir, Fixed: *path == "" || len(*faults) > 0}
 	if o.Fixed {
 		o.Store = o.Store.Alone(e.Log) // --fault is in no file
 	}
@@ -98,7 +98,6 @@ func serve(ctx context.Context, e env, args []string) error {
 		return err
 	}
 	env := e.appliance()
-	env.MemLock = memlock.Own(kept.Folder() != "")
 	env.Processors = runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(env.Processors + spare)
 	return appliance.Serve(ctx, env, c, o)

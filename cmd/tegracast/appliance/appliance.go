@@ -21,7 +21,6 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/egress"
 	"github.com/tegracast/tegracast/cmd/tegracast/fanout"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
-	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
 	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/cudahost/cufile"
@@ -44,7 +43,6 @@ type Env struct {
 	Bus     *telemetry.Bus         // what Log's faults are told to; nil: nobody tells them
 	// Processors is how many compute and send; 0: as many as run Go (runtime.GOMAXPROCS).
 	Processors int
-	MemLock    *memlock.Limit  // of what the frames may need; nil: there is none
 	interrupt  <-chan struct{} // of Serve: kernels are not compiled to their end
 }
 

@@ -15,9 +15,6 @@ import (
 
 // Open opens everything that a configuration describes; nothing runs yet. On an error it has closed what it had opened.
 func Open(e Env, c *config.Appliance) (*Appliance, error) {
-	if err := e.MemLock.Check(c); err != nil {
-		return nil, err
-	}
 	a := newAppliance(e)
 	c.FindPaths()
 	if err := a.open(c, everything(c)); err != nil {

@@ -104,10 +104,6 @@ func (r *runner) reload(ctx context.Context) error {
 // become restarts what differs between the configuration of now and next, and returns where they differ. refused says why it has gone
 // back to the one before, fatal that the appliance cannot go on. who has asked for it is told to the log.
 func (r *runner) become(ctx context.Context, who string, next *config.Appliance) (list []string, refused, fatal error) {
-	if err := r.a.env.MemLock.Check(next); err != nil {
-		r.a.env.Log.Error(who+": configuration rejected: still running the previous one", "error", err)
-		return nil, err, nil
-	}
 	next.FindPaths()
 	list = config.Changes(r.cfg, next)
 	for _, name := range next.NewPaths(r.cfg) {
