@@ -63,7 +63,7 @@ var may = map[string][]string{
 	"cmd/tegracast/progress":  {"pipeline", "cmd/tegracast/starts"},
 	"cmd/tegracast/site":      {"pipeline/...", "cmd/tegracast/config"},
 	"cmd/tegracast/kept":      {"pipeline/...", "cmd/tegracast/config/...", "cmd/tegracast/memlock"},
-	"cmd/tegracast/memlock":   {"cudahost", "tegra", "cmd/tegracast/config"},
+	"cmd/tegracast/memlock":   {"cudahost", "tegra", "pipeline/...", "cmd/tegracast/config/..."},
 	"cmd/tegracast/starts":    {},
 	"cmd/tegracast/telemetry": {"pipeline/...", "cmd/tegracast/config"},
 	"cmd/tegracast/doctor": {

@@ -86,7 +86,8 @@ func serve(ctx context.Context, e env, args []string) error {
 		*path = installedConfig
 		e.Log.Info("without --config the installed configuration is used; tegracast config default prints one with a model", "file", installedConfig)
 	}
-	o := appliance.Options{Store: kept.Store{Installed: *path, Folder: kept.Folder(), Limit: memlock.Own(kept.Folder() != "")}, Dir: *dir, Fixed: *path == "" || len(*faults) > 0}
+	store := kept.Store{Installed: *path, Folder: kept.Folder(), Limit: memlock.Own(kept.Folder() != "")}
+	o := appliance.Options{Store: store, Dir: *dir, Fixed: *path == "" || len(*faults) > 0}
 	if o.Fixed {
 		o.Store = o.Store.Alone(e.Log) // --fault is in no file
 	}

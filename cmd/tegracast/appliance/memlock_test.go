@@ -82,7 +82,7 @@ outputs:
 		t.Fatal(err)
 	}
 	want := 0
-	for _, p := range c.Pools() {
+	for _, p := range memlock.Pools(c) {
 		var flags cudahost.Flags
 		if p.Shared {
 			flags = cudahost.Shared

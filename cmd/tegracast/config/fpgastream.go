@@ -16,9 +16,6 @@ type FPGAStream struct {
 	Channel int    `yaml:"channel,omitempty" jsonschema:"minimum=0,maximum=3" jsonschema_description:"H2C channel (default 0)."`
 }
 
-// fpgaHolds is how many frames are in the hands of a capture.FPGAOutput: two with the device, and one that waits for room there.
-const fpgaHolds = 3
-
 // resolve settles which card the frames go to. No two outputs may use one of its channels.
 func (c *FPGAStream) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 	c.Card = cmp.Or(c.Card, o.Source)
@@ -26,7 +23,7 @@ func (c *FPGAStream) resolve(r *resolver, at yamlfile.Section, o *Output) error 
 	if source == nil || source.Card.Name == "" {
 		return at.Key("card").Errorf("%q is not a source with an FPGA", c.Card)
 	}
-	o.Card, o.OpenAt, o.holds = source.Card.Name, at.Key("channel").Place(), fpgaHolds
+	o.Card, o.OpenAt = source.Card.Name, at.Key("channel").Place()
 	if first, taken := r.taken.take(fmt.Sprintf("fpga %s %d", o.Card, c.Channel), at); taken {
 		return at.Errorf("channel %d of %q is used by %s already", c.Channel, c.Card, first)
 	}

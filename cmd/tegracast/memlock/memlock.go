@@ -50,17 +50,17 @@ func (l *Limit) Check(c *config.Appliance) error {
 	if l == nil {
 		return nil
 	}
-	pools := c.Pools()
+	pools := Pools(c)
 	ways := []struct {
 		verb string
-		of   func(config.Pool) uint64
+		of   func(Pool) uint64
 	}{{"pinned for FPGAs", pinned}, {"locked", locked}}
 	if l.Pins || onGPU(c.Memory) {
 		ways = ways[:1]
 	}
 	for _, way := range ways {
 		var sum, most uint64
-		var part config.Pool
+		var part Pool
 		for _, p := range pools {
 			n := way.of(p)
 			if sum += n; n > most {
@@ -75,7 +75,7 @@ func (l *Limit) Check(c *config.Appliance) error {
 }
 
 // refuse is the error of a configuration that needs sum bytes, most of them for one part.
-func (l *Limit) refuse(part config.Pool, most, sum uint64, verb string) error {
+func (l *Limit) refuse(part Pool, most, sum uint64, verb string) error {
 	lower := "the outputs shorter queues"
 	if part.Source {
 		lower = "it fewer slots"
@@ -102,7 +102,7 @@ func onGPU(memory string) bool {
 }
 
 // locked is how many bytes of a pool the host back end locks.
-func locked(p config.Pool) uint64 {
+func locked(p Pool) uint64 {
 	var flags cudahost.Flags
 	if p.Shared {
 		flags = cudahost.Shared
@@ -115,7 +115,7 @@ func locked(p config.Pool) uint64 {
 }
 
 // pinned is how many bytes the kernel module charges for a pool at most: its slots, and the descriptors of the DMA engine.
-func pinned(p config.Pool) uint64 {
+func pinned(p Pool) uint64 {
 	const (
 		perPage = 64                 // a descriptor of 32 bytes and its write-back of 32, where memory lies in single pages
 		perSlot = 3 * tegra.PageSize // the frame's trailer, and what descriptors are rounded up by

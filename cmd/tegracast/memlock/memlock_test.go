@@ -77,10 +77,11 @@ func TestCheck(t *testing.T) {
 		{"enough to pin", fpga, &Limit{Bytes: (16 + slots) * frame * 103 / 100, Pins: true}, ""},
 		{
 			"too little to pin", fpga, &Limit{Bytes: (16 + slots) * frame, Pins: true, From: "ulimit", Remedy: "raise it"},
-			"c.yaml:4:12: sources[0].slots: its 16 slots need 275 MiB of memory that is pinned for FPGAs, and all slots 431 MiB: the limit is 421 MiB (ulimit): give it fewer slots, or raise it",
+			"c.yaml:4:12: sources[0].slots: its 16 slots need 275 MiB of memory that is pinned for FPGAs, and all slots 431 MiB: " +
+				"the limit is 421 MiB (ulimit): give it fewer slots, or raise it",
 		},
 		{
-			"too little to lock", strings.Replace(fpga, "outputs: [{name: back, from: isp, queue: 4, fpga: {}}]", `outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]`, 1),
+			"too little to lock", strings.Replace(fpga, "name: back, from: isp, queue: 4, fpga: {}", `name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}`, 1),
 			&Limit{Bytes: 18 * frame}, "memory that is locked, and all slots",
 		},
 		{"a stage", back, &Limit{Bytes: 16 * frame, Pins: true}, "c.yaml:7:7: isp[0]: its 37 slots need"},

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package memlock
 
 import (
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 )
@@ -20,21 +21,21 @@ type Pool struct {
 
 // Pools lists the memory of all frames. It has nothing of a source whose file says its format only when it is opened, of the stages
 // behind that, and of the pictures that the page shows. A stage of which it is not known whether it finds a GPU counts as one that does.
-func (a *Appliance) Pools() (list []Pool) {
+func Pools(a *config.Appliance) (list []Pool) {
 	for i := range a.Sources {
 		s := &a.Sources[i]
 		if !s.FormatKnown {
 			continue
 		}
-		p := Pool{Source: true, Slots: s.Slots, Size: s.Format.Size(), Paged: s.Card.Name != "", Shared: s.Shared, At: s.slotsAt}
-		if _, is := s.Kind.(*FPGA); is {
+		p := Pool{Source: true, Slots: s.Slots, Size: s.Format.Size(), Paged: s.Card.Name != "", Shared: s.Shared, At: s.SlotsAt}
+		if _, is := s.Kind.(*config.FPGA); is {
 			p.Pins = 1
 		}
 		list = append(list, p)
 	}
 	for i := range a.Stages {
 		if s := &a.Stages[i]; a.Source(s.Source).FormatKnown {
-			list = append(list, a.stagePools(s)...)
+			list = append(list, stagePools(a, s)...)
 		}
 	}
 	return list
@@ -42,14 +43,14 @@ func (a *Appliance) Pools() (list []Pool) {
 
 // stagePools has a pool for each format that is wanted of a stage: a slot for every frame that those who want it may hold, for those in
 // the stage's hands, and one more, as pipeline's graph makes them.
-func (a *Appliance) stagePools(s *Stage) (list []Pool) {
+func stagePools(a *config.Appliance, s *config.Stage) (list []Pool) {
 	source := a.Source(s.Source)
 	at := map[pipeline.Format]int{} // in list
 	add := func(f pipeline.Format, holds, pins int) {
 		i, there := at[f]
 		if !there {
 			i = len(list)
-			list = append(list, Pool{Slots: max(s.holds, s.mayHold) + 1, Size: f.Size(), Shared: source.Shared, At: s.At})
+			list = append(list, Pool{Slots: max(s.Holds, s.MayHold) + 1, Size: f.Size(), Shared: source.Shared, At: s.At})
 			at[f] = i
 		}
 		list[i].Slots += holds
@@ -57,7 +58,7 @@ func (a *Appliance) stagePools(s *Stage) (list []Pool) {
 	}
 	for i := range a.Stages {
 		if k := &a.Stages[i]; k.From == s.Name {
-			add(a.input(k), k.Depth+k.holds, 0)
+			add(input(a, k), k.Depth+k.Holds, 0)
 		}
 	}
 	for i := range a.Outputs {
@@ -70,27 +71,27 @@ func (a *Appliance) stagePools(s *Stage) (list []Pool) {
 			continue
 		}
 		if want == (pipeline.Format{}) {
-			want = a.input(s)
+			want = input(a, s)
 		}
-		add(want, o.Depth+o.holding(own), a.pins(o))
+		add(want, o.Depth+holding(o, own), pins(a, o))
 	}
 	return list
 }
 
 // input is the format of the frames that a stage reads.
-func (a *Appliance) input(s *Stage) pipeline.Format {
+func input(a *config.Appliance, s *config.Stage) pipeline.Format {
 	f := a.Source(s.Source).Format
-	if k, is := s.Kind.(*Kernel); is {
+	if k, is := s.Kind.(*config.Kernel); is {
 		c := k.Config()
-		f, _ = c.Input(f) // the width and height of a source's frames suit each of a kernel's formats, or the kernel is refused when it is opened
+		f, _ = c.Input(f) // a kernel that cannot have its format is refused when it is opened
 	}
 	return f
 }
 
 // pins is how many streams of FPGAs on PCI Express an output pins the frames for that it sends.
-func (a *Appliance) pins(o *Output) int {
-	if stream, is := o.Kind.(*FPGAStream); is {
-		if _, is := a.Source(stream.Card).Kind.(*FPGA); is {
+func pins(a *config.Appliance, o *config.Output) int {
+	if stream, is := o.Kind.(*config.FPGAStream); is {
+		if _, is := a.Source(stream.Card).Kind.(*config.FPGA); is {
 			return 1
 		}
 	}
@@ -98,10 +99,13 @@ func (a *Appliance) pins(o *Output) int {
 }
 
 // holding is how many frames of a format are in the output's hands.
-func (o *Output) holding(own pipeline.Format) int {
-	if stream, is := o.Kind.(*RTP); is {
-		c := stream.Config(o.Name)
+func holding(o *config.Output, own pipeline.Format) int {
+	switch k := o.Kind.(type) {
+	case *config.RTP:
+		c := k.Config(o.Name)
 		return c.Holds(own)
+	case *config.FPGAStream: // a capture.FPGAOutput: two are with the device, and one waits for room there
+		return 3
 	}
-	return max(o.holds, 1)
+	return max(o.Holds, 1)
 }
