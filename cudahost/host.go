@@ -61,10 +61,9 @@ func (a *hostAllocator) alloc(ctx context.Context, size int, flags Flags) (*Buff
 	if flags&Shared != 0 {
 		return a.allocShared(size, flags)
 	}
-	length := withLeadingPage(size)
+	length := LockedBytes(size, flags)
 	room := length
 	if size >= hugePage {
-		length = inWholeHugePages(length)
 		room = length + hugePage
 	}
 	mem, err := unix.Mmap(-1, 0, room, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
@@ -135,6 +134,15 @@ func inWholeHugePages(length int) int {
 		return length
 	}
 	return whole
+}
+
+// LockedBytes is how many bytes of the process's locked memory (RLIMIT_MEMLOCK) a buffer of the host back end takes.
+func LockedBytes(size int, flags Flags) int {
+	length := withLeadingPage(size)
+	if size < hugePage || flags&Shared != 0 {
+		return length
+	}
+	return inWholeHugePages(length)
 }
 
 // withLeadingPage is the length of a mapping for a buffer of size bytes that begins at its second page.

@@ -14,6 +14,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/cmd/tegracast/kept"
+	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
 )
 
 const configUsage = `Usage: tegracast config default | check [--json] FILE | schema
@@ -23,7 +24,8 @@ const configUsage = `Usage: tegracast config default | check [--json] FILE | sch
   default      print the default configuration, with comments
   check FILE   validate a configuration, - for standard input. Each mistake is a
                line with its file, line and column, and the status is 2. When
-               all keys and values are right, it is checked that they fit
+               all keys and values are right, it is checked that they fit,
+               and that the installed service may lock the memory that they need
   diff FILE    print how the configuration that was changed on the page differs from
                the installed FILE (default /etc/tegracast/tegracast.yaml): it is
                used instead of it. It is in $STATE_DIRECTORY, or else in
@@ -86,7 +88,14 @@ type Check struct {
 
 // configCheck prints all mistakes of a configuration, each as FILE:LINE:COLUMN: message, which editors take.
 func configCheck(e env, path string, asJSON bool) error {
+	limit, err := memlock.OfService(os.DirFS("/"))
+	if err != nil {
+		return err
+	}
 	c, err := checked(path)
+	if err == nil {
+		err = limit.Check(c)
+	}
 	var wrong *yamlfile.Error
 	if err != nil && !errors.As(err, &wrong) {
 		return err

@@ -3,13 +3,18 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
 	"github.com/tegracast/tegracast/fpga/vfiouser/endpoint"
 )
 
@@ -39,5 +44,74 @@ func TestRuleTakesDMACores(t *testing.T) {
 		if takes, err := path.Match(string(m[1]), id); takes != want || err != nil {
 			t.Errorf("%s: %v %v, want %v", id, takes, err, want)
 		}
+	}
+}
+
+// TestLimitOfLockedMemory: the package limits the service's locked memory to half of the machine's when it is first configured, and never
+// again; purge takes the file, and the folder if nothing else is there.
+func TestLimitOfLockedMemory(t *testing.T) {
+	root, bin := t.TempDir(), t.TempDir()
+	folder := filepath.Join(root, "etc/systemd/system/tegracast.service.d")
+	file := filepath.Join(folder, "50-memlock.conf")
+	for _, name := range []string{"systemd-sysusers", "systemd-tmpfiles", "deb-systemd-helper"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(root, "proc/meminfo"), "MemTotal:       15733476 kB\nMemFree:         1000000 kB\n")
+	script := func(name string, args ...string) {
+		t.Helper()
+		text, err := os.ReadFile("../../systemd/deb/scripts/tegracast." + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved := strings.NewReplacer("/etc/", root+"/etc/", "/proc/", root+"/proc/", "/run/", root+"/run/", "/var/", root+"/var/").Replace(string(text))
+		c := exec.CommandContext(t.Context(), "sh", append([]string{"-c", "umask 077\n" + moved, name}, args...)...)
+		c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+		}
+	}
+	limits := func(when string, want uint64) {
+		t.Helper()
+		if l, err := memlock.OfService(os.DirFS(root)); err != nil || (l == nil) != (want == 0) || l != nil && l.Bytes != want {
+			t.Errorf("%s: %+v %v, want %d", when, l, err, want)
+		}
+	}
+	script("postinst", "configure", "0.1.0")
+	limits("an update from a version without it", 0)
+	script("postinst", "configure", "")
+	limits("the first installation", 7682<<20)
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("%v %v", info, err)
+	}
+	write(file, "[Service]\nLimitMEMLOCK=1G\n")
+	script("postinst", "configure", "0.1.0")
+	limits("an update", 1<<30)
+	script("postinst", "configure", "")
+	limits("an installation where it is already", 1<<30)
+	script("postrm", "remove")
+	limits("removed", 1<<30)
+	mine := filepath.Join(folder, "mine.conf")
+	write(mine, "")
+	script("postrm", "purge")
+	limits("purged", 0)
+	if _, err := os.Stat(mine); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(mine); err != nil {
+		t.Fatal(err)
+	}
+	script("postinst", "configure", "")
+	limits("installed again", 7682<<20)
+	script("postrm", "purge")
+	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder is left: %v", err)
 	}
 }

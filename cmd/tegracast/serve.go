@@ -21,6 +21,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/kept"
 	"github.com/tegracast/tegracast/cmd/tegracast/live"
+	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
 	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/pipeline/web"
@@ -85,7 +86,8 @@ func serve(ctx context.Context, e env, args []string) error {
 		*path = installedConfig
 		e.Log.Info("without --config the installed configuration is used; tegracast config default prints one with a model", "file", installedConfig)
 	}
-	o := appliance.Options{Store: kept.Store{Installed: *path, Folder: kept.Folder()}, Dir: *dir, Fixed: *path == "" || len(*faults) > 0}
+	store := kept.Store{Installed: *path, Folder: kept.Folder(), Limit: memlock.Own(kept.Folder() != "")}
+	o := appliance.Options{Store: store, Dir: *dir, Fixed: *path == "" || len(*faults) > 0}
 	if o.Fixed {
 		o.Store = o.Store.Alone(e.Log) // --fault is in no file
 	}

@@ -127,6 +127,7 @@ func (a *installed) install(t *testing.T) {
 	a.must(t, "grep -v doctor /root/next | sed '/^systemctl/i cp /root/tegracast.yaml /etc/tegracast/' | sh -e")
 	a.must(t, active)
 	a.is(t, "systemctl is-active tegracast; systemctl is-enabled tegracast", "active\nenabled\n")
+	a.is(t, "half=$(awk '/^MemTotal:/ {print int($2/2048)}' /proc/meminfo); limit=$(systemctl show -P LimitMEMLOCK tegracast); [ $limit = $((half << 20)) ] && echo half", "half\n")
 	a.is(t, "cat /sys/module/tegra_p2p/parameters/allow_unsafe; stat -c '%U:%G %a' /dev/tegra_p2p0; stat -c %U /proc/$(systemctl show -P MainPID tegracast)", "N\nroot:tegracast 660\ntegracast\n")
 	a.must(t, "tegracast doctor")
 	a.must(t, "tegracast doctor --service | grep ' device .*in use by tegracast.service (pid [0-9]*)'")
@@ -240,6 +241,7 @@ func (a *installed) vanishes(t *testing.T) {
 	a.must(t, "mkdir -p "+filepath.Dir(dropIn)+"; printf '[Service]\\nCPUAffinity=0\\n' > "+dropIn+"; touch /etc/tegracast/mine.cu; dpkg --purge tegracast tegracast-dkms")
 	a.is(t, left+"; ls /etc/tegracast; getent passwd tegracast | cut -d : -f 6; systemctl --failed --plain --no-legend",
 		"/etc/systemd/system/tegracast.service.d\n/etc/tegracast\nmine.cu\n/var/lib/tegracast\n")
+	a.is(t, "ls /etc/systemd/system/tegracast.service.d", "cpus.conf\n")
 	if _, err := os.Stat(a.sdp); err != nil {
 		t.Error(err)
 	}

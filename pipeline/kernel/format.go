@@ -11,15 +11,16 @@ import (
 // Needs implements pipeline.Stage: of another stage it wants whole frames of the configured pixels. While a kernel that makes
 // pictures is left out, the CPU copies them.
 func (s *Stage) Needs(in pipeline.Format) (pipeline.StageNeeds, error) {
-	from, err := s.wants(in)
+	from, err := s.config.Input(in)
 	return pipeline.StageNeeds{From: from, Holds: Holds, OnDevice: s.config.Results}, err
 }
 
-func (s *Stage) wants(in pipeline.Format) (pipeline.Format, error) {
-	if s.config.Pixels == 0 || s.config.Pixels == in.Pixel {
+// Input is the format of the frames that the kernel reads, behind a source of frames in.
+func (c *Config) Input(in pipeline.Format) (pipeline.Format, error) {
+	if c.Pixels == 0 || c.Pixels == in.Pixel {
 		return in, nil
 	}
-	f, err := pipeline.NewFormat(s.config.Pixels, in.Width, in.Height, in.Rate)
+	f, err := pipeline.NewFormat(c.Pixels, in.Width, in.Height, in.Rate)
 	if f.Pixel == pipeline.Grey {
 		f.Color = pipeline.BT709Limited
 	}

@@ -59,6 +59,8 @@ func TestAptLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	const (
+		dropIns = "/etc/systemd/system/tegracast.service.d"
+
 		get   = "apt-get -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 "
 		state = "; tegracast version | head -n 1; systemctl is-enabled tegracast; ls /etc/tegracast /etc/systemd/system/tegracast.service.d"
 		left  = "find / -xdev -name '*tegracast*' ! -path '/srv/*' ! -path '/proc/*' ! -path '/var/lib/apt/*' ! -path '/var/log/*' | sort"
@@ -66,9 +68,10 @@ func TestAptLives(t *testing.T) {
 	for _, step := range []struct{ does, want string }{
 		{"apt-get -qq update && " + get + "install tegracast=" + build + " | grep -c '# systemctl enable --now tegracast'", "1\n"},
 		{"tegracast config default > /etc/tegracast/tegracast.yaml; touch /etc/tegracast/mine.cu; systemctl -q enable tegracast 2>&1", ""},
-		{"mkdir /etc/systemd/system/tegracast.service.d; touch /etc/systemd/system/tegracast.service.d/mine.conf", ""},
+		{"cd " + dropIns + "; touch mine.conf; grep -c ^LimitMEMLOCK=[1-9] 50-memlock.conf; echo LimitMEMLOCK=1G > 50-memlock.conf", "1\n"},
 		{get + "upgrade >/dev/null" + state, says(release, "mine.cu\ntegracast.yaml")},
 		{get + "--allow-downgrades install tegracast=" + build + " >/dev/null" + state, says(build, "mine.cu\ntegracast.yaml")},
+		{"cat " + dropIns + "/50-memlock.conf", "LimitMEMLOCK=1G\n"},
 		{get + "remove tegracast >/dev/null; ls /etc/tegracast; test -e /usr/bin/tegracast || echo gone", "mine.cu\ntegracast.yaml\ngone\n"},
 		{get + "install tegracast >/dev/null" + state, says(release, "mine.cu\ntegracast.yaml")},
 		{get + "purge tegracast >/dev/null; " + left, "/etc/systemd/system/tegracast.service.d\n/etc/tegracast\n"},
@@ -87,5 +90,7 @@ func TestAptLives(t *testing.T) {
 
 // says is what the state of a Debian is, with tegracast in a version, enabled, and files in its folder.
 func says(version, files string) string {
-	return strings.Join([]string{"tegracast " + version, "enabled", "/etc/systemd/system/tegracast.service.d:", "mine.conf", "", "/etc/tegracast:", files, ""}, "\n")
+	return strings.Join([]string{
+		"tegracast " + version, "enabled", "/etc/systemd/system/tegracast.service.d:", "50-memlock.conf", "mine.conf", "", "/etc/tegracast:", files, "",
+	}, "\n")
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
-	"github.com/tegracast/tegracast/cmd/tegracast/kept"
 	"github.com/tegracast/tegracast/pipeline/web"
 )
 
@@ -24,13 +23,13 @@ func (r *runner) Configuration() web.Configuration { return *r.shown.Load() }
 
 // Check implements web.Configurator: it is what config check says.
 func (r *runner) Check(text []byte) web.Check {
-	_, check := kept.Check(text, r.web.Now(), r.Configuration().Text)
+	_, check := r.store.Check(text, r.web.Now(), r.Configuration().Text)
 	return check
 }
 
 // Configure implements web.Configurator.
 func (r *runner) Configure(ctx context.Context, text []byte) (web.Check, error) {
-	next, check := kept.Check(text, r.web.Now(), r.Configuration().Text)
+	next, check := r.store.Check(text, r.web.Now(), r.Configuration().Text)
 	if !check.Good {
 		return check, nil
 	}
@@ -39,7 +38,7 @@ func (r *runner) Configure(ctx context.Context, text []byte) (web.Check, error) 
 
 // Reset implements web.Configurator.
 func (r *runner) Reset(ctx context.Context) (web.Check, error) {
-	next, err := config.Load(r.store.Installed)
+	next, err := r.store.Original()
 	if err != nil {
 		return web.Check{}, err
 	}

@@ -105,7 +105,7 @@ type Source struct {
 	Triggered     bool   // it exposes when something else triggers it
 	NoExposure    string // why nobody knows when its frames are exposed, such as "is a file"; empty: the frames say when
 	Kind          SourceKind
-	At            yamlfile.Place
+	At, SlotsAt   yamlfile.Place
 	OpenAt        yamlfile.Place // what is wrong when it cannot be opened
 
 	file     func() error // says whether the file that it reads is good; nil: it reads none
@@ -145,12 +145,12 @@ type Stage struct {
 	Depth    int    // frames that may wait for it
 	Pictures Pictures
 	Kind     StageKind
+	Holds    int // frames in its hands
+	MayHold  int // the same on another machine, if that is more
 	At       yamlfile.Place
 	OpenAt   yamlfile.Place // what is wrong when it cannot be opened
 
 	what    string // a word for its kind, for messages
-	holds   int    // frames in its hands
-	mayHold int    // the same on another machine, if that is more
 	wants   pipeline.PixelFormat
 	section yamlfile.Section
 }
@@ -194,6 +194,7 @@ type Output struct {
 	Slices bool   // frames leave while they arrive
 	Whole  string // why they do not
 	Kind   OutputKind
+	Holds  int // frames in its hands, which may be more for some formats
 	At     yamlfile.Place
 	OpenAt yamlfile.Place // what is wrong when it cannot be opened
 
@@ -205,7 +206,6 @@ type Output struct {
 	pixels   pipeline.PixelFormat // what it wants of an isp
 	color    pipeline.Colorimetry // the same; none: as the pixels have
 	shrink   int                  // how many times narrower and lower than the sensor's frame
-	holds    int                  // frames in its hands
 	formatAt yamlfile.Place       // what is wrong when the pictures cannot be sent
 	section  *OutputSection
 }

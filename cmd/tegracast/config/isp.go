@@ -101,12 +101,12 @@ func (c *ISP) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	if err := c.checkDefects(at.Key("defects"), source.Format); err != nil {
 		return err
 	}
-	s.Pictures, s.holds = Pictures{Any: true}, 1
+	s.Pictures, s.Holds = Pictures{Any: true}, 1
 	switch {
 	case c.Device == "cuda":
-		s.holds = cuda.Holds
+		s.Holds = cuda.Holds
 	case c.Device != "cpu" && r.out.Memory != "host": // the stage may find a GPU
-		s.mayHold = cuda.Holds
+		s.MayHold = cuda.Holds
 	}
 	return checkAuto(c.Auto, r, at.Key("auto"), c.Name, source)
 }

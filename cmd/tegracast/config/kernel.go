@@ -65,7 +65,7 @@ func (c *Kernel) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	case r.out.Source(c.From) == nil:
 		c.pixel = in.Pixel
 	}
-	s.Pictures, s.wants, s.holds, s.OpenAt = in, in.Pixel, kernel.Holds, at.Key("file").Place()
+	s.Pictures, s.wants, s.Holds, s.OpenAt = in, in.Pixel, kernel.Holds, at.Key("file").Place()
 	s.Pictures.None = c.results()
 	return c.checkCode(at)
 }

@@ -29,7 +29,7 @@ const (
 )
 
 func (c *Record) resolve(r *resolver, at yamlfile.Section, o *Output) error {
-	o.OpenAt, o.recorded, o.holds = at.Place(), true, record.Holds
+	o.OpenAt, o.recorded, o.Holds = at.Place(), true, record.Holds
 	for key, d := range map[string]*Duration{"duration": &c.Duration, "sync": &c.Sync} {
 		if d.V < 0 {
 			return at.Key(key).Errorf("%v: must be more than 0", d.V)

@@ -131,7 +131,7 @@ func (r *resolver) outputs(root yamlfile.Section) error {
 func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error) {
 	o := Output{
 		Name: c.Name, Depth: cmp.Or(c.Queue, defaultDepth), Rate: c.Rate.V, Policy: c.Policy.V,
-		shrink: scales[c.Scale], holds: 1, At: at.Place(), OpenAt: at.Place(), section: c,
+		shrink: scales[c.Scale], Holds: 1, At: at.Place(), OpenAt: at.Place(), section: c,
 	}
 	kind, kindAt, err := one[OutputKind](at, c.OutputKinds)
 	if err != nil {
@@ -246,18 +246,18 @@ const defaultSlots = 8
 // gets enough for what they may hold.
 func (r *resolver) slots(root yamlfile.Section) error {
 	for i := range r.out.Sources {
-		s, need := &r.out.Sources[i], 2
-		may := need
+		s, need, may := &r.out.Sources[i], 2, 2
+		s.SlotsAt = root.Key("sources").Element(i).Key("slots").Place()
 		for j := range r.out.Stages {
 			if c := &r.out.Stages[j]; c.From == s.Name {
-				need += c.Depth + c.holds
-				may += c.Depth + max(c.holds, c.mayHold)
+				need += c.Depth + c.Holds
+				may += c.Depth + max(c.Holds, c.MayHold)
 			}
 		}
 		for j := range r.out.Outputs {
 			if o := &r.out.Outputs[j]; o.From == s.Name {
-				need += o.Depth + o.holds
-				may += o.Depth + o.holds
+				need += o.Depth + o.Holds
+				may += o.Depth + o.Holds
 			}
 		}
 		if s.Slots == 0 {

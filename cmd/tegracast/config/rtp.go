@@ -95,7 +95,7 @@ func (c *RTP) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 	if err := cfg.Validate(); err != nil {
 		return at.Errorf("%s", plain(err, rtp.ErrConfig))
 	}
-	o.holds = cfg.Holds(pipeline.Format{})
+	o.Holds = cfg.Holds(pipeline.Format{})
 	return nil
 }
 

@@ -15,7 +15,7 @@ type Share struct {
 
 func (c *Share) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 	c.SetDefaults()
-	o.OpenAt, o.recorded, o.holds = at.Place(), true, c.Holds()
+	o.OpenAt, o.recorded, o.Holds = at.Place(), true, c.Holds()
 	r.out.Source(o.Source).Shared = true
 	if err := c.Check(at); err != nil {
 		return err

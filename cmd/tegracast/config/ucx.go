@@ -27,7 +27,7 @@ func (c *UCX) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 		on := true
 		c.Checksum = &on
 	}
-	o.OpenAt, o.recorded, o.holds = at.Place(), true, frames.Holds(c.Receivers)
+	o.OpenAt, o.recorded, o.Holds = at.Place(), true, frames.Holds(c.Receivers)
 	at = at.Key("listen")
 	if err := frames.CheckAddress(c.Listen); err != nil {
 		return at.Errorf("%w", err)

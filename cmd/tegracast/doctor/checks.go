@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tegracast/tegracast/board"
+	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
 	"github.com/tegracast/tegracast/pipeline/codec"
 )
 
@@ -83,15 +84,29 @@ var lockedMemory = regexp.MustCompile(`(?m)^Max locked memory +(\S+)`)
 
 // memlock wants room for the frames of a camera: 8 slots of 4K.
 func (p patient) memlock() finding {
+	const (
+		enough = 256 << 20
+		raise  = "sed -i 's/^ *LimitMEMLOCK=.*/LimitMEMLOCK=1G/' " + memlock.DropIn + "; systemctl daemon-reload; systemctl restart tegracast"
+	)
+	service := "the package's drop-in sets none for the service"
+	switch l, err := memlock.OfService(p.root); {
+	case err != nil:
+		return finding{"memlock", isWarning, err.Error(), raise}
+	case l != nil:
+		service = fmt.Sprintf("the service %d MiB (%s)", l.Bytes>>20, l.From)
+		if l.Bytes < enough {
+			return finding{"memlock", isWarning, service + " may lock less than the frames of a camera need", raise}
+		}
+	}
 	m := lockedMemory.FindStringSubmatch(p.text("proc/self/limits"))
 	if m == nil || m[1] == "unlimited" {
-		return finding{"memlock", isGood, "memory may be locked without limit", ""}
+		return finding{"memlock", isGood, "this process may lock memory without limit; " + service, ""}
 	}
 	n, _ := strconv.Atoi(m[1])
-	if n >= 256<<20 {
-		return finding{"memlock", isGood, fmt.Sprintf("%d MiB may be locked", n>>20), ""}
+	if n >= enough {
+		return finding{"memlock", isGood, fmt.Sprintf("this process may lock %d MiB; %s", n>>20, service), ""}
 	}
-	return finding{"memlock", isWarning, fmt.Sprintf("this shell may lock only %d KiB of memory; the service has no limit", n>>10), "ulimit -l unlimited"}
+	return finding{"memlock", isWarning, fmt.Sprintf("this process may lock only %d KiB of memory; %s", n>>10, service), "ulimit -l unlimited"}
 }
 
 // socketBuffer is what a receiver asks for, and what the largest train of packets of a frame and its successor fit in.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
@@ -34,6 +35,7 @@ func orin() fstest.MapFS {
 	for name, text := range map[string]string{
 		"proc/device-tree/model":      "NVIDIA Jetson AGX Orin Developer Kit\x00",
 		"proc/device-tree/compatible": "nvidia,p3737-0000+p3701-0000\x00nvidia,p3701-0000\x00nvidia,tegra234\x00",
+		memlock.DropIn[1:]:            "[Service]\nLimitMEMLOCK=15G\n",
 		"etc/nv_tegra_release":        "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64\n",
 		"proc/sys/kernel/osrelease":   "5.15.148-tegra\n", "lib/modules/5.15.148-tegra/build/Makefile": "", "lib/modules/5.15.148-tegra/updates/tegra_p2p.ko": "",
 		"usr/src/nvidia/nvidia-oot/include/linux/nv-p2p.h": "",
@@ -116,6 +118,10 @@ func TestDoctor(t *testing.T) {
 		{"no device", "dev/tegra_p2p0", "-", "device", isMissing, "/dev/tegra_p2p0"},
 		{"no CUDA", "usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1", "-", "libcuda", isWarning, "host memory"},
 		{"little memory", "proc/self/limits", "Max locked memory         65536                65536                bytes\n", "memlock", isWarning, "64 KiB"},
+		{"no drop-in", memlock.DropIn[1:], "-", "memlock", isGood, "the package's drop-in sets none for the service"},
+		{"a drop-in", memlock.DropIn[1:], "[Service]\nLimitMEMLOCK=8G\n", "memlock", isGood, "the service 8192 MiB (LimitMEMLOCK= in " + memlock.DropIn + ")"},
+		{"a low drop-in", memlock.DropIn[1:], "[Service]\nLimitMEMLOCK=8M\n", "memlock", isWarning, "the service 8 MiB"},
+		{"a bad drop-in", memlock.DropIn[1:], "[Service]\nLimitMEMLOCK=half\n", "memlock", isWarning, memlock.DropIn + ":2: LimitMEMLOCK=half: must be"},
 		{"short buffers", "proc/sys/net/core/wmem_max", "4194304\n", "sockets", isWarning, "wmem_max is 4194304"},
 		{"no GPIO", "dev/gpiochip0", "-", "GPIO", isNote, "no GPIO"},
 		{"slow mode", "etc/nvpmodel.conf", "< POWER_MODEL ID=0 NAME=MODE_15W >\n", "power mode", isWarning, "MODE_15W"},

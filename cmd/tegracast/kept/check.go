@@ -18,8 +18,8 @@ const pageText = "configuration"
 // Check reads the text of the page's editor, and returns all mistakes where there are some. page is how the page is reached now, shown the
 // text that the page shows: the text must say one of both, or nobody could edit what was kept before the installed file's web has changed.
 // Who may only look from this machine must not open the page to others, and an answer would not come from a page that is closed.
-func Check(text []byte, page readers.Web, shown string) (*config.Appliance, web.Check) {
-	c, err := config.Parse(pageText, text)
+func (s Store) Check(text []byte, page readers.Web, shown string) (*config.Appliance, web.Check) {
+	c, err := s.parse(pageText, text)
 	if err == nil && c.Web != page && !saysWeb(shown, c.Web) {
 		err = yamlfile.At(pageText, lineOfWeb(text), "web").Errorf(
 			"the page cannot change how it is reached itself: write that into the installed file, and reload")

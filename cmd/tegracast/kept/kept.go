@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
 	"github.com/tegracast/tegracast/pipeline"
 )
 
@@ -27,8 +28,9 @@ func Folder() string {
 
 // A Store is an installed file, and what is kept in its stead.
 type Store struct {
-	Installed string // path; empty: it is the default configuration
-	Folder    string // empty: nothing can be kept
+	Installed string         // path; empty: it is the default configuration
+	Folder    string         // empty: nothing can be kept
+	Limit     *memlock.Limit // of the memory of a configuration's frames; nil: there is none
 }
 
 // File is the path of what is kept; empty: nothing can be.
@@ -53,13 +55,13 @@ func (s Store) Alone(log *slog.Logger) Store {
 	if s.Holds() {
 		log.Info("the configuration that the page has kept is not used: serve has --fault, or no file that it would replace", "file", s.File())
 	}
-	return Store{Installed: s.Installed}
+	return Store{Installed: s.Installed, Limit: s.Limit}
 }
 
 // Load reads what is kept, or else the installed file. The section web is always the installed file's: the page cannot change how it is
 // reached itself. The installed file must be good. If only what is kept is not, the installed file is used, and the log has the error.
 func (s Store) Load(log *slog.Logger) (c *config.Appliance, kept bool, err error) {
-	installed, err := config.Load(s.Installed)
+	installed, err := s.Original()
 	if err != nil || s.Folder == "" {
 		return installed, false, err
 	}
@@ -68,7 +70,7 @@ func (s Store) Load(log *slog.Logger) (c *config.Appliance, kept bool, err error
 		return installed, false, nil
 	}
 	if err == nil {
-		c, err = config.Parse(s.File(), text)
+		c, err = s.parse(s.File(), text)
 	}
 	if err != nil {
 		log.Error("the configuration that the page has kept cannot be used: the installed one is", "file", s.File(), "error", err)
@@ -83,7 +85,28 @@ func (s Store) Load(log *slog.Logger) (c *config.Appliance, kept bool, err error
 // Instead is the installed file, after what is kept could not be opened. The log has the reason.
 func (s Store) Instead(log *slog.Logger, reason error) (*config.Appliance, error) {
 	log.Error("the configuration that the page has kept cannot be opened: the installed one is", "file", s.File(), "error", reason)
-	return config.Load(s.Installed)
+	return s.Original()
+}
+
+// Original is the installed file, whatever is kept.
+func (s Store) Original() (*config.Appliance, error) {
+	c, err := config.Load(s.Installed)
+	if err == nil {
+		err = s.Limit.Check(c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// parse reads a text, which errors call by name.
+func (s Store) parse(name string, text []byte) (*config.Appliance, error) {
+	c, err := config.Parse(name, text)
+	if err == nil {
+		err = s.Limit.Check(c)
+	}
+	return c, err
 }
 
 // Keep keeps a text, so that it outlives a loss of power. The installed file's own text is not kept: it returns false.

@@ -103,7 +103,7 @@ func TestKept(t *testing.T) {
 func TestCheckOfWeb(t *testing.T) {
 	now := readers.Web{Listen: "127.0.0.1:9090"}
 	for listen, want := range map[string]bool{"127.0.0.1:9090": true, "127.0.0.1:8080": true, "0.0.0.0:8080": false} {
-		c, check := Check([]byte(strings.Replace(text, "127.0.0.1:8080", listen, 1)), now, text)
+		c, check := Store{}.Check([]byte(strings.Replace(text, "127.0.0.1:8080", listen, 1)), now, text)
 		if check.Good != want || (len(check.Mistakes) == 0) != want || c == nil {
 			t.Errorf("%s: %+v", listen, check)
 		}

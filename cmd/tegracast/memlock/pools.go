@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package memlock
+
+import (
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// A Pool is the memory of the frames that a source, or a stage in one format, hands on.
+type Pool struct {
+	Source bool // it is a source's, else a stage's
+	Slots  int
+	Size   int  // of a frame, bytes
+	Paged  bool // a source's slots that are rounded up to whole pages
+	Shared bool // other processes may map it
+	Pins   int  // how many streams of FPGAs on PCI Express it is pinned for
+	At     yamlfile.Place
+}
+
+// Pools lists the memory of all frames. It has nothing of a source whose file says its format only when it is opened, of the stages
+// behind that, and of the pictures that the page shows. A stage of which it is not known whether it finds a GPU counts as one that does.
+func Pools(a *config.Appliance) (list []Pool) {
+	for i := range a.Sources {
+		s := &a.Sources[i]
+		if !s.FormatKnown {
+			continue
+		}
+		p := Pool{Source: true, Slots: s.Slots, Size: s.Format.Size(), Paged: s.Card.Name != "", Shared: s.Shared, At: s.SlotsAt}
+		if _, is := s.Kind.(*config.FPGA); is {
+			p.Pins = 1
+		}
+		list = append(list, p)
+	}
+	for i := range a.Stages {
+		if s := &a.Stages[i]; a.Source(s.Source).FormatKnown {
+			list = append(list, stagePools(a, s)...)
+		}
+	}
+	return list
+}
+
+// stagePools has a pool for each format that is wanted of a stage: a slot for every frame that those who want it may hold, for those in
+// the stage's hands, and one more, as pipeline's graph makes them.
+func stagePools(a *config.Appliance, s *config.Stage) (list []Pool) {
+	source := a.Source(s.Source)
+	at := map[pipeline.Format]int{} // in list
+	add := func(f pipeline.Format, holds, pins int) {
+		i, there := at[f]
+		if !there {
+			i = len(list)
+			list = append(list, Pool{Slots: max(s.Holds, s.MayHold) + 1, Size: f.Size(), Shared: source.Shared, At: s.At})
+			at[f] = i
+		}
+		list[i].Slots += holds
+		list[i].Pins += pins
+	}
+	for i := range a.Stages {
+		if k := &a.Stages[i]; k.From == s.Name {
+			add(input(a, k), k.Depth+k.Holds, 0)
+		}
+	}
+	for i := range a.Outputs {
+		o := &a.Outputs[i]
+		if o.From != s.Name {
+			continue
+		}
+		want, own, err := o.Formats(source.Format)
+		if err != nil { // it has been refused
+			continue
+		}
+		if want == (pipeline.Format{}) {
+			want = input(a, s)
+		}
+		add(want, o.Depth+holding(o, own), pins(a, o))
+	}
+	return list
+}
+
+// input is the format of the frames that a stage reads.
+func input(a *config.Appliance, s *config.Stage) pipeline.Format {
+	f := a.Source(s.Source).Format
+	if k, is := s.Kind.(*config.Kernel); is {
+		c := k.Config()
+		f, _ = c.Input(f) // a kernel that cannot have its format is refused when it is opened
+	}
+	return f
+}
+
+// pins is how many streams of FPGAs on PCI Express an output pins the frames for that it sends.
+func pins(a *config.Appliance, o *config.Output) int {
+	if stream, is := o.Kind.(*config.FPGAStream); is {
+		if _, is := a.Source(stream.Card).Kind.(*config.FPGA); is {
+			return 1
+		}
+	}
+	return 0
+}
+
+// holding is how many frames of a format are in the output's hands.
+func holding(o *config.Output, own pipeline.Format) int {
+	switch k := o.Kind.(type) {
+	case *config.RTP:
+		c := k.Config(o.Name)
+		return c.Holds(own)
+	case *config.FPGAStream: // a capture.FPGAOutput: two are with the device, and one waits for room there
+		return 3
+	}
+	return max(o.Holds, 1)
+}
