@@ -27,6 +27,11 @@ static bool gup_ends(enum mmu_notifier_event event)
 	return event == MMU_NOTIFY_UNMAP || event == MMU_NOTIFY_RELEASE;
 }
 
+static void gup_queue_check(struct tp_pin *pin, unsigned long ticks)
+{
+	queue_delayed_work(pin->obj.file->dev->check_wq, &pin->gup.check, ticks);
+}
+
 /* With pin->lock held: the pages of the range are to be looked at again. */
 static void gup_look_again(struct tp_pin *pin, const struct mmu_notifier_range *range)
 {
@@ -39,7 +44,7 @@ static void gup_look_again(struct tp_pin *pin, const struct mmu_notifier_range *
 		pin->gup.checks = 0;
 	pin->gup.check_first = min_t(unsigned long, pin->gup.check_first, first >> PAGE_SHIFT);
 	pin->gup.check_last = max_t(unsigned long, pin->gup.check_last, last >> PAGE_SHIFT);
-	queue_delayed_work(tp_check_wq, &pin->gup.check, 1); /* one that is due stays so */
+	gup_queue_check(pin, 1); /* one that is due stays so */
 }
 
 static bool gup_invalidate(struct mmu_interval_notifier *notifier,
@@ -110,9 +115,10 @@ static long gup_page_at(struct tp_pin *pin, struct vm_area_struct *vma, unsigned
 static int gup_same_page(struct tp_pin *pin, struct vm_area_struct *vma, unsigned long i)
 {
 	struct page *page = pin->gup.pages[i], *now;
+	bool copied = (vma->vm_flags & (VM_WRITE | VM_SHARED)) == VM_WRITE; /* when it is written */
 	long n;
 
-	if (pin->gup.files && !PageAnon(page) && !is_zero_pfn(page_to_pfn(page)))
+	if (pin->gup.files && !copied && !PageAnon(page) && !is_zero_pfn(page_to_pfn(page)))
 		return gup_in_file(page) ? 0 : -EFAULT;
 	n = gup_page_at(pin, vma, pin->va + (i << PAGE_SHIFT), &now);
 	if (n != 1)
@@ -204,7 +210,7 @@ static void gup_check(struct work_struct *work)
 		mutex_lock(&pin->lock);
 		pin->gup.check_first = min(pin->gup.check_first, first);
 		pin->gup.check_last = max(pin->gup.check_last, last);
-		queue_delayed_work(tp_check_wq, &pin->gup.check, 1UL << pin->gup.checks);
+		gup_queue_check(pin, 1UL << pin->gup.checks);
 		mutex_unlock(&pin->lock);
 	} else if (err) {
 		tp_pin_revoke(pin, TEGRA_P2P_REASON_INVALIDATE, false);

@@ -117,7 +117,10 @@ static inline bool tp_domain_strict(struct iommu_domain *domain)
 
 	if (domain->type != IOMMU_DOMAIN_DMA)
 		return false;
-	return iommu_domain_get_attr(domain, DOMAIN_ATTR_DMA_USE_FLUSH_QUEUE, &lazy) || !lazy;
+	/* Intel's driver cannot be asked before 5.12, and is lazy by default. */
+	if (iommu_domain_get_attr(domain, DOMAIN_ATTR_DMA_USE_FLUSH_QUEUE, &lazy))
+		return !IS_ENABLED(CONFIG_X86);
+	return !lazy;
 #else
 	return false;
 #endif
@@ -139,6 +142,16 @@ static inline bool tp_isolated_msi(struct device *dev)
 	return device_iommu_capable(dev, IOMMU_CAP_INTR_REMAP);
 #else
 	return iommu_capable(dev->bus, IOMMU_CAP_INTR_REMAP);
+#endif
+}
+
+/* Whether the kernel may reset the function: it has a list of ways since 5.15. */
+static inline bool tp_has_reset(struct pci_dev *pdev)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 15, 0)
+	return pdev->reset_methods[0];
+#else
+	return pdev->reset_fn;
 #endif
 }
 

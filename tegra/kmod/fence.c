@@ -131,11 +131,12 @@ static bool answers(struct tp_dev *dev)
 static long resume(struct tp_file *file, u64 gen)
 {
 	struct tp_dev *dev = file->dev;
-	long err = tp_may_use(dev, file->unsafe);
+	long err;
 
-	if (err)
-		return err;
 	mutex_lock(&dev->fence_lock);
+	err = tp_may_use(dev, file->unsafe); /* here, where no neighbour can come in between */
+	if (err)
+		goto out;
 	if (gen != dev->fence_gen) {
 		err = -EAGAIN;
 	} else if (!answers(dev)) {
@@ -145,6 +146,7 @@ static long resume(struct tp_file *file, u64 gen)
 		dev->halted = false;
 		tp_master_on(dev);
 	}
+out:
 	mutex_unlock(&dev->fence_lock);
 	return err;
 }

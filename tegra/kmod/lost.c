@@ -108,7 +108,6 @@ static void reset_done(struct pci_dev *pdev)
 	restore(dev);
 	if (!pci_device_is_present(pdev))
 		return;
-	WRITE_ONCE(dev->used, false);
 	found(dev, TEGRA_P2P_ERROR_FATAL); /* what a reset could not repair, this one has */
 	found(dev, TEGRA_P2P_ERROR_RESET);
 }
@@ -157,6 +156,8 @@ static int reset_function(struct tp_dev *dev, struct tp_file *file)
 	dev->resetter = file;
 	WRITE_ONCE(dev->resetting, current);
 	err = pci_try_reset_function(dev->pdev);
+	if (!err)
+		dev->used = false; /* reset_done comes after a failure, too */
 	WRITE_ONCE(dev->resetting, NULL);
 	dev->resetter = NULL;
 	return err;
@@ -188,8 +189,9 @@ static int clean(struct tp_dev *dev)
 	if (!dev->used || dev->opens || READ_ONCE(dev->away) || !pci_device_is_present(dev->pdev))
 		return 0;
 	err = reset_function(dev, NULL);
-	return err == -ENOTTY ? 0 :
-				err; /* the administrator, or a quirk of the kernel's, forbids it */
+	if (err == -ENOTTY) /* it has timed out, or the administrator or a quirk forbids it */
+		return tp_has_reset(dev->pdev) ? -EIO : 0;
+	return err;
 }
 
 /*

@@ -32,7 +32,7 @@ MODULE_PARM_DESC(backend, "how memory is pinned: nvp2p, gup (pin_user_pages) or 
 
 const struct tp_backend *tp_backend;
 u32 tp_nvp2p_info;
-struct workqueue_struct *tp_wq, *tp_check_wq, *tp_mm_wq;
+struct workqueue_struct *tp_wq, *tp_mm_wq;
 struct kmem_cache *tp_pin_cache;
 
 static DEFINE_IDA(tp_ids);
@@ -47,11 +47,18 @@ static const struct pci_device_id tp_dma_bits[] = {
 	{ }
 };
 
+static void tp_destroy(struct workqueue_struct *wq)
+{
+	if (wq)
+		destroy_workqueue(wq);
+}
+
 static void tp_dev_release(struct device *device)
 {
 	struct tp_dev *dev = container_of(device, struct tp_dev, device);
 
 	cleanup_srcu_struct(&dev->srcu);
+	destroy_workqueue(dev->check_wq);
 	pci_dev_put(dev->pdev);
 	kfree(dev->saved);
 	kfree(dev);
@@ -92,8 +99,11 @@ static struct tp_dev *tp_dev_new(struct pci_dev *pdev)
 
 	if (!dev)
 		return ERR_PTR(-ENOMEM);
-	err = init_srcu_struct(&dev->srcu);
+	/* One for each function, since a check waits for a moment without a change of memory. */
+	dev->check_wq = alloc_workqueue("tegra_p2p_check", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	err = dev->check_wq ? init_srcu_struct(&dev->srcu) : -ENOMEM;
 	if (err) {
+		tp_destroy(dev->check_wq);
 		kfree(dev);
 		return ERR_PTR(err);
 	}
@@ -143,8 +153,8 @@ static void tp_find_msix_table(struct tp_dev *dev)
 	dev->msix_bar = table & PCI_MSIX_TABLE_BIR;
 	table &= PCI_MSIX_TABLE_OFFSET;
 	dev->msix_first = table & PAGE_MASK;
-	dev->msix_last = (table + ((flags & PCI_MSIX_FLAGS_QSIZE) + 1) * PCI_MSIX_ENTRY_SIZE - 1) |
-			 ~PAGE_MASK;
+	dev->msix_last = (u64)table + ((flags & PCI_MSIX_FLAGS_QSIZE) + 1) * PCI_MSIX_ENTRY_SIZE - 1;
+	dev->msix_last |= ~PAGE_MASK;
 }
 
 static int tp_name(struct tp_dev *dev)
@@ -176,6 +186,23 @@ static void tp_snoop(struct tp_dev *dev)
 	if (!pcie_capability_read_word(dev->pdev, PCI_EXP_DEVCTL, &control) &&
 	    control & PCI_EXP_DEVCTL_NOSNOOP_EN)
 		tp_expose(dev, "its No Snoop cannot be turned off");
+}
+
+/* Takes the function from all who have it open. Nobody opens it any more when this returns. */
+static void tp_retire(struct tp_dev *dev)
+{
+	struct tp_file *file;
+
+	mutex_lock(&dev->bar_lock);
+	WRITE_ONCE(dev->gone, true);
+	mutex_unlock(&dev->bar_lock);
+	synchronize_srcu(&dev->srcu);
+	tp_zap_bars(dev);
+	tp_stop(dev, TEGRA_P2P_ERROR_UNPLUG, 0);
+	mutex_lock(&dev->files_lock);
+	list_for_each_entry(file, &dev->files, entry)
+		tp_file_unplug(file);
+	mutex_unlock(&dev->files_lock);
 }
 
 static int tp_probe(struct pci_dev *pdev, const struct pci_device_id *id)
@@ -219,6 +246,8 @@ static int tp_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		 tp_protected(dev) ? "behind a strict IOMMU" : "without protection by an IOMMU");
 	return 0;
 irqs:
+	tp_retire(dev); /* there may have been an open before the failure */
+	tp_halt_release(dev, NULL);
 	tp_vectors_free(dev);
 	tp_unreserve_pages(dev);
 	ida_free(&tp_ids, dev->id);
@@ -236,20 +265,10 @@ put:
 static void tp_remove(struct pci_dev *pdev)
 {
 	struct tp_dev *dev = pci_get_drvdata(pdev);
-	struct tp_file *file;
 
 	tp_debug_remove(dev);
 	cdev_device_del(&dev->cdev, &dev->device);
-	mutex_lock(&dev->bar_lock);
-	WRITE_ONCE(dev->gone, true);
-	mutex_unlock(&dev->bar_lock);
-	synchronize_srcu(&dev->srcu);
-	tp_zap_bars(dev);
-	tp_stop(dev, TEGRA_P2P_ERROR_UNPLUG, 0);
-	mutex_lock(&dev->files_lock);
-	list_for_each_entry(file, &dev->files, entry)
-		tp_file_unplug(file);
-	mutex_unlock(&dev->files_lock);
+	tp_retire(dev);
 	tp_lost(dev, TEGRA_P2P_ERROR_UNPLUG);
 	tp_halt_release(dev, NULL);
 	tp_vectors_free(dev);
@@ -305,21 +324,11 @@ static int __init tp_choose_backend(void)
 	return 0;
 }
 
-static void tp_destroy(struct workqueue_struct *wq)
-{
-	if (wq)
-		destroy_workqueue(wq);
-}
-
-/*
- * Frees what tp_init has made. Ending an address space may revoke pins, and a pin that is given
- * back ends its check.
- */
+/* Frees what tp_init has made. Ending an address space may revoke pins. */
 static void tp_free(void)
 {
 	tp_destroy(tp_mm_wq);
 	tp_destroy(tp_wq);
-	tp_destroy(tp_check_wq);
 	tp_nvp2p_exit();
 	tp_debug_exit();
 	kmem_cache_destroy(tp_pin_cache);
@@ -337,9 +346,8 @@ static int __init tp_init(void)
 		return -ENOMEM;
 	tp_debug_init();
 	tp_wq = alloc_workqueue("tegra_p2p", WQ_UNBOUND | WQ_MEM_RECLAIM, TP_WORKERS);
-	tp_check_wq = alloc_workqueue("tegra_p2p_check", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	tp_mm_wq = alloc_workqueue("tegra_p2p_mm", WQ_UNBOUND, 0);
-	err = tp_wq && tp_check_wq && tp_mm_wq ? 0 : -ENOMEM;
+	err = tp_wq && tp_mm_wq ? 0 : -ENOMEM;
 	if (!err)
 		err = class_register(&tp_class);
 	if (err)

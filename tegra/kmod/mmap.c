@@ -121,12 +121,6 @@ static vm_fault_t insert_ones(struct vm_fault *vmf, struct tp_file *file)
 
 	if (!page)
 		return VM_FAULT_OOM;
-	/* Some coherent memory is mapped by pages (dma_mmap_coherent). */
-	if (!(vmf->vma->vm_flags & VM_PFNMAP)) {
-		get_page(page);
-		vmf->page = page;
-		return 0;
-	}
 	return vmf_insert_pfn_prot(vmf->vma, vmf->address, page_to_pfn(page),
 				   vm_get_page_prot(vmf->vma->vm_flags));
 }
@@ -208,19 +202,35 @@ static void object_vma_close(struct vm_area_struct *vma)
 	tp_object_put(obj);
 }
 
+/* The page of coherent memory at an offset. */
+static unsigned long mem_pfn(struct tp_mem *mem, u64 off)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sgtable_sg(&mem->pages, sg, i) {
+		if (off < sg->length)
+			break;
+		off -= sg->length;
+	}
+	return page_to_pfn(sg_page(sg)) + (off >> PAGE_SHIFT);
+}
+
 /*
- * Mapped as a whole by mmap, the memory is touched here after it was taken away, when the function
- * has gone.
+ * Not by dma_mmap_coherent in mmap: a mapping is found by unmap_mapping_range only after that, so
+ * the memory could be freed under it when the function goes.
  */
 static vm_fault_t mem_fault(struct vm_fault *vmf)
 {
 	struct tp_mem *mem = tp_to_mem(vmf->vma->vm_private_data);
 	struct tp_dev *dev = mem->obj.file->dev;
-	vm_fault_t ret = VM_FAULT_SIGBUS;
+	vm_fault_t ret;
 
 	mutex_lock(&dev->bar_lock);
 	if (dev->gone)
 		ret = insert_ones(vmf, mem->obj.file);
+	else
+		ret = vmf_insert_pfn(vmf->vma, vmf->address, mem_pfn(mem, fault_offset(vmf)));
 	mutex_unlock(&dev->bar_lock);
 	return ret;
 }
@@ -271,6 +281,8 @@ static int hold_pages(struct tp_pin *pin, struct page **pages, unsigned long n)
 	mutex_lock(&pin->lock);
 	if (pin->state != TP_LIVE)
 		err = -ESTALE;
+	else if (!pin->of_driver)
+		err = -EOPNOTSUPP;
 	from = err ? NULL : tp_backend->pages(pin);
 	for (i = 0; i < n && !err; i++)
 		if (!drivers_own(from[i]))
@@ -317,19 +329,6 @@ out:
 	return err;
 }
 
-/* The offset of the mapping, which names the object, would be taken for one in the memory. */
-static int mmap_mem(struct tp_mem *mem, struct vm_area_struct *vma)
-{
-	unsigned long pgoff = vma->vm_pgoff;
-	int err;
-
-	vma->vm_pgoff = 0;
-	err = dma_mmap_coherent(&mem->obj.file->dev->pdev->dev, vma, mem->cpu, mem->iova,
-				mem->obj.size);
-	vma->vm_pgoff = pgoff;
-	return err;
-}
-
 static int mmap_object(struct tp_file *file, struct vm_area_struct *vma, u32 handle, u64 off,
 		       u64 len)
 {
@@ -350,7 +349,7 @@ static int mmap_object(struct tp_file *file, struct vm_area_struct *vma, u32 han
 		err = mmap_pin(tp_to_pin(obj), vma);
 		vma->vm_ops = &pin_ops;
 	} else {
-		err = mmap_mem(tp_to_mem(obj), vma);
+		tp_vm_flags_set(vma, VM_IO | VM_PFNMAP);
 		vma->vm_ops = &mem_ops;
 	}
 	if (err) { /* such a mapping is not closed */

@@ -166,6 +166,8 @@ void tp_mem_free(struct tp_mem *mem)
 
 	if (mem->cpu && !READ_ONCE(dev->over))
 		dma_free_coherent(&dev->pdev->dev, mem->obj.size, mem->cpu, mem->iova);
+	if (mem->cpu)
+		sg_free_table(&mem->pages);
 	mem->cpu = NULL;
 }
 
@@ -191,6 +193,12 @@ static int mem_alloc(struct tp_mem *mem)
 				      GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
 	if (!mem->cpu)
 		return -ENOMEM;
+	err = dma_get_sgtable(&dev->pdev->dev, &mem->pages, mem->cpu, mem->iova, mem->obj.size);
+	if (err) {
+		dma_free_coherent(&dev->pdev->dev, mem->obj.size, mem->cpu, mem->iova);
+		mem->cpu = NULL;
+		return -ENOMEM;
+	}
 	mutex_lock(&dev->fence_lock);
 	if (gen != dev->fence_gen)
 		err = -ESTALE;

@@ -109,6 +109,7 @@ struct tp_dev {
 	u32 n_irqs;
 	bool intx;			/* the one is the legacy line */
 	bool exposed;			/* no IOMMU can hold it back: ATS, or a group with others */
+	bool isolated_msi;		/* as probe found it: asking takes locks */
 	struct notifier_block neighbours;
 	int msix_bar;			/* -1 for none */
 	u64 msix_first, msix_last;	/* pages of the MSI-X table in that BAR: never mapped */
@@ -136,6 +137,8 @@ struct tp_dev {
 	struct tp_halt_list *halt;
 	struct tp_file *halt_owner;
 	struct tp_fence_record fences[TP_FENCES]; /* that of generation g in [g % TP_FENCES] */
+
+	struct workqueue_struct *check_wq; /* looks whether pins are what they were */
 
 	struct mutex files_lock;	/* files */
 	struct list_head files;
@@ -196,6 +199,7 @@ struct tp_mem {
 	struct tp_object obj;
 	void *cpu;			/* NULL once freed; under file->lock */
 	dma_addr_t iova;
+	struct sg_table pages;		/* of cpu */
 };
 
 enum tp_pin_state {
@@ -211,6 +215,7 @@ struct tp_pin {
 	struct tp_space *space;		/* while it is listed there; under dev->pins_lock */
 	u64 va, cookie;
 	bool writable;			/* the caller may write the memory */
+	bool of_driver;			/* it is of a character device, not of a file or nobody's */
 	enum dma_data_direction direction;
 	u32 attr;			/* TEGRA_P2P_ATTR_* */
 	u32 expect;			/* the same, or TP_EXPECT_ANY */
@@ -290,8 +295,6 @@ extern const struct tp_backend *tp_backend;
 extern const struct tp_backend tp_backend_gup, tp_backend_nvp2p;
 extern u32 tp_nvp2p_info; /* flags of GET_INFO */
 extern struct workqueue_struct *tp_wq;		/* gives pins back */
-/* looks whether pins are what they were, and waits for nothing */
-extern struct workqueue_struct *tp_check_wq;
 extern struct workqueue_struct *tp_mm_wq;	/* ends address spaces whose last user is a check */
 extern struct kmem_cache *tp_pin_cache;
 extern bool tp_allow_unsafe;

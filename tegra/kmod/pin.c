@@ -34,6 +34,7 @@ int tp_check_vma(struct tp_pin *pin)
 	if (!vma || pin->va < vma->vm_start || pin->va + pin->obj.size > vma->vm_end)
 		return -EFAULT;
 	pin->writable = vma->vm_flags & VM_WRITE;
+	pin->of_driver = vma->vm_file && S_ISCHR(file_inode(vma->vm_file)->i_mode);
 	if (vma->vm_flags & (VM_IO | VM_PFNMAP) || !(vma->vm_flags & VM_READ))
 		return -EFAULT;
 	if (userfaultfd_armed(vma)) /* nv-p2p's provider would wait for whoever fills it in */

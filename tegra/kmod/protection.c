@@ -83,6 +83,7 @@ int tp_protection_probe(struct tp_dev *dev)
 		dev_err(&dev->pdev->dev, "DMA is not coherent with the caches: not supported\n");
 		return -EOPNOTSUPP;
 	}
+	dev->isolated_msi = tp_isolated_msi(&dev->pdev->dev);
 	dev->neighbours.notifier_call = neighbour;
 	err = bus_register_notifier(&pci_bus_type, &dev->neighbours);
 	if (err)
@@ -112,17 +113,16 @@ u32 tp_protection(struct tp_dev *dev)
 {
 	struct iommu_domain *domain = iommu_get_domain_for_dev(&dev->pdev->dev);
 	u32 flags = TEGRA_P2P_INFO_COHERENT;
-	bool isolated = tp_isolated_msi(&dev->pdev->dev);
 
 	if (domain && domain->type != IOMMU_DOMAIN_IDENTITY && domain->type != IOMMU_DOMAIN_BLOCKED)
 		flags |= TEGRA_P2P_INFO_IOMMU;
-	if (isolated)
+	if (dev->isolated_msi)
 		flags |= TEGRA_P2P_INFO_ISOLATED_MSI;
 	/*
 	 * Elsewhere than on x86 the messages of another's interrupts are no way to memory
 	 * (docs/security.md).
 	 */
-	if (domain && tp_domain_strict(domain) && (isolated || !IS_ENABLED(CONFIG_X86)))
+	if (domain && tp_domain_strict(domain) && (dev->isolated_msi || !IS_ENABLED(CONFIG_X86)))
 		flags |= TEGRA_P2P_INFO_STRICT;
 	if (!(flags & TEGRA_P2P_INFO_STRICT) || READ_ONCE(dev->exposed))
 		flags |= TEGRA_P2P_INFO_UNSAFE;
