@@ -153,7 +153,8 @@ static void tp_find_msix_table(struct tp_dev *dev)
 	dev->msix_bar = table & PCI_MSIX_TABLE_BIR;
 	table &= PCI_MSIX_TABLE_OFFSET;
 	dev->msix_first = table & PAGE_MASK;
-	dev->msix_last = (u64)table + ((flags & PCI_MSIX_FLAGS_QSIZE) + 1) * PCI_MSIX_ENTRY_SIZE - 1;
+	dev->msix_last = ((flags & PCI_MSIX_FLAGS_QSIZE) + 1) * PCI_MSIX_ENTRY_SIZE - 1;
+	dev->msix_last += table;
 	dev->msix_last |= ~PAGE_MASK;
 }
 
