@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -60,6 +61,7 @@ func (s *scene) inFlight(t *testing.T, b []byte) uapi.Pin {
 func repeat(t *testing.T, act func() (inFlight bool)) {
 	t.Helper()
 	n, most := 0, 5*times
+	late := watchLateness(t)
 	if slow {
 		most = times
 	}
@@ -71,9 +73,27 @@ func repeat(t *testing.T, act func() (inFlight bool)) {
 			return
 		}
 	}
-	if t.Logf("a DMA was in flight %d times only: the machine is busy", n); n == 0 && !slow {
-		t.Error("a DMA was never in flight")
+	if t.Logf("a DMA was in flight %d times only: the machine is busy", n); n > 0 || slow {
+		return
 	}
+	if l := time.Duration(late.Load()); l >= eduTime/4 {
+		t.Skipf("NEEDS a machine that is less busy: a DMA was never in flight, and timers were up to %v late", l)
+	}
+	t.Error("a DMA was never in flight")
+}
+
+// watchLateness measures until the test ends how late timers are at the most, in nanoseconds.
+func watchLateness(t *testing.T) *atomic.Int64 {
+	var late atomic.Int64
+	go func() {
+		const tick = 5 * time.Millisecond
+		for t.Context().Err() == nil {
+			began := time.Now()
+			time.Sleep(tick)
+			late.Store(max(late.Load(), int64(time.Since(began)-tick)))
+		}
+	}()
+	return &late
 }
 
 // over checks that a pin is revoked and fences the device, and ends the fence.
