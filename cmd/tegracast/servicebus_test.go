@@ -52,7 +52,7 @@ func (a *installed) publishes(t *testing.T) {
 	const file, store = "/etc/tegracast/tegracast.yaml", "/var/lib/tegracast/bus"
 	folder := t.TempDir()
 	s := a.bus(t, folder)
-	a.is(t, "systemctl show -P DropInPaths tegracast", "\n")
+	a.is(t, "systemctl show -P DropInPaths tegracast", "/etc/systemd/system/tegracast.service.d/50-memlock.conf\n")
 	a.must(t, "cp "+file+" /root/kept; printf '  - {name: numbers, results: {bus: true}}\\nbus: {server: \"nats://"+hostBus+"\", board: jetson}\\n' >> "+
 		file+"; systemctl reload tegracast")
 	a.must(t, said("the bus takes messages"))

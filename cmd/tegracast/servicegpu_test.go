@@ -49,7 +49,7 @@ func said(text string) string {
 // so; with them it streams from CUDA's memory, under all of the unit's restrictions.
 func (a *installed) opensGPU(t *testing.T) {
 	a.must(t, "depmod -a; modprobe -a vgem gpunodes; udevadm settle; mkdir -p "+filepath.Dir(standinConf)+"; cp /root/standin.conf "+standinConf+"; systemctl mask --runtime tegracast-devices; systemctl restart tegracast; "+active)
-	a.must(t, said("a GPU is there and is not used.*cuInit.*/dev/nvgpu/igpu0/power: operation not permitted; /dev/host1x-fence: operation not permitted .*remedy=.systemctl restart tegracast"))
+	a.must(t, said("a GPU is there and is not used.*cuInit.*/dev/nvgpu/igpu0/power: operation not permitted; /dev/nvmap: operation not permitted; /dev/host1x-fence: operation not permitted .*remedy=.systemctl restart tegracast"))
 	a.is(t, "journalctl -q -b -u tegracast PRIORITY=4 -o cat | grep -c 'a GPU is there' | grep -cv '^0$'; grep -c ' 17000000.gpu$' /proc/devices; ls /dev/nvgpu/igpu0", "1\n1\npower\n")
 	a.must(t, "systemctl unmask --runtime tegracast-devices; systemctl restart tegracast; "+active)
 	a.must(t, said("memory back end is cuda"))
@@ -61,6 +61,6 @@ func (a *installed) opensGPU(t *testing.T) {
 // bootsGPU looks at a boot at which the GPU's device files are made by a module that is loaded then.
 func (a *installed) bootsGPU(t *testing.T) {
 	a.must(t, said("memory back end is cuda"))
-	a.must(t, "rm -r "+filepath.Dir(standinConf)+" "+standinModules+"; systemctl daemon-reload; systemctl restart tegracast; sync; "+active)
+	a.must(t, "rm "+standinConf+" "+standinModules+"; systemctl daemon-reload; systemctl restart tegracast; sync; "+active)
 	a.back(t, "without a GPU", time.Now())
 }
