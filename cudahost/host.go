@@ -136,7 +136,7 @@ func inWholeHugePages(length int) int {
 	return whole
 }
 
-// LockedBytes is how many bytes of the process's locked memory (RLIMIT_MEMLOCK) a buffer of the host back end takes.
+// LockedBytes returns the bytes of locked memory (RLIMIT_MEMLOCK) that a buffer of the host back end takes.
 func LockedBytes(size int, flags Flags) int {
 	length := withLeadingPage(size)
 	if size < hugePage || flags&Shared != 0 {

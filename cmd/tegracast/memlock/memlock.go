@@ -14,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// A Limit is how much memory may be locked. The kernel compares it with what is locked (mlock) and with what the kernel module has
+// A Limit is the most memory that may be locked. The kernel compares it with what is locked (mlock) and with what the kernel module has
 // pinned, each by itself.
 type Limit struct {
 	Bytes  uint64
@@ -101,7 +101,7 @@ func onGPU(memory string) bool {
 	return memory == "cuda" || memory == "auto" && len(cudahost.DeviceFiles(os.DirFS("/"))) > 0
 }
 
-// locked is how many bytes of a pool the host back end locks.
+// locked returns the bytes of a pool that the host back end locks.
 func locked(p Pool) uint64 {
 	var flags cudahost.Flags
 	if p.Shared {
@@ -114,7 +114,7 @@ func locked(p Pool) uint64 {
 	return uint64(p.Slots * cudahost.LockedBytes(size, flags))
 }
 
-// pinned is how many bytes the kernel module charges for a pool at most: its slots, and the descriptors of the DMA engine.
+// pinned returns the most bytes that the kernel module charges for a pool: its slots, and the descriptors of the DMA engine.
 func pinned(p Pool) uint64 {
 	const (
 		perPage = 64                 // a descriptor of 32 bytes and its write-back of 32, where memory lies in single pages

@@ -88,7 +88,7 @@ func input(a *config.Appliance, s *config.Stage) pipeline.Format {
 	return f
 }
 
-// pins is how many streams of FPGAs on PCI Express an output pins the frames for that it sends.
+// pins returns the number of FPGA streams on PCI Express for which an output pins the frames that it sends.
 func pins(a *config.Appliance, o *config.Output) int {
 	if stream, is := o.Kind.(*config.FPGAStream); is {
 		if _, is := a.Source(stream.Card).Kind.(*config.FPGA); is {
@@ -98,7 +98,7 @@ func pins(a *config.Appliance, o *config.Output) int {
 	return 0
 }
 
-// holding is how many frames of a format are in the output's hands.
+// holding returns the number of frames of a format that an output holds at once.
 func holding(o *config.Output, own pipeline.Format) int {
 	switch k := o.Kind.(type) {
 	case *config.RTP:
