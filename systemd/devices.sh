@@ -14,4 +14,8 @@ set --
 for file in /dev/nvgpu/*/* /dev/nvgpu/*/*/* /dev/nvhost* /dev/nvmap /dev/nvsciipc /dev/host1x-fence; do
 	[ ! -c "$file" ] || set -- "$@" "DeviceAllow=$file rw"
 done
-[ $# = 0 ] || systemctl set-property --runtime tegracast.service "$@"
+[ $# != 0 ] || exit 0
+systemctl set-property --runtime tegracast.service "$@"
+# systemd appends its new file to the unit's drop-ins; beside one of a later name, such as override.conf, it would tell at each
+# systemctl status that the unit has changed on disk.
+[ "$(systemctl show -P NeedDaemonReload tegracast.service)" != yes ] || systemctl daemon-reload

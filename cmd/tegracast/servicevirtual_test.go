@@ -232,7 +232,7 @@ func (a *installed) vanishes(t *testing.T) {
 	a.is(t, "modprobe -r tegra_p2p; tegracast doctor | grep -c 'fix: modprobe tegra_p2p$'; tegracast doctor >/dev/null; echo $?", "1\n1\n")
 	a.must(t, "echo TEGRACAST_OPTIONS=--log-level error > /etc/default/tegracast; modprobe tegra_p2p; udevadm settle; systemctl start tegracast")
 	a.is(t, "pid=$(systemctl show -P MainPID tegracast); echo $pid >/tmp/pid; cat /proc/$pid/comm; tr '\\0' ' ' </proc/$pid/cmdline | tail -c 18; "+
-		"systemctl is-active tegracast", "tegracast\n--log-level error active\n")
+		"systemctl is-active tegracast; systemctl show -P NeedDaemonReload tegracast", "tegracast\n--log-level error active\nno\n")
 	a.must(t, "rm /etc/default/tegracast; dpkg -r tegracast tegracast-dkms 2>/tmp/errors")
 	a.is(t, "systemctl is-active tegracast; systemctl show -P LoadState tegracast; ls /etc/tegracast; ps -o args= -p $(cat /tmp/pid); "+
 		"lsmod | grep tegra_p2p; grep -v 'files list file' /tmp/errors; "+

@@ -56,9 +56,12 @@ func (t *thread) open() unix.Errno {
 
 // openAs opens the device as one of the descriptors, whatever that was before.
 func (t *thread) openAs(i, mode int) unix.Errno {
+	if t.one(2) {
+		mode |= unix.O_NONBLOCK // asks to share it with another user
+	}
 	fd, err := unix.Open(t.device, mode|unix.O_CLOEXEC, 0)
 	if err != nil {
-		if e := errnoOf(err); !slices.Contains([]unix.Errno{unix.ENOENT, unix.ENODEV, unix.ENXIO, unix.EACCES, unix.EINTR, unix.ENOMEM, unix.EMFILE}, e) {
+		if e := errnoOf(err); !slices.Contains([]unix.Errno{unix.ENOENT, unix.ENODEV, unix.ENXIO, unix.EACCES, unix.EINTR, unix.ENOMEM, unix.EMFILE, unix.EBUSY}, e) {
 			t.wrong("open: %v", e)
 		}
 		return errnoOf(err)
