@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/resolve"
 )
 
 // The errors of this package, for errors.Is.
@@ -73,11 +74,11 @@ func New(c Config) (*Sink, error) {
 	}
 	s := &Sink{publish: c.Publish}
 	for _, dest := range c.UDP {
-		conn, err := net.Dial("udp", dest)
+		conn, err := connect(dest)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("%w: udp %q: %w", ErrConfig, dest, err), s.Close())
 		}
-		s.udp = append(s.udp, conn.(*net.UDPConn))
+		s.udp = append(s.udp, conn)
 	}
 	if c.Listen != "" {
 		var err error
@@ -86,6 +87,15 @@ func New(c Config) (*Sink, error) {
 		}
 	}
 	return s, nil
+}
+
+// connect opens the socket for a destination "host:port".
+func connect(dest string) (*net.UDPConn, error) {
+	to, err := resolve.AddrPort(context.Background(), "udp", dest)
+	if err != nil {
+		return nil, err
+	}
+	return net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
 }
 
 // Needs implements pipeline.Sink: frames of any format have results, and no pixel is read.

@@ -130,10 +130,11 @@ func (s *Server) find(path string) *stream {
 func (s *Server) Close() {
 	s.server.Close()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, st := range s.streams {
+	gone := s.streams
+	s.streams = map[string]*stream{}
+	s.mu.Unlock()
+	for _, st := range gone {
 		st.sessions.Close()
-		delete(s.streams, name)
 	}
 }
 

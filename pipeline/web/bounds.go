@@ -15,7 +15,8 @@ import (
 // Clients must not take from the frames what these need: time of the CPU, memory and descriptors.
 const (
 	maxConnections = 32               // for a further one another is closed
-	maxAtWork      = 1                // answers that are made at a time; the others wait
+	maxAtWork      = 1                // answers of each class that are made at a time; the others wait
+	maxLookups     = 4                // requests at a time that look up names
 	maxWait        = 2 * time.Second  // for their turn; then the answer is 503
 	maxAnswer      = 10 * time.Second // for a client to take its answer
 )
@@ -25,9 +26,19 @@ type connections struct {
 	mu     sync.Mutex
 	open   int
 	silent map[net.Conn]time.Time // those that ask for nothing, since when
+	beyond map[net.Conn]bool      // those beyond the limit, for which none was silent: they may ask for health
 }
 
-func newConnections() *connections { return &connections{silent: map[net.Conn]time.Time{}} }
+func newConnections() *connections {
+	return &connections{silent: map[net.Conn]time.Time{}, beyond: map[net.Conn]bool{}}
+}
+
+// isReserved reports whether a connection is beyond the limit.
+func (c *connections) isReserved(conn net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.beyond[conn]
+}
 
 // watch is an http.Server's ConnState.
 func (c *connections) watch(conn net.Conn, s http.ConnState) {
@@ -39,12 +50,17 @@ func (c *connections) watch(conn net.Conn, s http.ConnState) {
 		c.silent[conn] = time.Now()
 		if c.open++; c.open > maxConnections {
 			gone := c.least(conn)
+			if gone == conn && len(c.beyond) < maxReserved {
+				c.beyond[conn] = true
+				return
+			}
 			delete(c.silent, gone)
 			go gone.Close() // TLS says goodbye first
 		}
 	case http.StateIdle:
 		c.silent[conn] = time.Now()
 	case http.StateClosed, http.StateHijacked:
+		delete(c.beyond, conn)
 		c.open--
 	}
 }
@@ -61,27 +77,45 @@ func (c *connections) least(conn net.Conn) net.Conn {
 	return conn
 }
 
-// bounded makes the answers of next one after the other, in memory: a client that reads slowly keeps nobody waiting. It loses
-// its connection when it has not taken its answer within the given time.
-func bounded(next http.Handler, within time.Duration) http.Handler {
-	turns := make(chan struct{}, maxAtWork)
+// buffered makes the answers of next in memory: a client that reads slowly keeps nobody waiting. It loses its connection when it has
+// not taken its answer within the given time.
+func buffered(next http.Handler, within time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := answerBuffer{header: w.Header(), status: http.StatusOK}
+		next.ServeHTTP(&a, r)
+		a.send(w, within)
+	})
+}
+
+// A class makes a bounded number of the answers to its requests at a time, and has the other requests wait.
+type class struct {
+	mux   *http.ServeMux
+	turns chan struct{}
+}
+
+func newClass(mux *http.ServeMux, atWork int) class { return class{mux, make(chan struct{}, atWork)} }
+
+// Handle registers the handler for a pattern of the class.
+func (c class) Handle(pattern string, h http.Handler) { c.mux.Handle(pattern, c.bounded(h, maxAnswer)) }
+
+// bounded has next wait for its turn, and then be taken as buffered does.
+func (c class) bounded(next http.Handler, within time.Duration) http.Handler {
+	answers := buffered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { <-c.turns }()
+		next.ServeHTTP(w, r)
+	}), within)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		timer := time.NewTimer(maxWait)
 		defer timer.Stop()
 		select {
-		case turns <- struct{}{}:
+		case c.turns <- struct{}{}:
 		case <-timer.C:
 			http.Error(w, "too many requests are waiting: ask again later", http.StatusServiceUnavailable)
 			return
 		case <-r.Context().Done():
 			return
 		}
-		a := answerBuffer{header: w.Header(), status: http.StatusOK}
-		func() {
-			defer func() { <-turns }()
-			next.ServeHTTP(&a, r)
-		}()
-		a.send(w, within)
+		answers.ServeHTTP(w, r)
 	})
 }
 

@@ -136,7 +136,7 @@ func TestWhoDoesNotReadKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	large := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 64<<20)) })
 	closed := make(chan struct{})
-	server := httptest.NewUnstartedServer(bounded(large, time.Second))
+	server := httptest.NewUnstartedServer(newClass(nil, 1).bounded(large, time.Second))
 	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateClosed {
 			close(closed)

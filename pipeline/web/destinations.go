@@ -11,7 +11,7 @@ import (
 var ErrDestination = errors.New("the stream is not sent there at a client's request")
 
 // addDestinations lets clients have streams sent to them.
-func (c *Config) addDestinations(mux *http.ServeMux) {
+func (c *Config) addDestinations(mux class) {
 	own := http.NewCrossOriginProtection()
 	for pattern, do := range map[string]http.HandlerFunc{
 		"PUT /api/v1/outputs/{name}/destinations/{destination}":    c.send,
@@ -22,7 +22,7 @@ func (c *Config) addDestinations(mux *http.ServeMux) {
 }
 
 func (c *Config) send(w http.ResponseWriter, r *http.Request) {
-	text, err := c.Send(r.PathValue("name"), r.PathValue("destination"))
+	text, err := c.Send(r.Context(), r.PathValue("name"), r.PathValue("destination"))
 	if err != nil {
 		refuse(w, err)
 		return

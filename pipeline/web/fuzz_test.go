@@ -39,7 +39,7 @@ func FuzzRequest(f *testing.F) {
 		View:    func(string) (View, error) { return &film{size: 10}, nil },
 		SDP:     func(string) ([]byte, error) { return []byte("v=0\r\n"), nil },
 		Trigger: func(string, string) (bool, error) { return true, nil },
-		Send:    func(string, string) ([]byte, error) { return []byte("v=0\r\n"), nil },
+		Send:    func(context.Context, string, string) ([]byte, error) { return []byte("v=0\r\n"), nil },
 		Unsend:  func(string, string) error { return nil },
 		Switch:  func(context.Context, string, bool) error { return nil },
 		Still:   func(context.Context, string, string) (Still, error) { return Still{1, []byte("file")}, nil },

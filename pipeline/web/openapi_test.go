@@ -118,7 +118,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 			}
 			return nil, ErrNoOutput
 		},
-		Send: func(name, to string) ([]byte, error) {
+		Send: func(_ context.Context, name, to string) ([]byte, error) {
 			return []byte("v=0\r\n"), notThere(name, to)
 		},
 		Unsend: notThere, Configurator: editor{}, Settings: knobs{},

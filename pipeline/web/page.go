@@ -120,7 +120,7 @@ const (
 var pageFiles embed.FS
 
 // addPage adds what not everyone may see, but for files.
-func (c *Config) addPage(mux *http.ServeMux) {
+func (c *Config) addPage(mux class) {
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {
 		panic(err) // the name is a constant
@@ -135,8 +135,8 @@ func (c *Config) addPage(mux *http.ServeMux) {
 	mux.Handle("GET /api/v1/status", c.private(http.HandlerFunc(c.status)))
 }
 
-// files answers what is asked of an output, by the end of the path, and leaves the others to rest.
-func (c *Config) files(rest http.Handler) http.Handler {
+// files answers what is asked of an output, by the end of the path.
+func (c *Config) files() http.Handler {
 	split := func(r *http.Request) (name, kind string) {
 		kind = path.Ext(r.PathValue("file"))
 		return strings.TrimSuffix(r.PathValue("file"), kind), kind
@@ -164,7 +164,7 @@ func (c *Config) files(rest http.Handler) http.Handler {
 		case ".sdp", ".jpg", ".mjpeg", ".png", ".dng":
 			show.ServeHTTP(w, r)
 		default:
-			rest.ServeHTTP(w, r)
+			http.NotFound(w, r)
 		}
 	})
 }

@@ -43,7 +43,7 @@ type Config struct {
 	Events  *Events // what happened; nil: nobody is told
 	// Send has an output's stream sent to one more destination, host:port, and describes it (SDP); Unsend ends that. They return ErrNoOutput
 	// where there is no stream of that name, and ErrDestination where it is not sent there so.
-	Send   func(output, destination string) (sdp []byte, err error)
+	Send   func(ctx context.Context, output, destination string) (sdp []byte, err error)
 	Unsend func(output, destination string) error
 	// Switch starts or stops an output. It returns ErrNoOutput where there is none of that name.
 	Switch       func(ctx context.Context, output string, on bool) error
@@ -95,15 +95,18 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	l = newSpareListener(l)
 	if c.Access != nil {
 		l = c.Access.listen(l)
 	}
+	open := newConnections()
 	ended := make(chan struct{})
 	errorLog := slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn)
+	routes := c.routes(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: errorLog}), ended)
 	s := &http.Server{
-		Handler: c.routes(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: errorLog}), ended), ErrorLog: errorLog,
+		Handler: open.reserveForHealth(c.health(), routes), ErrorLog: errorLog,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		ConnState: newConnections().watch,
+		ConnState: open.watch, ConnContext: withConn,
 	}
 	s.RegisterOnShutdown(func() { close(ended) })
 	return &Server{l, s}, nil
@@ -111,26 +114,13 @@ func New(c Config) (*Server, error) {
 
 // routes says who answers what.
 func (c *Config) routes(metrics http.Handler, ended <-chan struct{}) http.Handler {
-	quick, mux := http.NewServeMux(), http.NewServeMux()
-	rest := bounded(quick, maxAnswer)
-	mux.Handle("/", rest)
-	quick.Handle("GET /metrics", c.guarded(metrics))
-	quick.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, stalled := c.Health()
-		answer(w, stalled)
-	})
-	quick.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		ready, _ := c.Health()
-		if ready {
-			answer(w, nil)
-		} else {
-			answer(w, errors.New("not every output is armed"))
-		}
-	})
+	mux := http.NewServeMux()
+	page := newClass(mux, maxAtWork)
+	newClass(mux, maxAtWork).Handle("GET /metrics", c.guarded(metrics))
 	// A page of another site cannot trigger through a browser of this machine.
-	quick.Handle("POST /record/{name}/trigger", c.guarded(http.NewCrossOriginProtection().Handler(http.HandlerFunc(c.trigger))))
-	c.addPage(quick)
-	c.addDestinations(quick)
+	page.Handle("POST /record/{name}/trigger", c.guarded(http.NewCrossOriginProtection().Handler(http.HandlerFunc(c.trigger))))
+	c.addPage(page)
+	c.addDestinations(newClass(mux, maxLookups))
 	c.addControls(mux)
 	if c.Settings != nil {
 		c.addSettings(mux)
@@ -138,7 +128,7 @@ func (c *Config) routes(metrics http.Handler, ended <-chan struct{}) http.Handle
 	if c.Configurator != nil {
 		c.addConfiguration(mux)
 	}
-	mux.Handle("GET /{file}", c.files(rest))
+	mux.Handle("GET /{file}", c.files())
 	if c.Events != nil {
 		mux.Handle("GET /api/v1/events", c.private(c.tell(ended)))
 	}
@@ -156,6 +146,24 @@ func (c *Config) routes(metrics http.Handler, ended <-chan struct{}) http.Handle
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	return mux
+}
+
+// health answers whether the appliance works and is ready. It waits for nothing.
+func (c *Config) health() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, stalled := c.Health()
+		answer(w, stalled)
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		ready, _ := c.Health()
+		if ready {
+			answer(w, nil)
+		} else {
+			answer(w, errors.New("not every output is armed"))
+		}
+	})
+	return buffered(mux, maxAnswer)
 }
 
 func (c *Config) trigger(w http.ResponseWriter, r *http.Request) {

@@ -3,6 +3,7 @@
 package appliance
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"strings"
@@ -16,7 +17,7 @@ import (
 // Open opens everything that a configuration describes; nothing runs yet. On an error it has closed what it had opened.
 func Open(e Env, c *config.Appliance) (*Appliance, error) {
 	a := newAppliance(e)
-	c.FindPaths()
+	c.FindPaths(context.Background())
 	if err := a.open(c, everything(c)); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}

@@ -104,7 +104,7 @@ func (r *runner) reload(ctx context.Context) error {
 // become restarts what differs between the configuration of now and next, and returns where they differ. refused says why it has gone
 // back to the one before, fatal that the appliance cannot go on. who has asked for it is told to the log.
 func (r *runner) become(ctx context.Context, who string, next *config.Appliance) (list []string, refused, fatal error) {
-	next.FindPaths()
+	next.FindPaths(ctx)
 	list = config.Changes(r.cfg, next)
 	for _, name := range next.NewPaths(r.cfg) {
 		list = append(list, "outputs["+name+"]: path to its destinations")
@@ -154,7 +154,7 @@ func (r *runner) apply(ctx context.Context, c *config.Appliance, p plan) error {
 		return err
 	}
 	r.a.freeze(c, p.adjusted)
-	if err := r.a.redirect(c, p.adjusted); err != nil {
+	if err := r.a.redirect(ctx, c, p.adjusted); err != nil {
 		return err
 	}
 	if err := r.announce(p.outputs); err != nil {

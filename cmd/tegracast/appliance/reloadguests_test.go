@@ -27,7 +27,7 @@ func TestAReloadTakesGuestsOver(t *testing.T) {
 	first, own, others, left := port(3), "127.0.0.1:8", "127.0.0.2:8", "127.0.0.3:8"
 	s := startReloads(t, text(fmt.Sprintf("%q", first)))
 	for _, x := range []struct{ stream, to string }{{"many", own}, {"raw1", others}, {"many", left}} {
-		if _, err := s.a.egress.Send(x.stream, x.to); err != nil {
+		if _, err := s.a.egress.Send(t.Context(), x.stream, x.to); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,7 +79,7 @@ func TestAReloadThatFailsKeepsGuests(t *testing.T) {
 	first, own, others := port(3), "127.0.0.1:8", port(4)
 	s := startReloads(t, text(many(fmt.Sprintf("%q", first)), ""))
 	for _, x := range []struct{ stream, to string }{{"many", own}, {"raw1", others}} {
-		if _, err := s.a.egress.Send(x.stream, x.to); err != nil {
+		if _, err := s.a.egress.Send(t.Context(), x.stream, x.to); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,6 +4,7 @@ package appliance
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -78,7 +79,7 @@ func (a *Appliance) newEncoder(c *config.Output, k *config.RTP, cfg *send.Config
 }
 
 // redirect gives the RTP streams of these names the destinations that c says.
-func (a *Appliance) redirect(c *config.Appliance, names map[string]bool) error {
+func (a *Appliance) redirect(ctx context.Context, c *config.Appliance, names map[string]bool) error {
 	for _, f := range a.flows {
 		for _, o := range f.outputs {
 			if !names[o.name] || o.stream == nil {
@@ -86,7 +87,7 @@ func (a *Appliance) redirect(c *config.Appliance, names map[string]bool) error {
 			}
 			next := c.Output(o.name)
 			k := next.Kind.(*config.RTP)
-			if err := a.egress.Redirect(o.name, o.stream.config.Destinations, k.Destinations); err != nil {
+			if err := a.egress.Redirect(ctx, o.name, o.stream.config.Destinations, k.Destinations); err != nil {
 				return next.OpenAt.Errorf("%w", err)
 			}
 			a.mu.Lock()

@@ -3,9 +3,11 @@
 package config
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 
+	"github.com/tegracast/tegracast/pipeline/resolve"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
@@ -27,11 +29,14 @@ func (p *packetSize) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// FindPaths looks which packets the paths to the destinations take, for each output that does not say.
-func (a *Appliance) FindPaths() {
+// FindPaths looks which packets the paths to the destinations take, for each output that does not say. It returns within
+// resolve.Limit.
+func (a *Appliance) FindPaths(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, resolve.Limit)
+	defer cancel()
 	for i := range a.Outputs {
 		if k, is := a.Outputs[i].Kind.(*RTP); is && k.MTU.V == 0 {
-			k.path = send.PathMTU(k.Destinations, k.Interface)
+			k.path = send.PathMTU(ctx, k.Destinations, k.Interface)
 		}
 	}
 }

@@ -75,12 +75,13 @@ func (s *Streams) Add(name string, sink *send.Sink, p *readers.Publish, log *slo
 		}
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.list = append(s.list, x)
-	if s.server == nil {
+	server := s.server
+	s.mu.Unlock()
+	if server == nil {
 		return nil
 	}
-	return s.server.Add(name, sink)
+	return server.Add(name, sink)
 }
 
 // Remove forgets a stream and ends the sessions of its readers and viewers.
@@ -92,10 +93,11 @@ func (s *Streams) Remove(name string) {
 	}
 	s.viewers.Remove(name)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.list = slices.DeleteFunc(s.list, func(x stream) bool { return x.name == name })
-	if s.server != nil {
-		s.server.Remove(name)
+	server := s.server
+	s.mu.Unlock()
+	if server != nil { // it waits for the sessions
+		server.Remove(name)
 	}
 }
 
@@ -122,10 +124,10 @@ func (s *Streams) Listen(c readers.RTSP, out io.Writer, log *slog.Logger) error 
 		return fmt.Errorf("rtsp.listen: %w", err)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.server = server
+	s.mu.Unlock()
 	var urls []string
-	for _, x := range s.list {
+	for _, x := range s.open() {
 		if err := server.Add(x.name, x.sink); err != nil {
 			return err
 		}

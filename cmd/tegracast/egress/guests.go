@@ -3,9 +3,9 @@
 package egress
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
@@ -18,15 +18,22 @@ const maxGuests = 32
 var errTooMany = errors.New("the stream is sent to as many destinations as clients may ask for: take one away (tegracast send --stop)")
 
 // Send sends a stream to one more destination until Unsend, or until the stream ends, and describes it.
-func (s *Streams) Send(name, dest string) (sdp []byte, err error) {
+func (s *Streams) Send(ctx context.Context, name, dest string) (sdp []byte, err error) {
+	if !s.has(name) {
+		return nil, web.ErrNoOutput
+	}
+	to, err := send.Resolve(ctx, dest)
+	if err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x, known, err := s.mayAdd(name, dest)
+	x, known, err := s.mayAdd(name, to)
 	if err != nil {
 		return nil, err
 	}
 	if !known {
-		if err := x.sink.Add(dest); err != nil {
+		if err := x.sink.Add(to); err != nil {
 			return nil, err
 		}
 		x.guests = append(slices.Clone(x.guests), dest)
@@ -36,18 +43,18 @@ func (s *Streams) Send(name, dest string) (sdp []byte, err error) {
 
 // mayAdd finds a stream that may be sent to one more destination, and whether it is sent there at a client's request already. The lock is
 // held.
-func (s *Streams) mayAdd(name, dest string) (x *stream, known bool, err error) {
+func (s *Streams) mayAdd(name string, to send.Destination) (x *stream, known bool, err error) {
 	x = s.stream(name)
 	switch {
 	case x == nil:
 		return nil, false, web.ErrNoOutput
-	case slices.Contains(x.guests, dest):
+	case slices.Contains(x.guests, to.Name):
 		return x, true, nil
 	case len(x.guests) >= maxGuests:
 		return nil, false, fmt.Errorf("%w: %d", errTooMany, maxGuests)
 	}
-	if o := s.elsewhere(name, dest, false); o != "" {
-		return nil, false, fmt.Errorf("%s is a destination of %s already, and a receiver would get both streams as one: give another port", dest, o)
+	if o := s.elsewhere(name, to, false); o != "" {
+		return nil, false, fmt.Errorf("%s is a destination of %s already, and a receiver would get both streams as one: give another port", to.Name, o)
 	}
 	return x, false, nil
 }
@@ -69,17 +76,25 @@ func (s *Streams) Unsend(name, dest string) error {
 
 // Redirect has a stream sent where a configuration says, which said was before, and says next now. A destination that a client has asked
 // for is the configuration's from then on; if that goes back before Settle, it is the client's again. On an error nothing has changed.
-func (s *Streams) Redirect(name string, was, next []string) error {
+func (s *Streams) Redirect(ctx context.Context, name string, was, next []string) error {
+	resolved, err := send.ResolveAll(ctx, without(next, was))
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := s.stream(name)
-	gone, fresh := without(was, next), without(next, was)
+	sent, gone, fresh := x.sink.Destinations(), without(was, next), without(next, was)
 	taken, back := both(x.guests, fresh), both(x.lent, gone)
 	gone, fresh = without(gone, back), without(fresh, taken)
-	renamed := slices.DeleteFunc(without(x.guests, taken), func(g string) bool {
-		return !slices.ContainsFunc(fresh, func(d string) bool { return same(g, d) })
-	})
-	if err := exchange(x.sink, append(gone, renamed...), fresh); err != nil {
+	added := of(resolved, fresh)
+	var renamed []string
+	for _, g := range of(sent, without(x.guests, taken)) {
+		if slices.ContainsFunc(added, func(d send.Destination) bool { return d.Addr == g.Addr }) {
+			renamed = append(renamed, g.Name)
+		}
+	}
+	if err := exchange(x.sink, of(sent, append(gone, renamed...)), added); err != nil {
 		return err
 	}
 	x.guests = append(without(without(x.guests, taken), renamed), back...)
@@ -88,9 +103,9 @@ func (s *Streams) Redirect(name string, was, next []string) error {
 }
 
 // exchange has a sink sent to what fresh names, and not to what gone names. On an error nothing has changed.
-func exchange(sink *send.Sink, gone, fresh []string) error {
+func exchange(sink *send.Sink, gone, fresh []send.Destination) error {
 	for i, d := range gone {
-		if err := sink.Remove(d); err != nil {
+		if err := sink.Remove(d.Name); err != nil {
 			return errors.Join(err, exchange(sink, nil, gone[:i]))
 		}
 	}
@@ -111,10 +126,10 @@ func (s *Streams) Settle() error {
 	for i := range s.list {
 		x := &s.list[i]
 		x.lent = nil
-		for _, g := range x.guests {
+		for _, g := range of(x.sink.Destinations(), x.guests) {
 			if s.elsewhere(x.name, g, true) != "" {
-				x.guests = without(x.guests, []string{g})
-				err = errors.Join(err, x.sink.Remove(g))
+				x.guests = without(x.guests, []string{g.Name})
+				err = errors.Join(err, x.sink.Remove(g.Name))
 			}
 		}
 	}
@@ -123,28 +138,21 @@ func (s *Streams) Settle() error {
 
 // elsewhere is another stream than name that is sent to dest, or "". One that only clients have sent there does not count if configured.
 // The lock is held.
-func (s *Streams) elsewhere(name, dest string, configured bool) string {
+func (s *Streams) elsewhere(name string, to send.Destination, configured bool) string {
 	for _, o := range s.list {
-		if o.name == name || configured && slices.Contains(o.guests, dest) {
+		if o.name == name || configured && slices.Contains(o.guests, to.Name) {
 			continue
 		}
-		for _, d := range o.sink.Stats().Destinations {
-			if d.Reader == "" && same(d.Address, dest) {
-				return o.name
-			}
+		if slices.ContainsFunc(o.sink.Destinations(), func(d send.Destination) bool { return d.Addr == to.Addr }) {
+			return o.name
 		}
 	}
 	return ""
 }
 
-// same says whether two destinations are one.
-func same(a, b string) bool {
-	if a == b {
-		return true
-	}
-	x, errX := net.ResolveUDPAddr("udp", a)
-	y, errY := net.ResolveUDPAddr("udp", b)
-	return errX == nil && errY == nil && x.String() == y.String()
+// of returns those of the destinations that have one of the names.
+func of(list []send.Destination, names []string) []send.Destination {
+	return slices.DeleteFunc(slices.Clone(list), func(d send.Destination) bool { return !slices.Contains(names, d.Name) })
 }
 
 // without is list without those that are in other.
@@ -161,6 +169,13 @@ func (s *Streams) stream(name string) *stream {
 		return &s.list[i]
 	}
 	return nil
+}
+
+// has reports whether there is a stream of a name.
+func (s *Streams) has(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stream(name) != nil
 }
 
 // Guests are the destinations that a stream is sent to at the request of clients.

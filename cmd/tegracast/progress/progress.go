@@ -24,9 +24,13 @@ type Watch struct {
 	watchdog time.Duration // of the service manager; 0: none
 	settle   func()        // called once the pipeline has been good for long
 
+	patience time.Duration // with a part that stands still
+	every    time.Duration
+
 	guard   sync.Mutex
 	ready   bool
 	stalled error
+	looked  time.Time // when the books were read last
 }
 
 // defaultPatience is how long a part may stand still without a watchdog that says otherwise.
@@ -39,20 +43,28 @@ func New(started func(context.Context) bool, stats func() pipeline.Stats, settle
 	if err != nil {
 		return nil, fmt.Errorf("WATCHDOG_USEC: %w", err)
 	}
-	return &Watch{started: started, stats: stats, log: log, watchdog: watchdog, settle: settle}, nil
+	h := &Watch{started: started, stats: stats, log: log, watchdog: watchdog, settle: settle, every: time.Second, patience: defaultPatience}
+	if watchdog > 0 {
+		h.every, h.patience = min(h.every, watchdog/4), watchdog/2
+	}
+	return h, nil
 }
 
-// State is whether every output is armed, and what stalls.
+// State is whether every output is armed, and what stalls. It waits for nothing: what the books said last counts as unknown, and so as
+// stalled, when they have not been read for as long as a part may stand still.
 func (h *Watch) State() (ready bool, stalled error) {
 	h.guard.Lock()
 	defer h.guard.Unlock()
+	if quiet := time.Since(h.looked); h.ready && h.stalled == nil && quiet > h.patience {
+		return true, fmt.Errorf("%w: its books have not been read for %v", pipeline.ErrStalled, quiet.Round(time.Second))
+	}
 	return h.ready, h.stalled
 }
 
 func (h *Watch) set(ready bool, stalled error) {
 	h.guard.Lock()
 	defer h.guard.Unlock()
-	h.ready, h.stalled = ready, stalled
+	h.ready, h.stalled, h.looked = ready, stalled, time.Now()
 }
 
 // Run is ready when the graph has started, and feeds the watchdog as long as the pipeline moves.
@@ -66,11 +78,7 @@ func (h *Watch) Run(ctx context.Context) {
 		h.set(false, nil)
 		h.tell(daemon.SdNotifyStopping)
 	}()
-	every, patience := time.Second, defaultPatience
-	if h.watchdog > 0 {
-		every, patience = min(every, h.watchdog/4), h.watchdog/2
-	}
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(h.every)
 	defer tick.Stop()
 	var progress pipeline.Progress
 	good := time.Now()
@@ -79,7 +87,7 @@ func (h *Watch) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if h.look(progress.Check(h.stats(), now, patience)) {
+			if h.look(progress.Check(h.stats(), now, h.patience)) {
 				good = now
 			} else if h.settle != nil && now.Sub(good) >= starts.Settled {
 				h.settle()

@@ -37,17 +37,13 @@ type progress struct {
 func (p *progress) open(to int) bool { return p.why == 0 && p.next < to }
 
 // newDestination opens the sockets. ready says that trains are packet-ready.
-func newDestination(name string, c Config, buffer int, ready bool) (*destination, error) {
-	addr, err := resolve(name)
+func newDestination(to Destination, c Config, buffer int, ready bool) (*destination, error) {
+	s, err := open(to.Addr, c, buffer)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %s: %w", ErrDestination, to.Name, err)
 	}
-	s, err := open(addr, c, buffer)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrDestination, name, err)
-	}
-	log := c.Logger.With("destination", name)
-	d := &destination{name: name, socket: s, log: log, way: way{burst: c.Burst, log: log}}
+	log := c.Logger.With("destination", to.Name)
+	d := &destination{name: to.Name, socket: s, log: log, way: way{burst: c.Burst, log: log}}
 	d.counters.head = uint64(c.HeaderSize())
 	d.way.choose(s.fd, c.Way, ready)
 	return d, nil

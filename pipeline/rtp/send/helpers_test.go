@@ -4,6 +4,7 @@ package send
 
 import (
 	"log/slog"
+	"net/netip"
 	"testing"
 
 	"github.com/tegracast/tegracast/pipeline"
@@ -50,3 +51,6 @@ func sendTrain(s *Sink, t *train) (failed bool) {
 	inTurn(s, func() { failed = s.sender.Send(t) })
 	return failed
 }
+
+// at is a destination whose name is its address.
+func at(addr string) Destination { return Destination{addr, netip.MustParseAddrPort(addr)} }

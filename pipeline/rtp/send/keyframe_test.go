@@ -42,7 +42,7 @@ func TestKeyFrameWhenAsked(t *testing.T) {
 			t.Fatalf("%s: the first frame alone must be a key frame", name)
 		}
 		if tt.packet == nil {
-			if err := s.Add("127.0.0.1:5004"); err != nil {
+			if err := s.Add(at("127.0.0.1:5004")); err != nil {
 				t.Fatal(err)
 			}
 		} else {

@@ -216,7 +216,7 @@ func TestPathMTU(t *testing.T) {
 			{[]string{"239.1.2.3:5004"}, "x", 1400},
 			{[]string{"10.77.0.1:5004", "10.9.0.2"}, "", 0},
 		} {
-			if got := PathMTU(tt.destinations, tt.iface); got != tt.want {
+			if got := PathMTU(t.Context(), tt.destinations, tt.iface); got != tt.want {
 				t.Errorf("%v by %q: %d, want %d", tt.destinations, tt.iface, got, tt.want)
 			}
 		}

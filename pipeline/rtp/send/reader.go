@@ -44,7 +44,7 @@ func (s *Sink) ReaderGroup(to netip.AddrPort, iface string) (*Reader, error) {
 }
 
 func (s *Sink) readerAt(to netip.AddrPort, c Config, by string) (*Reader, error) {
-	d, err := s.sender.open(to.String(), c)
+	d, err := s.sender.open(Destination{to.String(), to}, c)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (s *Sink) Session(from netip.Addr, control string) ([]byte, error) {
 }
 
 // open opens the sockets of a destination, which c says how to send to.
-func (x *transmitter) open(dest string, c Config) (*destination, error) {
+func (x *transmitter) open(dest Destination, c Config) (*destination, error) {
 	d, err := newDestination(dest, c, x.buffer, x.ready)
 	if err != nil {
 		return nil, err

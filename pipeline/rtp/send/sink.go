@@ -67,7 +67,11 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	}
 	s.came.period = s.sender.period
 	s.wake, s.numbered = s.sender.turn.wake, make(chan struct{}, 1)
-	for _, d := range c.Destinations {
+	dests, err := ResolveAll(context.Background(), c.Destinations)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	for _, d := range dests {
 		if err := s.sender.Add(d); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
@@ -195,7 +199,17 @@ func (s *Sink) Close() error {
 }
 
 // Add adds a destination while the sink runs.
-func (s *Sink) Add(dest string) error { return s.sender.Add(dest) }
+func (s *Sink) Add(dest Destination) error { return s.sender.Add(dest) }
+
+// Destinations returns where the stream is sent, readers aside.
+func (s *Sink) Destinations() (list []Destination) {
+	for _, d := range *s.sender.dests.Load() {
+		if d.reader == "" {
+			list = append(list, Destination{d.name, d.socket.addr})
+		}
+	}
+	return list
+}
 
 // Remove removes a destination while the sink runs. It waits for the end of the frame that is being sent.
 func (s *Sink) Remove(dest string) error { return s.sender.Remove(dest) }

@@ -23,7 +23,7 @@ func TestTheBooksAddUp(t *testing.T) {
 	if st.Captured != 20 || st.Delivered+st.Drops() != 20 || st.Dropped["rtp/sink"] != 0 {
 		t.Errorf("%+v", st)
 	}
-	if err := s.Add("127.0.0.1:5996"); !errors.Is(err, ErrDestination) {
+	if err := s.Add(at("127.0.0.1:5996")); !errors.Is(err, ErrDestination) {
 		t.Errorf("added to a sink that has ended: %v", err)
 	}
 }

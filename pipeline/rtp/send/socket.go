@@ -3,33 +3,55 @@
 package send
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tegracast/tegracast/pipeline/resolve"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
 var ne = binary.NativeEndian // the byte order of the kernel's structs
 
-// resolve turns "host:port" into an address.
-func resolve(dest string) (netip.AddrPort, error) {
+// A Destination is where a stream is sent.
+type Destination struct {
+	Name string // "host:port", as written
+	Addr netip.AddrPort
+}
+
+// Resolve looks up the host of a destination "host:port". It returns within resolve.Limit.
+func Resolve(ctx context.Context, dest string) (Destination, error) {
 	if err := CheckDestination(dest); err != nil {
-		return netip.AddrPort{}, fmt.Errorf("%w: %w", ErrDestination, err)
+		return Destination{}, fmt.Errorf("%w: %w", ErrDestination, err)
 	}
-	a, err := net.ResolveUDPAddr("udp", dest)
+	addr, err := resolve.AddrPort(ctx, "udp", dest)
 	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("%w: %s: host is not known: check the name, or give the address: %w", ErrDestination, dest, err)
+		return Destination{}, fmt.Errorf("%w: %s: %w", ErrDestination, dest, err)
 	}
-	ap := a.AddrPort()
-	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()), nil
+	return Destination{dest, addr}, nil
+}
+
+// ResolveAll looks up destinations at the same time. On errors it returns them all, and no destination.
+func ResolveAll(ctx context.Context, dests []string) ([]Destination, error) {
+	list, errs := make([]Destination, len(dests)), make([]error, len(dests))
+	var all sync.WaitGroup
+	for i, d := range dests {
+		all.Go(func() { list[i], errs[i] = Resolve(ctx, d) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return list, nil
 }
 
 // A socket is connected to the RTP port of a destination. Its RTCP socket has the next local port.
@@ -213,26 +235,33 @@ func pathMTU(fd int, dest netip.Addr) (int, error) {
 
 // PathMTU is how many bytes a packet may have that goes to each of the destinations, of those that are known and have a route. It sends
 // nothing. 0: as many as rtp.DefaultMTU. iface is where multicast leaves; it may be empty.
-func PathMTU(destinations []string, iface string) int {
+func PathMTU(ctx context.Context, destinations []string, iface string) int {
 	least := rtp.DefaultMTU
 	for _, d := range destinations {
-		addr, err := resolve(d)
-		if err != nil {
-			continue
-		}
-		fd, _, err := dial(addr, Config{Interface: iface}, 0)
-		if err != nil {
-			continue
-		}
-		if mtu, err := pathMTU(fd, addr.Addr()); err == nil {
-			least = min(least, mtu)
-		}
-		_ = unix.Close(fd)
+		least = min(least, mtuTo(ctx, d, iface))
 	}
 	if least == rtp.DefaultMTU {
 		return 0
 	}
 	return least
+}
+
+// mtuTo returns how many bytes a packet to a destination may have, or rtp.DefaultMTU if it is not known.
+func mtuTo(ctx context.Context, dest, iface string) int {
+	d, err := Resolve(ctx, dest)
+	if err != nil {
+		return rtp.DefaultMTU
+	}
+	fd, _, err := dial(d.Addr, Config{Interface: iface}, 0)
+	if err != nil {
+		return rtp.DefaultMTU
+	}
+	defer unix.Close(fd)
+	mtu, err := pathMTU(fd, d.Addr.Addr())
+	if err != nil {
+		return rtp.DefaultMTU
+	}
+	return mtu
 }
 
 func connectError(dest netip.AddrPort, err error) error {

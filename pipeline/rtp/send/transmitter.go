@@ -94,8 +94,8 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 	return x
 }
 
-// Add adds a destination "host:port". It may be called while trains are sent.
-func (x *transmitter) Add(dest string) error {
+// Add adds a destination. It may be called while trains are sent.
+func (x *transmitter) Add(dest Destination) error {
 	d, err := x.open(dest, x.config)
 	if err != nil {
 		return err

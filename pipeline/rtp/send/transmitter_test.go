@@ -72,10 +72,10 @@ func TestAllDestinationsGetTheSameBytes(t *testing.T) {
 	s := testSink(t, Config{Stream: rtp.Stream{Start: testStart()}, Destinations: []string{addrA}}, f)
 	want := packets(t, s, rtptest.Frame(f, 0))
 	sendTrain(s, s.trains[0])
-	if err := s.Add(addrB); err != nil {
+	if err := s.Add(at(addrB)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Add(addrB); !errors.Is(err, ErrDestination) {
+	if err := s.Add(at(addrB)); !errors.Is(err, ErrDestination) {
 		t.Errorf("the same destination twice: %v", err)
 	}
 	sendTrain(s, s.trains[0])

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/resolve"
 	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
@@ -70,7 +70,7 @@ func CheckRemote(address string) error {
 
 // dial connects to the sender. There is no other connection.
 func (k *client) dial(ctx context.Context, a *attempt) (link, error) {
-	address, err := resolve(ctx, k.receiver.config.Address)
+	address, err := resolve.AddrPort(ctx, "tcp", k.receiver.config.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -124,23 +124,6 @@ func closeAll(list []*ucx.Memory) error {
 		errs = append(errs, unmap(m))
 	}
 	return errors.Join(errs...)
-}
-
-// resolve finds an address by its name.
-func resolve(ctx context.Context, name string) (netip.AddrPort, error) {
-	host, port, err := net.SplitHostPort(name)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	n, err := net.DefaultResolver.LookupPort(ctx, "tcp", port)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	return netip.AddrPortFrom(list[0].Unmap(), uint16(n)), nil
 }
 
 func (k *client) forget(e *ucx.Endpoint) {

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package progress
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// TestBooksThatCannotBeRead: health is answered while the books are not, and says so.
+func TestBooksThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free, reads := make(chan struct{}), 0
+		h, err := New(func(context.Context) bool { return true }, func() pipeline.Stats {
+			if reads++; reads == 3 {
+				<-free
+			}
+			return pipeline.Stats{}
+		}, nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			h.Run(ctx)
+		}()
+		time.Sleep(5 * time.Second)
+		if ready, stalled := h.State(); !ready || stalled != nil {
+			t.Errorf("books not read for 3 s: ready %t, %v", ready, stalled)
+		}
+		time.Sleep(defaultPatience)
+		if _, stalled := h.State(); !errors.Is(stalled, pipeline.ErrStalled) || !strings.Contains(stalled.Error(), "not been read for 23s") {
+			t.Errorf("books not read for 23 s: %v", stalled)
+		}
+		close(free)
+		synctest.Wait()
+		if _, stalled := h.State(); stalled != nil {
+			t.Error(stalled)
+		}
+		cancel()
+		<-ended
+	})
+}
