@@ -30,6 +30,7 @@ type FPGAConfig struct {
 	Triggered     bool
 	Slots         int            // frames of memory; 0: 8
 	Flags         cudahost.Flags // of that memory; cudahost.WriteCombined with Bare alone, whose frames the CPU does not read
+	FrameTimeout  time.Duration  // how long no frame may come, though slots are free, before the engine is restarted; 0: 1 s; four frame periods at least
 	GiveUp        time.Duration  // how long recovery may take before Run returns the fault; 0: 30 s
 	// Bare is a stream without camera block and trailers, whose packets are a frame's pixels each: Channel is its C2H
 	// channel, Rate what it delivers; Number, Exposure, Gain and Triggered are not used. Frames are counted as they come,
@@ -88,6 +89,7 @@ func NewFPGACamera(cfg FPGAConfig) (*FPGACamera, error) {
 	cfg.Slots = cmp.Or(cfg.Slots, 8)
 	cfg.Name = cmp.Or(cfg.Name, "camera")
 	cfg.GiveUp = cmp.Or(cfg.GiveUp, giveUp)
+	cfg.FrameTimeout = max(cmp.Or(cfg.FrameTimeout, defaultFrameTimeout), 4*cfg.Rate.Period())
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	c := &FPGACamera{cfg: cfg, exposure: cfg.Exposure, gain: cfg.Gain}
 	c.sup.camera, c.sup.giveUp = c, cfg.GiveUp

@@ -144,7 +144,7 @@ var faultCases = map[model.FaultID]struct {
 	refused bool
 	ends    bool // it may end the stream, with an error
 }{
-	model.F1:  {says: "no frame comes", silence: time.Second},
+	model.F1:  {says: "no frame comes", silence: 2500 * time.Millisecond}, // seen after a second; the next frame may be hit, too
 	model.F2:  {silence: 500 * time.Millisecond},
 	model.F3:  {says: "channel is busy", ends: true},
 	model.F4:  {says: "all ones", silence: time.Second, ends: true},

@@ -33,11 +33,13 @@ func (s State) String() string {
 	return [...]string{"starting", "streaming", "idle", "restarting", "reopening", "resetting", "ended"}[s]
 }
 
-// Bounds of the time between looks of the watchdog; else it is four frame periods.
+// Bounds of the time between looks of the watchdog; else it is four frame periods, and a quarter of FrameTimeout at most.
 const (
 	watchLeast = 50 * time.Millisecond
 	watchMost  = 5 * time.Second
 )
+
+const defaultFrameTimeout = time.Second
 
 // supervisor is the one owner of a camera's recovery: it stops the engine, lets go, backs off, starts again, or ends
 // with the fault.
@@ -217,10 +219,11 @@ func (s *supervisor) letGo() {
 // watch looks after a session until ctx ends or something is wrong: memory that was revoked, credits that could not be
 // given, a device that has gone, frames that do not come though they should.
 func (s *supervisor) watch(ctx context.Context, session *session) error {
-	period := s.camera.cfg.Rate.Period()
-	tick := time.NewTicker(min(max(4*period, watchLeast), watchMost).Round(time.Millisecond))
+	period, timeout := s.camera.cfg.Rate.Period(), s.camera.cfg.FrameTimeout
+	interval := min(max(4*period, watchLeast), watchMost, timeout/4).Round(time.Millisecond)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	silent := 0
+	quiet := newSilence(interval)
 	s.seen = s.camera.frames.Load()
 	for {
 		select {
@@ -232,24 +235,49 @@ func (s *supervisor) watch(ctx context.Context, session *session) error {
 			return err
 		case <-tick.C:
 		}
+		silent := quiet.look(time.Now())
 		verdict, err := s.look(session)
 		switch {
 		case err != nil:
 			return err
 		case verdict == Streaming:
-			silent = 0
+			quiet.end()
 			s.to(Streaming, nil)
 		case verdict == Idle:
-			silent = 0
+			quiet.end()
 			s.rested = true
 			s.to(Idle, nil)
-		default:
-			if silent++; silent >= 2 {
-				return ErrStalled
-			}
+		case silent >= timeout && !session.ring.Pending(): // what this process has not taken yet a restart would lose
+			return fmt.Errorf("%w: none for %v, in which this process had no processor for %v", ErrStalled,
+				(silent + quiet.late).Round(time.Millisecond), quiet.late.Round(time.Millisecond))
 		}
 	}
 }
+
+// silence measures how long no frame has come, less the time for which this process itself was held up: no frame can be taken then,
+// and a model of the FPGA makes none.
+type silence struct {
+	interval    time.Duration // between looks
+	since, last time.Time     // a frame; a look
+	late        time.Duration // by which looks were late, since then
+}
+
+func newSilence(interval time.Duration) silence {
+	now := time.Now()
+	return silence{interval: interval, since: now, last: now}
+}
+
+// look returns how long the silence has lasted.
+func (q *silence) look(now time.Time) time.Duration {
+	if late := now.Sub(q.last) - q.interval; late > q.interval/4 {
+		q.late += late
+	}
+	q.last = now
+	return now.Sub(q.since) - q.late
+}
+
+// end ends the silence.
+func (q *silence) end() { q.since, q.late = q.last, 0 }
 
 // look is one look of the watchdog. Starting means that it should be streaming and is not.
 func (s *supervisor) look(session *session) (State, error) {

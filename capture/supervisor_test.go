@@ -138,7 +138,7 @@ func TestIdleCameraRecoversFromAReset(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Trigger()
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 		c.Trigger()
 		time.Sleep(time.Second)
 		if n := frames.Load(); n != 2 {
@@ -289,5 +289,54 @@ func TestOneResetForAllUsersOfACard(t *testing.T) {
 	}
 	if err := NewCard(Hardware{}).resetFunction(since); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("hardware without a reset: %v", err)
+	}
+}
+
+// TestFramesThatWaitAreNoStall: a process that does not take its frames for long loses what the FPGA drops, and nothing that the ring has.
+func TestFramesThatWaitAreNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 64, 16, faultyRate)
+		const slots, held = 4, 10
+		c := b.open(t, slots)
+		var sequences []uint64
+		collect(t, c, 20, func(f *pipeline.Frame) {
+			if sequences = append(sequences, f.Sequence); len(sequences) == held {
+				time.Sleep(5 * time.Second)
+			}
+			f.Release()
+		})
+		if r := c.Status().Counters; r["restarting"]+r["reopening"] > 0 {
+			t.Errorf("report %v", r)
+		}
+		for i := 1; i < held+slots-1; i++ {
+			if sequences[i] != sequences[i-1]+1 {
+				t.Errorf("frame %d has number %d, the one before %d", i, sequences[i], sequences[i-1])
+			}
+		}
+	})
+}
+
+// TestSilence: time in which the process was held up is no silence of the FPGA.
+func TestSilence(t *testing.T) {
+	const interval = 100 * time.Millisecond
+	q := newSilence(interval)
+	now := q.last
+	after := func(d time.Duration) time.Duration {
+		now = now.Add(d)
+		return q.look(now)
+	}
+	for _, x := range []struct{ wait, silent, late time.Duration }{
+		{interval, interval, 0},
+		{interval + interval/5, 2*interval + interval/5, 0}, // a timer is never exact
+		{31 * interval, 3*interval + interval/5, 30 * interval},
+		{interval, 4*interval + interval/5, 30 * interval},
+	} {
+		if silent := after(x.wait); silent != x.silent || q.late != x.late {
+			t.Errorf("after %v: silent for %v, late by %v, want %v and %v", x.wait, silent, q.late, x.silent, x.late)
+		}
+	}
+	q.end()
+	if silent := after(interval); silent != interval || q.late != 0 {
+		t.Errorf("after a frame: silent for %v, late by %v", silent, q.late)
 	}
 }

@@ -264,6 +264,17 @@ func (r *Ring) Stop() error {
 	return nil
 }
 
+// Pending reports whether the device has completed a frame that Next has not returned yet. What is wrong with the ring Next returns.
+func (r *Ring) Pending() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state != running || r.aligning() || len(r.frames) == 0 {
+		return false
+	}
+	done, err := r.done(r.frames[0].end)
+	return done && err == nil
+}
+
 // Counters are the channel's performance counters since Start.
 func (r *Ring) Counters() (Counters, error) { return r.c.counters() }
 

@@ -27,7 +27,7 @@ func (a *Appliance) openFPGA(c *config.Source, k *config.FPGA) (source, error) {
 		Reset: func(ctx context.Context) (bool, error) { return a.lines.Reset(ctx, c.Card.Name) },
 		Card:  card, Number: k.Camera, Name: c.Name, Recorder: a.recorder, Width: k.Width, Height: k.Height, Pixel: pixel,
 		Rate: k.Rate.V, Exposure: k.Exposure.V, Gain: k.Gain, Slots: c.Slots, Flags: memoryFlags(c), Logger: a.env.Log,
-		Triggered: k.Triggered, Bare: c.Bare, Channel: k.Channel, SliceLines: sliceOf(c),
+		Triggered: k.Triggered, Bare: c.Bare, Channel: k.Channel, FrameTimeout: k.Timeout.V, SliceLines: sliceOf(c),
 		OnFrame: func(f *pipeline.Frame) { a.lines.Seen(c.Name, f) },
 	})
 	if err != nil {

@@ -24,6 +24,7 @@ type FPGA struct {
 	Exposure  Duration `yaml:"exposure,omitempty" jsonschema_description:"Exposure time, such as 8ms (default: what the sensor is set to)."`
 	Gain      float64  `yaml:"gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256" jsonschema_description:"Gain of the sensor (default: what the sensor is set to)."`
 	Poll      bool     `yaml:"poll,omitempty" jsonschema_description:"Look for completions in memory instead of waiting for interrupts (default false). All sources of a device must agree."`
+	Timeout   Duration `yaml:"frame_timeout,omitempty" jsonschema_description:"How long no frame may come, though memory is free for it, before the DMA engine is restarted (default 1s; four frame periods at least)."`
 	Triggered bool     `yaml:"triggered,omitempty" jsonschema_description:"Take a frame at each trigger instead of rate frames a second. rate then says how often triggers come."`
 }
 
@@ -36,6 +37,9 @@ func (c *FPGA) resolve(r *resolver, at yamlfile.Section, s *Source) error {
 		return at.Key("device").Errorf("%q: name a device file such as %s", c.Device, tegra.DefaultDevice)
 	case c.Exposure.V < 0 || c.Exposure.V > c.Rate.V.Period():
 		return at.Key("exposure").Errorf("%v: must be from 0 to the frame period, %v", c.Exposure.V, c.Rate.V.Period())
+	}
+	if c.Timeout.V < 0 {
+		return at.Key("frame_timeout").Errorf("%v: must be positive, such as 1s", c.Timeout.V)
 	}
 	if err := c.checkStream(at); err != nil {
 		return err
