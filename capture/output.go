@@ -69,7 +69,11 @@ func NewFPGAOutput(ctx context.Context, cfg FPGAOutputConfig) (*FPGAOutput, erro
 		return nil, err
 	}
 	o.ring, err = device.NewSendRing(xdma.SendConfig{Channel: cfg.Channel, Trailer: fpga.TrailerSize, Depth: cfg.Depth, Done: o.give})
-	return o, err
+	if err != nil {
+		cfg.Card.stopped(o)
+		return nil, err
+	}
+	return o, nil
 }
 
 // Needs implements pipeline.Sink. It holds the frames with the device, and the one that waits for room there.
@@ -157,7 +161,7 @@ func (o *FPGAOutput) Run(ctx context.Context, q *pipeline.Queue) error {
 		cancel()
 	}
 	stop(nil)
-	<-ended
+	<-ended // ends: stop has ended engine
 	if cause := context.Cause(engine); cause != nil && !errors.Is(cause, context.Canceled) && ctx.Err() == nil {
 		err = cause
 	}
@@ -288,7 +292,7 @@ func (o *FPGAOutput) attempt(ctx context.Context) error {
 	}()
 	err := o.ring.Run(run)
 	stop(nil)
-	<-watched
+	<-watched // ends: stop has ended run
 	if cause := context.Cause(run); ctx.Err() == nil && !errors.Is(cause, context.Canceled) {
 		err = both(cause, err)
 	}

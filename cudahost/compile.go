@@ -154,7 +154,7 @@ func (c *Compiler) buildUnlessInterrupted(name, source string, options []string)
 		defer close(built)
 		code, err = c.build(name, source, options)
 	}()
-	select {
+	select { // ends: the compiler
 	case <-built:
 		return code, err
 	case <-c.device.Interrupt:

@@ -107,7 +107,7 @@ func (s *Stream) event(d *driver, f *Fence) error {
 
 // wait waits for the fences in their order, which is that of the stream.
 func (s *Stream) wait() {
-	for f := range s.waiting {
+	for f := range s.waiting { // ends: Close closes it
 		f.err = s.device.do(func(d *driver) error {
 			return d.quick(cuEventSynchronize, f.event)
 		})

@@ -292,7 +292,7 @@ func release(frames []*Frame) {
 // retire holds the leases that the device still works on: the input's and the outputs' until the fences have passed.
 func (n *stageNode) retire(ctx context.Context) {
 	q := n.consumer.queue
-	for r := range n.retired {
+	for r := range n.retired { // ends: run closes it, and fences have ctx
 		var failed error
 		for _, out := range r.outs {
 			if out != nil {

@@ -3,6 +3,7 @@
 package tegra
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -179,7 +180,7 @@ func (d *Device) leaks() (leaks []error) {
 	for m := range d.coherent {
 		leaks = append(leaks, m.leak(d.path))
 	}
-	slices.SortFunc(leaks, func(a, b error) int { return len(a.Error()) - len(b.Error()) })
+	slices.SortFunc(leaks, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return leaks
 }
 

@@ -154,7 +154,7 @@ func (p *Pin) Unpin() error {
 		p.runCallbacks()
 		close(p.freed)
 	} else {
-		<-p.freed
+		<-p.freed // ends: callbacks do not wait
 		err = fmt.Errorf("unpin %#x (%s): %w", p.Addr, p.reason, ErrRevoked)
 	}
 	if rerr := p.mapping.Release(); rerr != nil {
@@ -165,7 +165,7 @@ func (p *Pin) Unpin() error {
 
 func (p *Pin) revoke(reason Reason) {
 	if !p.claim(reason) {
-		<-p.freed
+		<-p.freed // ends: callbacks do not wait
 		return
 	}
 	p.runCallbacks()

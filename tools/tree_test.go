@@ -48,6 +48,10 @@ func load(t *testing.T, arch string, patterns ...string) []*packages.Package {
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
 	}
+	key := arch + " " + strings.Join(patterns, " ")
+	if all, known := loaded[key]; known {
+		return all
+	}
 	all, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo,
 		Dir:  root(t),
@@ -59,8 +63,12 @@ func load(t *testing.T, arch string, patterns ...string) []*packages.Package {
 	if packages.PrintErrors(all) > 0 {
 		t.Fatal("the tree does not compile")
 	}
+	loaded[key] = all
 	return all
 }
+
+// loaded are the packages that load has loaded, by its arguments.
+var loaded = map[string][]*packages.Package{}
 
 // forTests reports whether a package of the main module is for tests. Its name says so: cudatest, kmodtest/guest. The
 // virtual Jetson is for tests, too; the programs that stand in its folder are programs.

@@ -118,7 +118,7 @@ func (b *Batch) run(ops []Op) {
 		room <- struct{}{}
 		all.Go(func() {
 			b.transfer(i, ops[i:i+n])
-			<-room
+			<-room // ends: it has put a value there
 		})
 	}
 }

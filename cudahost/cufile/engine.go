@@ -52,7 +52,7 @@ func (c *calls) start(list []*transfer) {
 		c.room <- struct{}{}
 		c.busy.Go(func() {
 			n, errno := t.call(false)
-			<-c.room
+			<-c.room // ends: it has put a value there
 			t.done(n, errno)
 		})
 	}

@@ -46,5 +46,5 @@ func (c *compat) gather(ops []Op) bool {
 	whole := make(chan bool, 1)
 	t.done = func(n int, errno unix.Errno) { whole <- errno == 0 && n == t.n }
 	c.engine.start([]*transfer{t})
-	return <-whole
+	return <-whole // ends: with the transfer, as a call of the kernel does
 }

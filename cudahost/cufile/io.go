@@ -99,7 +99,7 @@ func (m *movement) run(c *compat) {
 	}
 	m.left.Store(int32(len(list)))
 	c.engine.start(list)
-	<-m.ended
+	<-m.ended // ends: with the transfers, as calls of the kernel do
 }
 
 // result is how many bytes were moved without a gap, and why not all.

@@ -52,7 +52,7 @@ func (l *line) wait(ctx context.Context, seen *uint64) error {
 			return ctx.Err()
 		}
 		err := l.follow(ctx, seen)
-		<-l.lead
+		<-l.lead // ends: it has put a value there
 		if err != nil {
 			return err
 		}

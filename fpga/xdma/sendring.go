@@ -101,7 +101,7 @@ func (r *SendRing) Send(ctx context.Context, slot int, trailer []byte) error {
 	err := r.send(slot, trailer)
 	f.mu.Unlock()
 	if err != nil {
-		<-r.room
+		<-r.room // ends: it has put a value there
 	}
 	return err
 }
@@ -164,7 +164,7 @@ func (r *SendRing) collect(hint bool) error {
 			return err
 		}
 		r.done(slot, nil)
-		<-r.room
+		<-r.room // ends: Send has put a value there
 	}
 }
 
@@ -231,7 +231,7 @@ func (r *SendRing) halt() error {
 			why = f.stopped()
 		}
 		r.done(frame.slot, why)
-		<-r.room
+		<-r.room // ends: Send has put a value there
 	}
 	if err != nil {
 		return fmt.Errorf("stop: %w", err)

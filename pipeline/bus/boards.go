@@ -155,7 +155,7 @@ func askMQTT(ctx context.Context, s Server, each func([]byte)) error {
 	}
 	defer client.Disconnect(0)
 	t := client.Subscribe(topic(prefix+"+"+health), 1, func(_ mqtt.Client, m mqtt.Message) {
-		select {
+		select { // ends: Boards closes ended when it returns
 		case got <- m.Payload():
 		case <-ended:
 		}

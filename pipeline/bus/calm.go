@@ -41,7 +41,7 @@ func (c *prompted) next() {
 // Read implements net.Conn.
 func (c *prompted) Read(b []byte) (int, error) {
 	if !c.more && c.settled.Load() {
-		<-c.prompt
+		<-c.prompt // ends: Run and Close prompt
 	}
 	n, err := c.Conn.Read(b)
 	c.more = n == len(b)

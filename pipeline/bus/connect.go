@@ -117,7 +117,7 @@ func (p *Publisher) abandon() {
 		return
 	}
 	p.dialing()
-	if d := <-p.dialed; d.err == nil {
+	if d := <-p.dialed; d.err == nil { // ends: dialing has ended its context
 		d.link.close()
 	}
 	p.dialing = nil

@@ -188,7 +188,7 @@ func (r *ring) get(y int) (line, bool) {
 }
 
 func (w *worker) run() {
-	for p := range w.start {
+	for p := range w.start { // ends: Close closes it
 		w.work(p)
 		w.end.Done()
 	}

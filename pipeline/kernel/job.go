@@ -51,7 +51,7 @@ func (j *job) Wait(ctx context.Context) error {
 
 // wait waits for the jobs in their order, which is that of the device.
 func (s *Stage) wait() {
-	for j := range s.pending {
+	for j := range s.pending { // ends: Close closes it, and jobs have time limits
 		j.err = s.finish(j)
 		close(j.done)
 	}

@@ -122,7 +122,7 @@ func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 func (s *Stage) settle() {
 	for _, j := range s.jobs {
 		if j != nil {
-			<-j.done
+			<-j.done // ends: jobs have time limits
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (s *Stage) Close() error {
 	s.waited.Wait()
 	watched := make(chan struct{})
 	go func() { s.watched.Wait(); close(watched) }()
-	select {
+	select { // ends: watchers have time limits, or the GPU is lost
 	case <-watched:
 	case <-s.order.lost:
 	}

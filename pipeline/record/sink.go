@@ -137,8 +137,12 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) (err error) {
 		if f, err = q.Next(ctx); err != nil {
 			break
 		}
-		if err = r.record(f); err != nil {
-			q.Fail(f, pipeline.DropSink, err)
+		if err = r.record(ctx, f); err != nil {
+			if errors.Is(err, context.Canceled) { // its end is no fault
+				q.Fail(f, pipeline.DropSink, nil)
+			} else {
+				q.Fail(f, pipeline.DropSink, err)
+			}
 			break
 		}
 	}
@@ -186,7 +190,7 @@ func (r *run) fail(err error) {
 }
 
 // record begins to write a frame.
-func (r *run) record(f *pipeline.Frame) error {
+func (r *run) record(ctx context.Context, f *pipeline.Frame) error {
 	if err := r.failure(); err != nil {
 		return err
 	}
@@ -203,7 +207,17 @@ func (r *run) record(f *pipeline.Frame) error {
 	if err != nil {
 		return err
 	}
-	s, j := r.sink, <-r.free
+	s := r.sink
+	var j *job
+	select {
+	case j = <-r.free:
+	default:
+		select {
+		case j = <-r.free:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	lost := uint64(0)
 	if r.begun && f.Sequence > r.next {
 		lost = f.Sequence - r.next
@@ -275,7 +289,7 @@ func (r *run) finish() {
 	synced := time.Now()
 	var syncing sync.WaitGroup
 	defer syncing.Wait()
-	for j := range r.writing {
+	for j := range r.writing { // ends: Run closes it
 		if err := j.wait(); err != nil {
 			err = fmt.Errorf("recording %s: %w", j.segment.path(), err)
 			r.fail(err)

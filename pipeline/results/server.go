@@ -4,13 +4,14 @@ package results
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/tegracast/tegracast/pipeline/accept"
 )
 
 const (
@@ -48,13 +49,9 @@ func newServer(listen string, log *slog.Logger) (*server, error) {
 
 func (s *server) accept() {
 	for {
-		conn, err := s.listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
+		conn, err := accept.Next(s.listener.Accept, s.log)
+		if err != nil {
 			return
-		}
-		if err != nil { // out of descriptors: some will be given back
-			time.Sleep(100 * time.Millisecond)
-			continue
 		}
 		s.add(conn)
 	}
@@ -77,7 +74,7 @@ func (s *server) add(conn net.Conn) {
 // serve writes to a client until it is given up.
 func (s *server) serve(c *client) {
 	defer c.conn.Close()
-	for line := range c.lines {
+	for line := range c.lines { // ends: giveUp closes it
 		_ = c.conn.SetWriteDeadline(time.Now().Add(patience))
 		if _, err := c.conn.Write(line); err != nil {
 			s.giveUp(c)

@@ -4,6 +4,7 @@ package rtsp
 
 import (
 	"bufio"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
 
+	"github.com/tegracast/tegracast/pipeline/accept"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
@@ -41,6 +43,7 @@ func (c *conn) Close() error {
 // listener bounds the connections.
 type listener struct {
 	net.Listener
+	log            *slog.Logger
 	open, refusing atomic.Int32
 }
 
@@ -52,7 +55,7 @@ const (
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
-		c, err := l.Listener.Accept()
+		c, err := accept.Next(l.Listener.Accept, l.log) // an error ends the server
 		if err != nil {
 			return nil, err
 		}

@@ -66,7 +66,7 @@ func Publish(sink *send.Sink, r Remote) (*Publisher, error) {
 // Close ends the session.
 func (p *Publisher) Close() {
 	p.stop()
-	<-p.done
+	<-p.done // ends: stop has ended its context
 }
 
 func (p *Publisher) run(ctx context.Context) {

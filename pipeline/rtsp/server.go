@@ -79,7 +79,7 @@ func Listen(c Config) (*Server, error) {
 	}
 	s.addr = l.Addr()
 	s.server = &gortsplib.Server{
-		RTSPAddress: c.Listen, Listen: func(string, string) (net.Listener, error) { return &listener{Listener: l}, nil },
+		RTSPAddress: c.Listen, Listen: func(string, string) (net.Listener, error) { return &listener{Listener: l, log: c.Logger}, nil },
 		// Packets of readers by UDP have sockets of their own. These are here for gortsplib, which else refuses UDP.
 		UDPRTPAddress: "127.0.0.1:0", UDPRTCPAddress: "127.0.0.1:1",
 		ListenPacket: func(string, string) (net.PacketConn, error) { return net.ListenPacket("udp4", "127.0.0.1:0") },

@@ -182,7 +182,7 @@ func (k *Client) Next(ctx context.Context) (*SharedFrame, error) {
 // Release gives the frame back. Neither this process nor its device may read its bytes any more. It is called once.
 func (f *SharedFrame) Release() error {
 	f.Bytes = nil
-	<-f.client.held
+	<-f.client.held // ends: who holds it does not wait
 	r := ready{lease: f.lease}
 	if f.client.cfg.Policy == pipeline.Block {
 		r.more = 1
@@ -210,7 +210,7 @@ func (k *Client) receive(ctx context.Context) (text []byte, fd int, err error) {
 	var rights [64]byte
 	n, m, flags, _, err := k.conn.ReadMsgUnix(k.text, rights[:])
 	if !stop() {
-		<-woken
+		<-woken // ends: the function does not wait
 	}
 	fd, rightsErr := descriptor(rights[:m])
 	switch {

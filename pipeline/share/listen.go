@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,7 +63,7 @@ func removeStale(path string) error {
 	case st.Mode().Type() != fs.ModeSocket:
 		return fmt.Errorf("share: %s is there, and is no socket: name another path", path)
 	}
-	c, err := net.Dial("unixpacket", path)
+	c, err := (&net.Dialer{Timeout: time.Second}).Dial("unixpacket", path)
 	if err == nil {
 		err = c.Close()
 	}

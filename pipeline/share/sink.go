@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/accept"
 )
 
 // Limits of a Config.
@@ -96,11 +97,9 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 // accept takes those who connect, until the listener is closed.
 func (k *Sink) accept() {
 	for {
-		conn, err := k.listener.AcceptUnix()
-		if errors.Is(err, net.ErrClosed) {
+		conn, err := accept.Next(k.listener.AcceptUnix, k.cfg.Logger)
+		if err != nil {
 			return
-		} else if err != nil {
-			continue // it was aborted, or there are too many open files: others can go on
 		}
 		if c := k.arrived(conn); c != nil {
 			k.running.Go(c.serve)

@@ -172,7 +172,7 @@ func (w *Worker) Close() error {
 	w.settle()
 	w.wake()
 	w.mu.Unlock()
-	<-w.stopped
+	<-w.stopped // ends: the worker is told to end
 	c := w.context
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -101,7 +101,7 @@ func (c class) Handle(pattern string, h http.Handler) { c.mux.Handle(pattern, c.
 // bounded has next wait for its turn, and then be taken as buffered does.
 func (c class) bounded(next http.Handler, within time.Duration) http.Handler {
 	answers := buffered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() { <-c.turns }()
+		defer func() { <-c.turns }() // ends: it has put a value there
 		next.ServeHTTP(w, r)
 	}), within)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -133,7 +133,7 @@ func (p places) atMost(doing string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case p <- struct{}{}:
-			defer func() { <-p }()
+			defer func() { <-p }() // ends: it has put a value there
 			next.ServeHTTP(w, r)
 		default:
 			http.Error(w, fmt.Sprintf("%d clients %s already: ask again later", cap(p), doing), http.StatusServiceUnavailable)

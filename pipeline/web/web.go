@@ -205,6 +205,6 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.http.Shutdown(bounded) != nil {
 		_ = s.http.Close() // somebody reads slowly
 	}
-	<-ended // http.ErrServerClosed
+	<-ended // ends: the server is closed
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pion/ice/v4"
 	"github.com/pion/interceptor"
@@ -132,6 +133,18 @@ func engine(codec pion.RTPCodecParameters, w way, l limits) (*pion.API, error) {
 	return pion.NewAPI(pion.WithMediaEngine(media), pion.WithInterceptorRegistry(between), pion.WithSettingEngine(s)), nil
 }
 
+// gatherLimit bounds the search for this machine's candidates, which asks no other machine.
+const gatherLimit = 2 * time.Second
+
+func awaitGathered(gathered <-chan struct{}) error {
+	select {
+	case <-gathered:
+		return nil
+	case <-time.After(gatherLimit):
+		return fmt.Errorf("webrtc: this machine's addresses were not found within %v", gatherLimit)
+	}
+}
+
 // negotiate makes the answer to an offer, with the candidates.
 func negotiate(peer *pion.PeerConnection, offer string) (answer string, err error) {
 	if err := peer.SetRemoteDescription(pion.SessionDescription{Type: pion.SDPTypeOffer, SDP: offer}); err != nil {
@@ -145,7 +158,9 @@ func negotiate(peer *pion.PeerConnection, offer string) (answer string, err erro
 	if err := peer.SetLocalDescription(ours); err != nil {
 		return "", fmt.Errorf("%w: %w", errOffer, err)
 	}
-	<-gathered
+	if err := awaitGathered(gathered); err != nil {
+		return "", err
+	}
 	return reachable(peer.LocalDescription().SDP)
 }
 

@@ -99,7 +99,7 @@ func redirected(r *http.Request, via []*http.Request) error {
 // Close ends the session, and the attempts to begin one.
 func (p *Publisher) Close() {
 	p.stop()
-	<-p.done
+	<-p.done // ends: stop has ended its context
 }
 
 // once publishes until the session ends.
@@ -165,7 +165,9 @@ func (p *Publisher) begin(ctx context.Context, v *session) (place string, err er
 	if err := v.peer.SetLocalDescription(offer); err != nil {
 		return "", err
 	}
-	<-gathered
+	if err := awaitGathered(gathered); err != nil {
+		return "", err
+	}
 	answer, err := p.ask(ctx, http.MethodPost, p.remote.URL, v.peer.LocalDescription().SDP)
 	if err != nil {
 		return "", err

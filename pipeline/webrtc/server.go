@@ -54,7 +54,7 @@ func (s *Server) Remove(name string) {
 	if gone != nil {
 		for _, v := range gone.all() {
 			v.end(errOutputEnded)
-			<-v.over
+			<-v.over // ends: the session's end is bounded by its limits
 		}
 	}
 }

@@ -44,7 +44,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		v.end(errDeleted)
-		<-v.over
+		select {
+		case <-v.over:
+		case <-r.Context().Done():
+			return
+		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		fmt.Fprintln(w, "ok")
 	default:

@@ -329,7 +329,7 @@ func (s *Sim) Close() error {
 	}
 	s.table = nil
 	s.mu.Unlock()
-	slices.SortFunc(leaks, func(a, b error) int { return len(a.Error()) - len(b.Error()) })
+	slices.SortFunc(leaks, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	s.revoke(tegra.ReasonUnplug, func(*owner) bool { return true })
 	return errors.Join(append(leaks, s.wrongFaults())...)
 }

@@ -43,7 +43,7 @@ func (f *flow) control(ctx context.Context) (wait func()) {
 	}
 	return func() {
 		for range f.controllers {
-			<-done
+			<-done // ends: the flow has ended their context
 		}
 	}
 }

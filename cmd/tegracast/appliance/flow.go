@@ -83,7 +83,7 @@ func (f *flow) start(ctx context.Context, ended chan<- *flow, over <-chan struct
 		f.cancel(nil)
 		controlled()
 		close(f.done)
-		select {
+		select { // ends: run closes over when it returns
 		case ended <- f:
 		case <-over:
 		}
@@ -94,6 +94,6 @@ func (f *flow) start(ctx context.Context, ended chan<- *flow, over <-chan struct
 func (f *flow) stop() {
 	if f.done != nil {
 		f.cancel(nil)
-		<-f.done
+		<-f.done // ends: cancel has ended its context
 	}
 }

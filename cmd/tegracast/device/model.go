@@ -50,5 +50,5 @@ func NewModel(cfg cudahost.Config, seed uint64, configure func(*tegrasim.Sim) mo
 // fault of the model's plan, such as those of descriptors that outlive their memory.
 func (d *Model) Close() error {
 	d.cancel()
-	return errors.Join(<-d.ended, d.Card.Memory.Close(), d.Sim.Close())
+	return errors.Join(<-d.ended, d.Card.Memory.Close(), d.Sim.Close()) // ends: cancel has ended its context
 }

@@ -168,7 +168,7 @@ func (p *Lines) Close(names map[string]bool) error {
 	for _, x := range gone {
 		if x.done != nil {
 			x.cancel()
-			<-x.done
+			<-x.done // ends: cancel has ended its context
 		}
 		errs = append(errs, x.close())
 	}

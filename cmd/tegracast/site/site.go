@@ -93,7 +93,7 @@ func nameFor(listening net.Addr) string {
 func (w *Server) Close() {
 	if w.cancel != nil {
 		w.cancel()
-		<-w.ended
+		<-w.ended // ends: cancel has ended its context
 		w.cancel = nil
 	}
 }

@@ -63,9 +63,9 @@ func (b *Bus) Open(c *readers.Bus, folder string, log *slog.Logger) error {
 	go func() { ended <- p.Run(running) }()
 	b.publisher, b.close = p, func() error {
 		cancel()
-		<-told
+		<-told // ends: cancel has ended its context
 		stop()
-		return <-ended
+		return <-ended // ends: stop has ended its context
 	}
 	return nil
 }

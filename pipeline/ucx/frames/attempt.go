@@ -86,7 +86,7 @@ func (a *attempt) run(ctx context.Context) error {
 	_ = tell(l, idBye, y.append(nil))
 	ended := make(chan struct{})
 	l.end(func() { close(ended) })
-	<-ended
+	<-ended // ends: a connection that does not end is forced to
 	return a.err
 }
 

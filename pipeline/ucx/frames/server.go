@@ -101,7 +101,7 @@ func (h *hub) close() {
 	h.finish()
 	h.mu.Unlock()
 	h.dropAll(bye{CodeEnd, "the sender ends"})
-	<-h.empty
+	<-h.empty // ends: connections that do not end are forced to
 }
 
 // clear ends all connections, and waits until nothing is left of them. Nobody can connect meanwhile.

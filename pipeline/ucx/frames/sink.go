@@ -121,7 +121,7 @@ func (k *Sink) send(q *pipeline.Queue, f *pipeline.Frame) {
 		q.Done(f)
 		return
 	}
-	j := <-k.jobs // claim has seen it, and nobody else takes one
+	j := <-k.jobs // ends: claim has seen it, and nobody else takes one
 	j.queue, j.frame = q, f
 	j.holders.Store(int32(len(k.due) + 1))
 	for _, x := range k.due {
