@@ -2,7 +2,7 @@
 # tegracast: `make run` streams on any Linux machine and needs Go alone; `make test` checks everything and installs what it misses.
 
 .DEFAULT_GOAL := help
-.PHONY: help go setup setup-deb setup-test release run test test-units test-programs test-long check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz test-sanitized vjetson rtl rtl-long rtl-size
+.PHONY: help go setup setup-deb setup-test release run test test-units test-programs test-long test-long-kernel test-long-machine test-long-streams test-long-packages test-long-newcomer check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
@@ -29,16 +29,19 @@ export TEGRACAST_NVP2P ?= $(realpath ../shared/peers/nvidia-p2p)
 FUZZTIME ?= 30s
 # JavaScript that tests use: MCAP's reader for recordings, axe-core for the page, and what editors make of the schema.
 NODE_MODULES := pipeline/record/testdata/core cmd/tegracast/testdata/axe cmd/tegracast/testdata/schema
-# The tests that make test-long runs, in LONG_IN: they count in thousands, repeat, or last a minute.
-LONG := TestKernels|TestConvertedSRCU|TestKfuzz|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestPowerCuts|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestReceiveFromARM64|TestPeersReadAMinute|TestPeersReadAGroupAMinute|TestStalledReaders|TestWatchThousand|TestFloods|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute|TestPagesRun|TestLiveKit|TestMediaMTX|TestBottleneck|TestVicodec
-LONG_IN := ./cudahost/cufile ./tegra/kmod/kmodtest ./board/vjetson ./cmd/tegracast ./pipeline/record ./pipeline/ucx ./pipeline/rtsp ./pipeline/webrtc ./pipeline/share ./pipeline/bus ./capture ./pipeline/codec/v4l2
+# The tests of each target of make test-long: they count in thousands, repeat, or last a minute. A target takes at most 75 minutes alone.
+LONG_KERNEL := TestKernels|TestConvertedSRCU|TestKfuzz
+LONG_MACHINE := TestKernels|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPowerCuts|TestReceiveFromARM64
+LONG_STREAMS := TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestPeersReadAMinute|TestPeersReadAGroupAMinute|TestStalledReaders|TestWatchThousand|TestFloods|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute|TestPagesRun|TestLiveKit|TestMediaMTX|TestBottleneck|TestVicodec
+LONG_STREAMS_IN := ./cudahost/cufile ./cmd/tegracast ./pipeline/record ./pipeline/ucx ./pipeline/rtsp ./pipeline/webrtc ./pipeline/share ./pipeline/bus ./capture ./pipeline/codec/v4l2
+long = TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 75m -v -run '^($(1))$$' $(2)
 SOAK ?= 1h
 SOAK_GUEST ?= 20m
 HAS_GPU = [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/nvgpu ]
 GPU_BENCH = TEGRACAST_GPU=1 bin/gpu-bench -test.run TestGPUBench -rounds 40 -out docs/results.md
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Go 1.21 and newer fetch the release that go.mod asks for; older ones cannot read it.
 go:
@@ -106,16 +109,35 @@ lint: ## gofumpt, vet, staticcheck, errors, spelling, scripts, code that nothing
 	go -C systemd/deb mod tidy -diff
 	go -C tools mod tidy -diff
 
-test-long: setup-test ## what make test leaves out because it takes long: other kernels, the fuzzer, 50 unplugs, 10 power cuts, disks that fail, 1,000 frames, 1,000 connections, 1,000 killed consumers, a minute of shared frames, a bus away for a minute, 20 boards, a minute of slices to peers, publishing to LiveKit and MediaMTX, a network that takes half of the bits, the simulated FPGA design under all faults and at full size, packages by apt, a bare Debian 12
-	@$(call install,mmdebstrap)
+test-long: test-long-kernel test-long-machine test-long-streams test-long-packages test-long-newcomer ## what make test leaves out because it takes long, in five targets of at most 75 minutes each
+
+test-long-kernel: setup-test ## other kernels, and the kernel module's fuzzer for ten minutes
+	$(call long,$(LONG_KERNEL),./tegra/kmod/kmodtest)
+
+test-long-machine: setup-test ## virtual Jetsons: 50 unplugs, 10 power cuts, 1,000 frames, other kernels
+	$(call long,$(LONG_MACHINE),./board/vjetson ./cmd/tegracast)
+
+test-long-streams: setup-test ## 1,000 connections, 1,000 killed consumers, disks and networks that fail, 20 boards, a minute to each peer, LiveKit, MediaMTX, the simulated FPGA design
 	go -C pipeline/webrtc/livekittest mod tidy -diff
-	TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 180m -v -run '^($(LONG))$$' $(LONG_IN)
+	$(call long,$(LONG_STREAMS),$(LONG_STREAMS_IN))
+
+test-long-packages: setup-test ## the packages installed, updated, removed and purged by apt
+	@$(call install,mmdebstrap)
 	TEGRACAST_LONG=1 go -C systemd/deb test -count=1 -timeout 60m -v -run '^TestAptLives$$' .
+
+test-long-newcomer: setup-test ## README's commands in a bare Debian 12
+	@$(call install,mmdebstrap)
 	.ci/newcomer run
 
-test-sanitized: setup-test ## the kernel module's tests, and an hour of its fuzzer, on an instrumented kernel, which is built once
+sanitized = TEGRACAST_SANITIZED=1 go test -count=1 -timeout 180m -run '^($(1))$$' -v ./tegra/kmod/kmodtest
+needs-kernel-source: setup-test
 	@$(call install,flex bison bc libssl-dev xz-utils)
-	TEGRACAST_SANITIZED=1 go test -count=1 -timeout 180m -run '^(TestModule|TestInjection|TestKfuzz)$$' -v ./tegra/kmod/kmodtest
+
+test-sanitized: needs-kernel-source ## the kernel module's tests on an instrumented kernel, which is built once
+	$(call sanitized,TestModule|TestInjection)
+
+test-sanitized-kfuzz: needs-kernel-source ## an hour of the kernel module's fuzzer on that kernel
+	$(call sanitized,TestKfuzz)
 
 rtl: setup-test ## the FPGA's design in fpga/rtl: lint, simulation by Verilator, 500 frames compared with the model's, proofs of CRC and registers
 	go test -count=1 -v ./fpga/rtl
