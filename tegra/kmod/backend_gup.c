@@ -10,6 +10,7 @@
  * not.
  */
 #include <linux/dma-mapping.h>
+#include <linux/module.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
@@ -109,13 +110,14 @@ static long gup_page_at(struct tp_pin *pin, struct vm_area_struct *vma, unsigned
 
 /*
  * Looks whether the mapping still leads to page i: 0, or -EBUSY when that cannot be told yet. A
- * page that is still in its file is the one that the next touch finds. It is not faulted in for
+ * page that is still in its file is the one that the next touch finds, unless a private mapping may
+ * have a copy of it: a debugger makes one without the right to write. It is not faulted in for
  * that: this would fill holes that are punched.
  */
 static int gup_same_page(struct tp_pin *pin, struct vm_area_struct *vma, unsigned long i)
 {
 	struct page *page = pin->gup.pages[i], *now;
-	bool copied = (vma->vm_flags & (VM_WRITE | VM_SHARED)) == VM_WRITE; /* when it is written */
+	bool copied = !(vma->vm_flags & VM_SHARED) && ((vma->vm_flags & VM_WRITE) || vma->anon_vma);
 	long n;
 
 	if (pin->gup.files && !copied && !PageAnon(page) && !is_zero_pfn(page_to_pfn(page)))
@@ -152,18 +154,21 @@ static void gup_mm_work(struct work_struct *work)
 
 	mmput(pin->obj.mm);
 	tp_object_put(&pin->obj);
+	module_put(THIS_MODULE);
 }
 
 /*
  * Gives up the use of the address space. The last user ends it, which waits for what its owner has
- * under way in files (exit_aio), so that is left to a worker that nobody waits for. Drivers cannot
- * call mmput_async.
+ * under way in files (exit_aio), so that is left to a worker that nobody waits for: rmmod is
+ * refused meanwhile. Its process has ended, so its pins end here. Drivers cannot call mmput_async.
  */
 static void gup_mmput(struct tp_pin *pin)
 {
 	if (atomic_add_unless(&pin->obj.mm->mm_users, -1, 1))
 		return;
+	tp_pins_end_mm(pin->obj.file->dev, pin->obj.mm);
 	kref_get(&pin->obj.ref);
+	__module_get(THIS_MODULE);
 	queue_work(tp_mm_wq, &pin->gup.mm_work);
 }
 

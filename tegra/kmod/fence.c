@@ -155,15 +155,20 @@ long tp_control(struct tp_file *file, void *arg)
 {
 	struct tegra_p2p_control *a = arg;
 	struct tp_dev *dev = file->dev;
+	bool reset = a->op == TEGRA_P2P_RESET;
 	long err = 0;
 
 	if (a->flags || a->pad)
 		return -EINVAL;
 	if (a->op == TEGRA_P2P_UNMASK)
 		return tp_unmask(file);
-	/* A reset takes its time, and there may be many. */
-	if (mutex_lock_killable(&dev->control_lock))
-		return -EINTR;
+	/* A reset takes its time: who opens or resumes does not wait for many. */
+	if (reset && atomic_cmpxchg(&dev->reset_asked, 0, 1))
+		return -EBUSY;
+	if (mutex_lock_killable(&dev->control_lock)) {
+		err = -EINTR;
+		goto out;
+	}
 	switch (a->op) {
 	case TEGRA_P2P_RESUME:
 		err = resume(file, a->fence_gen);
@@ -185,6 +190,9 @@ long tp_control(struct tp_file *file, void *arg)
 	a->fence_gen = dev->fence_gen;
 	mutex_unlock(&dev->fence_lock);
 	mutex_unlock(&dev->control_lock);
+out:
+	if (reset)
+		atomic_set(&dev->reset_asked, 0);
 	return err;
 }
 

@@ -318,6 +318,7 @@ static int mmap_pin(struct tp_pin *pin, struct vm_area_struct *vma)
 			 n); /* inserting them allocates, which the pin's lock forbids */
 	if (err)
 		goto out;
+	tp_vm_flags_set(vma, VM_IO); /* else MADV_DOFORK would let children inherit it */
 	if (pin->attr == TEGRA_P2P_ATTR_WC)
 		vma->vm_page_prot = pgprot_writecombine(vma->vm_page_prot);
 	left = n;

@@ -188,9 +188,12 @@ static int mem_alloc(struct tp_mem *mem)
 	mutex_unlock(&dev->fence_lock);
 	if (err)
 		return err;
-	/* Refused when there is no room: nobody is killed for it. */
+	/*
+	 * Refused when there is no room: nobody is killed for it. It is charged to the user, and
+	 * not to a memory cgroup as well: that would hold the caller up, and whoever unbinds with it.
+	 */
 	mem->cpu = dma_alloc_coherent(&dev->pdev->dev, mem->obj.size, &mem->iova,
-				      GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
+				      GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
 	if (!mem->cpu)
 		return -ENOMEM;
 	err = dma_get_sgtable(&dev->pdev->dev, &mem->pages, mem->cpu, mem->iova, mem->obj.size);

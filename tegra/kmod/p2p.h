@@ -150,6 +150,7 @@ struct tp_dev {
 
 	/* one RESUME or reset at a time, and the two fields below */
 	struct mutex control_lock;
+	atomic_t reset_asked;		/* a CONTROL RESET has the lock or waits for it */
 	struct task_struct *resetting;	/* this task resets the function, */
 	struct tp_file *resetter;	/* asked by this file, which needs not be told */
 	struct mutex bar_lock;		/* no fault maps a BAR while it is held */
@@ -368,6 +369,8 @@ void tp_pin_segment(struct tp_pin *pin, u64 iova, u64 len);
 /* revoke.c */
 void tp_pin_work(struct work_struct *work);
 void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback);
+void tp_pins_end_mm(struct tp_dev *dev, struct mm_struct *mm);
+struct tp_space *tp_space_of(struct tp_dev *dev, struct mm_struct *mm);
 void tp_pin_end(struct tp_pin *pin);
 void tp_pin_begin_finish(struct tp_pin *pin);
 void tp_pin_finish(struct tp_pin *pin);

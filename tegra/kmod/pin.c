@@ -125,7 +125,7 @@ static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *
 }
 
 /* Returns the pins of an address space, NULL for none. With pins_lock held. */
-static struct tp_space *space_of(struct tp_dev *dev, struct mm_struct *mm)
+struct tp_space *tp_space_of(struct tp_dev *dev, struct mm_struct *mm)
 {
 	struct tp_space *space;
 
@@ -146,7 +146,7 @@ static int pin_list(struct tp_pin *pin)
 	if (!fresh)
 		return -ENOMEM;
 	spin_lock(&dev->pins_lock);
-	space = space_of(dev, pin->obj.mm);
+	space = tp_space_of(dev, pin->obj.mm);
 	if (!space) {
 		space = fresh;
 		fresh = NULL;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * How a pin ends: by its owner, or by tp_pin_revoke, the one way in which its memory is taken away.
- * /
  */
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -53,6 +52,28 @@ void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
 		queue_work(tp_wq, &pin->work);
 	}
 	mutex_unlock(&pin->lock);
+}
+
+/* Revokes the function's pins of an address space whose last process has ended. */
+void tp_pins_end_mm(struct tp_dev *dev, struct mm_struct *mm)
+{
+	struct interval_tree_node *node;
+	struct tp_space *space;
+	struct tp_pin *pin;
+
+	do {
+		spin_lock(&dev->pins_lock);
+		space = tp_space_of(dev, mm);
+		node = space ? interval_tree_iter_first(&space->pins, 0, ULONG_MAX) : NULL;
+		pin = node ? container_of(node, struct tp_pin, node) : NULL;
+		if (pin)
+			kref_get(&pin->obj.ref);
+		spin_unlock(&dev->pins_lock);
+		if (pin) {
+			tp_pin_revoke(pin, TEGRA_P2P_REASON_MM_EXIT, false);
+			tp_object_put(&pin->obj);
+		}
+	} while (pin);
 }
 
 /* Gives back what tp_pin_revoke had to leave: page references, notifier, charge. Once. */
