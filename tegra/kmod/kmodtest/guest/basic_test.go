@@ -133,6 +133,7 @@ func TestCacheAttribute(t *testing.T) {
 			if !bytes.Equal(view, b) {
 				t.Error("the mapping of the pin shows other bytes")
 			}
+			wantErrno(t, "MADV_DOFORK of the mapping", unix.Madvise(view, unix.MADV_DOFORK), unix.EINVAL)
 			wantErrno(t, "PUT of a mapped pin", uapi.DoPut(d.fd, p.Handle), unix.EBUSY)
 			if err := unix.Munmap(view); err != nil {
 				t.Fatal(err)

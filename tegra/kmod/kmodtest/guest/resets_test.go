@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/tegra/uapi"
+)
+
+// TestResets: of many threads that reset the function one does at a time, and the others are told so. Who opens it does not wait for
+// all of them.
+func TestResets(t *testing.T) {
+	noLeak(t)
+	const threads = 12
+	d := open(t)
+	var done atomic.Int32
+	var end atomic.Bool
+	var all sync.WaitGroup
+	for range threads {
+		all.Go(func() {
+			for !end.Load() {
+				switch _, err := uapi.DoControl(d.fd, uapi.ControlReset, 0); {
+				case err == nil:
+					done.Add(1)
+				case !errors.Is(err, unix.EBUSY):
+					t.Errorf("RESET beside others: %v", err)
+					return
+				}
+			}
+		})
+	}
+	for range 5 {
+		before := done.Load()
+		open(t).close()
+		if n := done.Load() - before; n > threads/2 {
+			t.Errorf("%d resets while the device was opened and closed", n)
+		}
+	}
+	end.Store(true)
+	all.Wait()
+	if done.Load() == 0 {
+		t.Error("no reset was done")
+	}
+}
