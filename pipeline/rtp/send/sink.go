@@ -144,7 +144,12 @@ func (s *Sink) send(h *holding, ready <-chan job) {
 
 // next packetizes the next frame. It takes one only when there is a train for it: until then the queue's policy rules.
 func (s *Sink) next(ctx context.Context, h *holding) (job, error) {
-	t := <-h.free
+	var t *train
+	select {
+	case t = <-h.free:
+	case <-ctx.Done(): // the kernel may keep the others as long as a link that is stuck
+		return job{}, ctx.Err()
+	}
 	for {
 		waited := s.config.Payload == rtp.Raw && h.queue.Len() > 0 // others may have waited for the encoder
 		f, err := s.frame(ctx, h.queue, t)
