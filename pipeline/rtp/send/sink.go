@@ -216,7 +216,7 @@ func (s *Sink) Destinations() (list []Destination) {
 	return list
 }
 
-// Remove removes a destination while the sink runs. It waits for the end of the frame that is being sent.
+// Remove removes a destination while the sink runs. The frame that is being sent ends there at once, with BYE.
 func (s *Sink) Remove(dest string) error { return s.sender.Remove(dest) }
 
 // Watch has take called with each frame and its train before packets leave, until another Watch; nil: nothing is called. take must not

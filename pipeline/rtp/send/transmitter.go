@@ -36,8 +36,9 @@ type transmitter struct {
 	buffer     int           // bytes wanted of a socket buffer
 	bits       float64       // of the stream on the wire, a second; 0: not known
 
-	mu       sync.Mutex // held while a train is sent and while destinations change
+	mu       sync.Mutex // of the next two, of control, and of dests when they change
 	closed   bool
+	reported time.Time
 	dests    atomic.Pointer[[]*destination]
 	turn     turn // in which trains are sent
 	pacer    pacer
@@ -45,7 +46,6 @@ type transmitter struct {
 	bucket   bucket
 	first    pipeline.Histogram // from the end of the frame's DMA to its first packet
 	last     pipeline.Histogram // and to its last
-	reported time.Time
 	sums     summing
 	hearing  sync.WaitGroup
 }
@@ -126,17 +126,14 @@ func (x *transmitter) warn(d *destination) {
 }
 
 // Send sends t to all destinations, paced, and then what RTCP has to tell about it. A destination whose socket buffer
-// stays full falls behind by itself, and loses the rest of the frame when it has not caught up at its end. Send says
-// whether all destinations failed.
+// stays full falls behind by itself, and loses the rest of the frame when it has not caught up at its end. Send reports
+// whether all destinations failed. One that is added meanwhile gets the next train, one that is removed the rest of no train.
 func (x *transmitter) Send(t *train) (failed bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	dests := *x.dests.Load()
-	if len(dests) == 0 || x.closed {
+	dests := x.adopt(t)
+	if len(dests) == 0 {
 		t.awaitEnd(&x.turn)
 		return false
 	}
-	x.adopt(t, dests)
 	x.begin(t, dests)
 	if err := x.play(t, dests); err != nil {
 		x.abandon(t, dests, err)
@@ -193,7 +190,7 @@ func (x *transmitter) plan(n int, came, now time.Duration) {
 func (x *transmitter) play(t *train, dests []*destination) error {
 	most := maxAhead
 	for _, d := range dests {
-		most = min(most, d.way.ahead)
+		most = min(most, d.ahead())
 	}
 	for k, to := 0, 0; to < t.Len(); k++ {
 		from := to
@@ -254,7 +251,7 @@ func (x *transmitter) finish(t *train, dests []*destination) {
 		last := !wait || now >= until
 		if !last {
 			for _, d := range dests { // a note may say that there is room
-				d.reap()
+				d.poll()
 			}
 			x.turn.until(now + fullPause)
 		}
@@ -268,16 +265,14 @@ func (x *transmitter) finish(t *train, dests []*destination) {
 
 // reap learns which trains the kernel has let go of.
 func (x *transmitter) reap() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	for _, d := range *x.dests.Load() {
-		d.reap()
+		d.poll()
 	}
 }
 
 // report sends the checksum of t, or every second a bare sender report.
 func (x *transmitter) report(t *train, dests []*destination) {
-	if !x.config.Checksum && time.Since(x.reported) < rtp.ReportInterval {
+	if !x.config.Checksum && time.Since(x.reported) < rtp.ReportInterval { // nobody else writes it
 		return
 	}
 	x.tell(dests, func(b []byte) []byte {
@@ -290,6 +285,8 @@ func (x *transmitter) report(t *train, dests []*destination) {
 
 // tell sends each destination a sender report and what add appends to it.
 func (x *transmitter) tell(dests []*destination, add func([]byte) []byte) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	now := time.Now()
 	x.reported = now
 	for _, d := range dests {
@@ -298,6 +295,7 @@ func (x *transmitter) tell(dests []*destination, add func([]byte) []byte) {
 	}
 }
 
+// bye ends the stream for a destination. mu is held.
 func (x *transmitter) bye(d *destination) {
 	packets, octets := d.counters.reported()
 	d.report(x.control.Bye(x.control.SenderReport(time.Now(), packets, octets)))
