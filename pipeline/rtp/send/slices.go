@@ -21,7 +21,6 @@ type filling struct {
 	frame  *pipeline.Frame // nil: the frame was complete before
 	packer rtp.Slicer
 	waiter pipeline.Waiter
-	summed int   // lines that are in the checksum
 	waited bool  // the last await had to wait
 	ended  error // why the frame did not become complete
 }
@@ -92,9 +91,7 @@ func (t *train) await(from int, turn *turn) (to int, err error) {
 		return t.Len(), nil
 	}
 	perLine := g.packer.Packets(1)
-	if g.waited = g.frame.Lines() <= from/perLine; g.waited {
-		t.sum(from / perLine) // there is time
-	}
+	g.waited = g.frame.Lines() <= from/perLine
 	lines, err := g.lines(from/perLine+1, turn)
 	if err != nil {
 		return 0, err
@@ -114,20 +111,6 @@ func (g *filling) lines(n int, turn *turn) (int, error) {
 			return 0, err
 		}
 		turn.wait()
-	}
-}
-
-// sum goes on with the checksum up to a line.
-func (t *train) sum(to int) {
-	g := &t.filling
-	g.packer.SumLines(t.Train, g.frame, g.summed, to)
-	g.summed = to
-}
-
-// sumRest sums what is left of a frame that fills, when its packets have been sent.
-func (t *train) sumRest() {
-	if g := &t.filling; g.frame != nil {
-		t.sum(g.frame.Format.Height)
 	}
 }
 

@@ -137,6 +137,7 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	x.begin(t, dests)
 	if err := x.play(t, dests); err != nil {
 		x.abandon(t, dests, err)
+		x.sums.await(&x.turn)
 		return false
 	}
 	x.finish(t, dests)
@@ -149,9 +150,7 @@ func (x *transmitter) Send(t *train) (failed bool) {
 			failed = false
 		}
 	}
-	for t.sumRest(); x.sums.busy(); {
-		x.turn.wait()
-	}
+	x.sums.await(&x.turn)
 	x.report(t, dests)
 	return failed
 }
@@ -214,7 +213,7 @@ func (x *transmitter) play(t *train, dests []*destination) error {
 		for _, d := range dests {
 			d.push(t, to)
 		}
-		if k > 0 || t.filling.frame != nil {
+		if from > 0 {
 			continue
 		}
 		if x.sums.begin(t); !t.Done().IsZero() {
