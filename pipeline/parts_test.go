@@ -123,6 +123,32 @@ func TestQueuePolicies(t *testing.T) {
 	}
 }
 
+// A consumer that is late goes on with the newest frame, unless the queue keeps what it has. The books have what was left out.
+func TestALateConsumerTakesTheNewestFrame(t *testing.T) {
+	for policy, want := range map[Policy]uint64{Latest: 3, Block: 0} {
+		p, a := NewPool("p", uyvy(), make([]Slot, 4), nil), NewAccount("q", nil)
+		q := NewQueue(4, policy, a)
+		for i := range 4 {
+			f := p.Get()
+			f.Sequence = uint64(i)
+			q.put(f)
+		}
+		q.DropLate()
+		f, err := q.Next(t.Context())
+		if err != nil || f.Sequence != want {
+			t.Fatalf("%s: frame %v, %v, want frame %d", policy, f, err, want)
+		}
+		q.Done(f)
+		if n := a.Counts(); n.Dropped["late"] != want || q.Len() != 3-int(want) {
+			t.Errorf("%s: %+v, %d wait", policy, n, q.Len())
+		}
+		q.drain()
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestReleaseTooOftenPanics(t *testing.T) {
 	p := NewPool("p", uyvy(), make([]Slot, 1), nil)
 	f := p.Get()

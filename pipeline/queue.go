@@ -187,6 +187,20 @@ func (q *Queue) NextFilling(ctx context.Context) (*Frame, error) {
 	}
 }
 
+// DropLate drops all waiting frames but the newest, for a consumer that would rather leave out frames than stay behind. A queue with
+// Block keeps them.
+func (q *Queue) DropLate() {
+	q.mu.Lock()
+	var late []*Frame
+	for q.policy == Latest && q.count > 1 {
+		late = append(late, q.pop())
+	}
+	q.mu.Unlock()
+	for _, f := range late {
+		q.Fail(f, DropLate, nil)
+	}
+}
+
 // Done counts a frame from Next as delivered and releases it.
 func (q *Queue) Done(f *Frame) {
 	q.failing.Store(false)

@@ -101,9 +101,14 @@ func (j job) inFlight() bool { return j.train.inFlight.Load() > 0 }
 // Run implements pipeline.Sink. It packetizes one frame while it sends the one before, and holds both, and those that the
 // kernel sends from their own memory. It returns after the frames in hand have been sent and RTCP has said BYE.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
+	return s.run(ctx, q, func(send func()) { s.config.Threads.begin(&s.sender.turn, s.sender.bits, send) })
+}
+
+// run is Run. begin has send called in the sender's turn.
+func (s *Sink) run(ctx context.Context, q *pipeline.Queue, begin func(send func())) error {
 	h := newHolding(s.sender, q, s.trains)
 	ready := make(chan job, len(s.trains))
-	s.config.Threads.begin(&s.sender.turn, s.sender.bits, func() { s.send(h, ready) })
+	begin(func() { s.send(h, ready) })
 	defer context.AfterFunc(ctx, s.wake)() // a frame that fills may never end
 	var err error
 	for err == nil {

@@ -25,12 +25,14 @@ type filling struct {
 	ended  error // why the frame did not become complete
 }
 
-// frame waits for a frame: for one whose packets may be sent as they come, if the stream is one of slices.
+// frame waits for a frame: for one whose packets may be sent as they come, if the stream is one of slices. Such a stream goes on with
+// the newest frame when another one has begun behind it: then it is more than a period late.
 func (s *Sink) frame(ctx context.Context, q *pipeline.Queue, t *train) (*pipeline.Frame, error) {
 	t.filling = filling{}
 	if _, can := s.packer.(rtp.Slicer); !s.config.Slices || !can {
 		return q.Next(ctx)
 	}
+	q.DropLate()
 	f, err := q.NextFilling(ctx)
 	if err == nil && f.Filling() {
 		t.filling = s.fills(ctx, f)
