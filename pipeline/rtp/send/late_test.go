@@ -173,6 +173,9 @@ func levelAgain(t *testing.T, f pipeline.Format, pacing Pacing, way *takes) {
 	if int(books.Delivered) != len(way.left) || books.Captured != frames || books.Delivered+books.Dropped["raw/late"] != frames {
 		t.Errorf("%d frames left, the books have %+v", len(way.left), books)
 	}
+	if first := s.Stats().First; first.Count != books.Delivered || first.P50 > -f.Rate.Period()*9/10 || first.P50 < -f.Rate.Period() {
+		t.Errorf("the first packets left %+v after the frames' DMA, of %d, want most a period before", first, books.Delivered)
+	}
 	if got, most := s.Stats().Bucket.Max, int(s.sender.bucket.full)+s.config.Burst; pacing != PaceBurst && got > most {
 		t.Errorf("the buffer held up to %d packets, want at most %d", got, most)
 	}

@@ -18,7 +18,8 @@ import (
 type train struct {
 	*rtp.Train
 	came      time.Duration // when the frame could be sent, by the monotonic clock; 0: when Send is called
-	departure time.Duration // of the packets that are sent now, by the same clock
+	began     time.Duration // when its first packet was handed to the kernel, by the same clock
+	departure time.Duration // of the packets that are sent now
 	filling   filling       // of a frame that fills
 	inFlight  atomic.Int32  // messages of MSG_ZEROCOPY that the kernel has not done with; until then the frame must stay
 }
@@ -44,8 +45,8 @@ type transmitter struct {
 	pacer    pacer
 	period   time.Duration // of frames; 0: not known
 	bucket   bucket
-	first    pipeline.Histogram // from the end of the frame's DMA to its first packet
-	last     pipeline.Histogram // and to its last
+	first    pipeline.SignedHistogram // from the end of the frame's DMA to its first packet
+	last     pipeline.Histogram       // and to its last
 	sums     summing
 	hearing  sync.WaitGroup
 }
@@ -141,8 +142,10 @@ func (x *transmitter) Send(t *train) (failed bool) {
 		return false
 	}
 	x.finish(t, dests)
-	if !t.Done().IsZero() {
-		x.last.Observe(time.Since(t.Done()) + max(0, t.departure-x.pacer.now()))
+	if done := t.Done(); !done.IsZero() {
+		since, now := time.Since(done), x.pacer.now()
+		x.first.Observe(since - (now - t.began))
+		x.last.Observe(since + max(0, t.departure-now))
 	}
 	failed = true
 	for _, d := range dests {
@@ -213,11 +216,9 @@ func (x *transmitter) play(t *train, dests []*destination) error {
 		for _, d := range dests {
 			d.push(t, to)
 		}
-		if from > 0 {
-			continue
-		}
-		if x.sums.begin(t); !t.Done().IsZero() {
-			x.first.Observe(time.Since(t.Done()))
+		if from == 0 {
+			t.began = x.pacer.now()
+			x.sums.begin(t)
 		}
 	}
 	return nil
