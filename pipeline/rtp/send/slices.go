@@ -54,11 +54,10 @@ func (x *transmitter) planSlices(n int, now time.Duration) {
 	x.pacer.begin(x.pacer.next(now), bursts, time.Duration(sliceSpan*float64(x.span)), x.span)
 }
 
-// delay moves the schedule of a frame that fills so that burst k, of n packets, is not due before it fits into a receiver's
-// buffer: lines that come faster than the frame rate has them leave as the buffer drains. waited says that there was nothing
-// to send, so that the burst is not due before now.
-func (x *transmitter) delay(k, n int, waited bool) {
-	now := x.pacer.now()
+// delay moves the schedule so that burst k, of n packets, is not due before it fits into a receiver's buffer, seen at now: lines that
+// come faster than the frame rate has them, and what a thread that was held up has to send, leave as the buffer drains. waited tells
+// that there was nothing to send, so that the burst is not due before now.
+func (x *transmitter) delay(k, n int, now time.Duration, waited bool) {
 	at := now
 	if x.span > 0 {
 		at = x.bucket.room(n, now)
@@ -76,6 +75,9 @@ const closing = maxBehind
 // little, and fits into a receiver's buffer: nobody waits for the end of the frame longer than for its lines.
 func (x *transmitter) hasten(t *train, from int) {
 	g, now, left := &t.filling, x.pacer.now(), t.Len()-from
+	if g.frame == nil {
+		return
+	}
 	if g.frame.Lines() == g.frame.Format.Height && left <= closing*x.config.Burst && x.bucket.room(left, now) <= now {
 		x.pacer.begin(now, 1, 0, 0)
 	}

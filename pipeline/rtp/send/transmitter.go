@@ -203,9 +203,9 @@ func (x *transmitter) play(t *train, dests []*destination) error {
 				return err
 			}
 			to, k = min(to, there), from/x.config.Burst
-			x.delay(k, to-from, t.filling.waited)
-			x.hasten(t, from)
 		}
+		x.delay(k, to-from, x.pacer.now(), t.filling.waited)
+		x.hasten(t, from)
 		if most > 0 {
 			t.departure = x.pacer.ahead(k, most)
 		} else {
