@@ -3,9 +3,7 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
@@ -15,24 +13,6 @@ import (
 
 // scales are how many times narrower and lower a picture is.
 var scales = map[string]int{"": 1, "full": 1, "half": 2, "quarter": 4}
-
-// How many frames may wait for an output that does not say: defaultDepth, and one more for each depthRate bytes a second. A machine that
-// stutters holds up the larger frames for longer.
-const (
-	defaultDepth = 2
-	mostDepth    = 10
-	depthRate    = 500e6
-)
-
-// depth returns how many frames may wait for the output, of frames that its source delivers in a format that is known.
-func (o *Output) depth(source *Source) int {
-	if o.section.Queue > 0 || o.results || !source.FormatKnown {
-		return cmp.Or(o.section.Queue, defaultDepth)
-	}
-	_, own, _ := o.Formats(source.Format) // fits has asked for the error
-	rate := float64(own.Rate.Num) / float64(max(own.Rate.Den, 1))
-	return min(defaultDepth+int(math.Round(float64(own.Size())*rate/depthRate)), mostDepth)
-}
 
 // restarts is the section without what can be changed while the output runs: the destinations of an RTP stream behind the
 // first one, which its SDP names.

@@ -163,7 +163,8 @@ func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error)
 	if err := o.fits(at, r.out, in); err != nil {
 		return o, err
 	}
-	o.Depth = o.depth(r.out.Source(o.Source))
+	_, own, _ := o.Formats(r.out.Source(o.Source).Format) // none where fits knows none
+	o.Depth = cmp.Or(c.Queue, pipeline.DefaultDepth(own))
 	return o, o.slice(at.Key("latency"), r.out)
 }
 
