@@ -19,11 +19,12 @@ const (
 	DropSink                       // the output failed on the frame
 	DropDetached                   // the output was detached before its turn
 	DropDamaged                    // the frame turned out to be damaged after it was handed on (Frame.Fill)
+	DropLate                       // the output was more than a frame period behind, and went on with the newest frame
 	dropReasons
 )
 
 func (r DropReason) String() string {
-	return [...]string{"queue", "rate", "pool", "stage", "fence", "sink", "detached", "damaged"}[r]
+	return [...]string{"queue", "rate", "pool", "stage", "fence", "sink", "detached", "damaged", "late"}[r]
 }
 
 // An Account keeps the books of one consumer of frames. Once the consumer has ended,

@@ -64,21 +64,66 @@ type Percentiles struct {
 // Percentiles reads the histogram.
 func (h *Histogram) Percentiles() Percentiles {
 	var snap [buckets]uint64
-	var p Percentiles
 	for i := range snap {
 		snap[i] = h.counts[i].Load()
-		p.Count += snap[i]
 	}
-	p.Max = time.Duration(h.max.Load())
+	return percentiles(snap[:], upperBound, h.max.Load())
+}
+
+// percentiles reads counts, whose places are ordered by what they count. bound is the largest value of a place, and most of all, in
+// nanoseconds.
+func percentiles(counts []uint64, bound func(i int) int64, most int64) Percentiles {
+	p := Percentiles{Max: time.Duration(most)}
+	for _, n := range counts {
+		p.Count += n
+	}
 	at := func(q float64) time.Duration {
 		rank, sum := uint64(q*float64(p.Count)), uint64(0)
-		for i, n := range snap {
+		for i, n := range counts {
 			if sum += n; n > 0 && sum > rank {
-				return min(time.Duration(upperBound(i)), p.Max)
+				return min(time.Duration(bound(i)), p.Max)
 			}
 		}
 		return p.Max
 	}
 	p.P50, p.P99, p.P999 = at(0.50), at(0.99), at(0.999)
 	return p
+}
+
+// A SignedHistogram is a Histogram of durations that may be negative, as of what happens before the moment that it is measured from.
+type SignedHistogram struct{ before, after Histogram }
+
+// Observe counts one duration.
+func (h *SignedHistogram) Observe(d time.Duration) {
+	if d < 0 {
+		h.before.Observe(-d)
+	} else {
+		h.after.Observe(d)
+	}
+}
+
+// Percentiles reads the histogram.
+func (h *SignedHistogram) Percentiles() Percentiles {
+	var snap [2 * buckets]uint64
+	bound := func(i int) int64 {
+		switch {
+		case i >= buckets:
+			return upperBound(i - buckets)
+		case i == buckets-1:
+			return 0
+		}
+		return -upperBound(buckets-2-i) - 1
+	}
+	most := h.after.max.Load()
+	for i := range buckets {
+		snap[buckets-1-i], snap[buckets+i] = h.before.counts[i].Load(), h.after.counts[i].Load()
+	}
+	last := len(snap) - 1
+	for last >= 0 && snap[last] == 0 {
+		last--
+	}
+	if last >= 0 && last < buckets { // all are negative
+		most = bound(last)
+	}
+	return percentiles(snap[:], bound, most)
 }

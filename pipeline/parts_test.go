@@ -45,6 +45,35 @@ func TestHistogramAgainstSortedValues(t *testing.T) {
 	h.Observe(1 << 62)
 }
 
+func TestSignedHistogramAgainstSortedValues(t *testing.T) {
+	for name, shift := range map[string]time.Duration{"negative": -time.Second, "both": -3 * time.Millisecond, "positive": 0, "none": 0} {
+		var h SignedHistogram
+		rng := rand.New(rand.NewPCG(1, 2))
+		var all []time.Duration
+		for range 20000 {
+			d := min(time.Duration(rng.ExpFloat64()*3e6), time.Second/2) + shift
+			all = append(all, d)
+			if name != "none" {
+				h.Observe(d)
+			}
+		}
+		p := h.Percentiles()
+		if name == "none" {
+			if p != (Percentiles{}) {
+				t.Errorf("of nothing: %+v", p)
+			}
+			continue
+		}
+		slices.Sort(all)
+		for q, got := range map[float64]time.Duration{.5: p.P50, .99: p.P99, .999: p.P999, 1: p.Max} {
+			want := all[min(int(q*float64(len(all))), len(all)-1)]
+			if got < want || got > want+want.Abs()/16+1 {
+				t.Errorf("%s: percentile %v is %v, want %v to 1/16 more", name, q, got, want)
+			}
+		}
+	}
+}
+
 func TestFormats(t *testing.T) {
 	for _, c := range []struct {
 		f    Format
@@ -117,6 +146,32 @@ func TestQueuePolicies(t *testing.T) {
 		if n := a.Counts(); n.Offered != 6 || n.Delivered != 3 || n.Dropped["queue"] != 3 {
 			t.Errorf("%+v", n)
 		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A consumer that is late goes on with the newest frame, unless the queue keeps what it has. The books have what was left out.
+func TestALateConsumerTakesTheNewestFrame(t *testing.T) {
+	for policy, want := range map[Policy]uint64{Latest: 3, Block: 0} {
+		p, a := NewPool("p", uyvy(), make([]Slot, 4), nil), NewAccount("q", nil)
+		q := NewQueue(4, policy, a)
+		for i := range 4 {
+			f := p.Get()
+			f.Sequence = uint64(i)
+			q.put(f)
+		}
+		q.DropLate()
+		f, err := q.Next(t.Context())
+		if err != nil || f.Sequence != want {
+			t.Fatalf("%s: frame %v, %v, want frame %d", policy, f, err, want)
+		}
+		q.Done(f)
+		if n := a.Counts(); n.Dropped["late"] != want || q.Len() != 3-int(want) {
+			t.Errorf("%s: %+v, %d wait", policy, n, q.Len())
+		}
+		q.drain()
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 )
@@ -38,6 +39,14 @@ func (p *Policy) UnmarshalText(b []byte) error {
 
 // ErrDetached is returned by Queue.Next when the output was detached or the graph has stopped, and nothing is left.
 var ErrDetached = errors.New("output is detached")
+
+// DefaultDepth returns how many frames of format f may wait for an output that does not say: two, and one more for each 500 MB a
+// second, ten at most. A machine that stutters holds up the larger frames for longer.
+func DefaultDepth(f Format) int {
+	const first, most, each = 2, 10, 500e6
+	rate := float64(f.Rate.Num) / float64(max(f.Rate.Den, 1))
+	return min(first+int(math.Round(float64(f.Size())*rate/each)), most)
+}
 
 // A Queue is the bounded queue in front of one output or stage. Its lock is held for a few instructions only, so a
 // slow consumer holds nobody up.
@@ -184,6 +193,20 @@ func (q *Queue) NextFilling(ctx context.Context) (*Frame, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+	}
+}
+
+// DropLate drops all waiting frames but the newest, for a consumer that would rather leave out frames than stay behind. A queue with
+// Block keeps them.
+func (q *Queue) DropLate() {
+	q.mu.Lock()
+	var late []*Frame
+	for q.policy == Latest && q.count > 1 {
+		late = append(late, q.pop())
+	}
+	q.mu.Unlock()
+	for _, f := range late {
+		q.Fail(f, DropLate, nil)
 	}
 }
 

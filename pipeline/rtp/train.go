@@ -26,14 +26,15 @@ type Packetizer interface {
 }
 
 // A Slicer is a Packetizer whose trains may be sent while their frame fills (pipeline.Frame.Fill). Packetize makes all headers
-// then, but for what is known when the frame is complete; SumLines and Seal do the rest, in place of Train.Sum.
+// then, but for what is known when the frame is complete; SumLines and Seal do the rest, in place of Train.Sum, and may do it at the
+// same time.
 type Slicer interface {
 	Packetizer
 	// Packets is how many packets the first lines lines are.
 	Packets(lines int) int
 	// SumLines goes on with the checksum of t by lines from to to of f.
 	SumLines(t *Train, f *pipeline.Frame, from, to int)
-	// Seal completes t: all lines of f are summed, and f is complete.
+	// Seal completes t, but for the checksum: f is complete.
 	Seal(t *Train, f *pipeline.Frame)
 	// Unsent gives back the sequence numbers of the last n packets of the newest train, which are not sent.
 	Unsent(n int)

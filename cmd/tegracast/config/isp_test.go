@@ -49,3 +49,22 @@ func TestISPConfig(t *testing.T) {
 		t.Errorf("the default is %v, %v", d.Stages[0].Kind.(*ISP).config.Demosaic, err)
 	}
 }
+
+// Without a queue large and frequent frames get a longer one. A queue that is given stays.
+func TestTheDefaultQueueGrowsWithTheStream(t *testing.T) {
+	for model, want := range map[string]int{
+		"width: 1920, height: 1080, rate: 30": 2, "width: 1920, height: 1080, rate: 60": 2, "width: 1920, height: 1080, rate: 120": 3,
+		"width: 1920, height: 1080, rate: 240": 4, "width: 1920, height: 1080, rate: 480": 6, "width: 1920, height: 1080, rate: 1000": 10,
+	} {
+		text := strings.Replace(good, "width: 320, height: 240", model, 1)
+		for queue, want := range map[string]int{"": want, "queue: 3, ": 3} {
+			a, err := Parse("c.yaml", []byte(strings.Replace(text, "name: raw,", "name: raw, "+queue, 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := a.Outputs[0].Depth; got != want {
+				t.Errorf("%s, %q: %d frames may wait, want %d", model, queue, got, want)
+			}
+		}
+	}
+}

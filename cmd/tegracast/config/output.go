@@ -14,9 +14,6 @@ import (
 // scales are how many times narrower and lower a picture is.
 var scales = map[string]int{"": 1, "full": 1, "half": 2, "quarter": 4}
 
-// defaultDepth is how many frames may wait for an output that does not say.
-const defaultDepth = 2
-
 // restarts is the section without what can be changed while the output runs: the destinations of an RTP stream behind the
 // first one, which its SDP names.
 func (c *OutputSection) restarts() *OutputSection {

@@ -130,7 +130,7 @@ func (r *resolver) outputs(root yamlfile.Section) error {
 
 func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error) {
 	o := Output{
-		Name: c.Name, Depth: cmp.Or(c.Queue, defaultDepth), Rate: c.Rate.V, Policy: c.Policy.V,
+		Name: c.Name, Rate: c.Rate.V, Policy: c.Policy.V,
 		shrink: scales[c.Scale], Holds: 1, At: at.Place(), OpenAt: at.Place(), section: c,
 	}
 	kind, kindAt, err := one[OutputKind](at, c.OutputKinds)
@@ -163,6 +163,8 @@ func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error)
 	if err := o.fits(at, r.out, in); err != nil {
 		return o, err
 	}
+	_, own, _ := o.Formats(r.out.Source(o.Source).Format) // none where fits knows none
+	o.Depth = cmp.Or(c.Queue, pipeline.DefaultDepth(own))
 	return o, o.slice(at.Key("latency"), r.out)
 }
 

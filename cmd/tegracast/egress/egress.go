@@ -230,11 +230,8 @@ func (s *Streams) Status() string {
 func (s *Streams) Print(w io.Writer) {
 	for _, x := range s.open() {
 		st := x.sink.Stats()
-		first := ""
-		if st.First.Count > 0 { // the first packet of a frame that leaves in slices goes before its DMA is done
-			first = fmt.Sprintf("first packet p50 %s p99 %s p99.9 %s, to ", ms(st.First.P50), ms(st.First.P99), ms(st.First.P999))
-		}
-		fmt.Fprintf(w, "%s: DMA done to %slast p50 %s p99 %s p99.9 %s; bucket p50 %d p99 %d max %d packets\n", x.name, first,
+		fmt.Fprintf(w, "%s: DMA done to first packet p50 %s p99 %s p99.9 %s, to last p50 %s p99 %s p99.9 %s; bucket p50 %d p99 %d max %d packets\n",
+			x.name, ms(st.First.P50), ms(st.First.P99), ms(st.First.P999),
 			ms(st.Last.P50), ms(st.Last.P99), ms(st.Last.P999), st.Bucket.P50, st.Bucket.P99, st.Bucket.Max)
 		for _, d := range s.receivers(x, st) {
 			fmt.Fprintf(w, "%s to %v\n", x.name, d)

@@ -18,6 +18,7 @@ type sending struct {
 	packets int           // of a frame
 	costs   time.Duration // of a frame besides its packets
 	ahead   time.Duration // by which the kernel takes bursts early; 0: it does not keep them
+	within  time.Duration // for which the next frame is held up after a third of its packets
 	worst   float64       // level of the bucket
 	gap     time.Duration // shortest between two frames' bursts
 }
@@ -45,7 +46,10 @@ func (s *sending) frame(came time.Duration) {
 	s.plan(s.packets, came, s.now)
 	for k, left := 0, s.packets; left > 0; k++ {
 		n := min(s.config.Burst, left)
-		left -= n
+		if left -= n; left < s.packets*2/3 {
+			s.now, s.within = s.now+s.within, 0
+		}
+		s.delay(k, n, s.now, false)
 		if s.pacer.schedule(k, s.now); s.pacer.due-s.ahead-s.now > earlyEnough {
 			s.now = s.pacer.due - s.ahead
 		}
@@ -65,27 +69,32 @@ func (s *sending) frame(came time.Duration) {
 // pause between two allows.
 func TestABacklogDrains(t *testing.T) {
 	const ms = time.Millisecond
-	const buffer = 12960*60/300 + 200 // and what a frame in time brings, which is sent a little faster than it drains
+	const buffer, narrow = 12960*60/300 + 32, 12960*60/27000 + 20 // bursts may leave a little early
 	f := rtptest.Format(t, pipeline.UYVY, 3840, 2160, 60)
 	for name, tt := range map[string]struct {
 		pacing             Pacing
 		costs, hold, ahead time.Duration
+		inside             bool    // a frame is held up, not the time between two
 		within             int     // frames until none is later than its costs make it
 		full               float64 // packets in the receiver's buffer at the most
 	}{
 		"in time":          {costs: ms, within: 1, full: 200},
 		"held up":          {costs: ms / 2, hold: 20 * ms, within: 20, full: buffer},
+		"inside a frame":   {costs: ms / 2, hold: 20 * ms, inside: true, within: 20, full: buffer},
+		"narrow, inside":   {pacing: PaceNarrow, costs: ms / 4, hold: 20 * ms, inside: true, within: 20, full: narrow},
 		"costs more":       {costs: 13 * ms / 6, hold: 4 * ms, within: 40, full: buffer},
 		"kernel paces":     {costs: ms / 2, hold: 20 * ms, ahead: 64 * 18 * time.Microsecond, within: 20, full: buffer},
 		"costs most":       {costs: 4 * ms, hold: 4 * ms, within: 40, full: buffer},
-		"narrow, held up":  {pacing: PaceNarrow, costs: ms / 4, hold: 20 * ms, within: 20, full: 200},
+		"narrow, held up":  {pacing: PaceNarrow, costs: ms / 4, hold: 20 * ms, within: 20, full: narrow},
 		"wide, costs more": {pacing: PaceWide, costs: 13 * ms / 6, hold: 4 * ms, within: 40, full: buffer},
 	} {
 		s := newSending(t, Config{Pacing: tt.pacing}, f)
 		s.costs, s.ahead = tt.costs, tt.ahead
 		start, late := s.now, 0
 		for n := range 200 {
-			if n == 10 {
+			if n == 10 && tt.inside {
+				s.within = tt.hold
+			} else if n == 10 {
 				s.now += tt.hold
 			}
 			came := start + time.Duration(n)*s.period

@@ -106,10 +106,17 @@ func (x *transmitter) listen(d *destination, b []byte, from netip.AddrPort, now 
 	}
 }
 
-// adopt ends the stream that had another SSRC than t: with BYE, and with counts that begin again (RFC 3550 §6.4.1).
-func (x *transmitter) adopt(t *train, dests []*destination) {
-	if t.SSRC() == x.identity.ssrc.Load() {
-		return
+// adopt returns the destinations that t is for. It ends the stream that had another SSRC than t: with BYE, and with counts that begin
+// again (RFC 3550 §6.4.1).
+func (x *transmitter) adopt(t *train) []*destination {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	dests := *x.dests.Load()
+	if x.closed {
+		return nil
+	}
+	if len(dests) == 0 || t.SSRC() == x.identity.ssrc.Load() {
+		return dests
 	}
 	for _, d := range dests {
 		x.bye(d)
@@ -117,4 +124,5 @@ func (x *transmitter) adopt(t *train, dests []*destination) {
 	}
 	x.control.SetSSRC(t.SSRC())
 	x.identity.ssrc.Store(t.SSRC())
+	return dests
 }

@@ -5,6 +5,7 @@ package send
 import (
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,14 +16,18 @@ type destination struct {
 	name     string       // as configured, or the reader's address
 	reader   string       // how the reader has asked for the stream; empty: it is configured
 	line     *interleaved // for a reader's connection; nil: UDP
-	socket   socket
-	way      way
-	progress progress
-	reach    reach
 	counters counters
-	log      *slog.Logger
-	told     unix.Errno // for which the train was given up that the log was told of last; 0: none
-	logged   time.Time  // when that was
+	progress progress
+
+	mu     sync.Mutex // held for what one burst takes, of what follows
+	socket socket
+	way    way
+	reach  reach
+	closed bool // written with the transmitter's lock held, too
+
+	log    *slog.Logger
+	told   unix.Errno // for which the train was given up that the log was told of last; 0: none
+	logged time.Time  // when that was
 }
 
 // progress is how far the train under way has come.
@@ -51,7 +56,12 @@ func newDestination(to Destination, c Config, buffer int, ready bool) (*destinat
 
 // begin starts a new train.
 func (d *destination) begin(t *train) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.progress = progress{}
+	if d.closed {
+		return
+	}
 	d.way.begin(d.way.kind != ZeroCopy || d.leaves())
 	if d.line != nil && d.line.late(t) {
 		d.giveUp(t, unix.EAGAIN)
@@ -59,19 +69,34 @@ func (d *destination) begin(t *train) {
 }
 
 // lagging says whether the train before was cut because the socket buffer stayed full, or the destination is away.
-func (d *destination) lagging() bool { return d.told == unix.EAGAIN || d.reach.is != here }
+func (d *destination) lagging() bool { return d.told == unix.EAGAIN || d.late() == unix.EHOSTUNREACH }
 
 // late is why a train is given up of which packets are left.
 func (d *destination) late() unix.Errno {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.reach.is != here {
 		return unix.EHOSTUNREACH
 	}
 	return unix.EAGAIN
 }
 
+// ahead returns how many bursts the kernel may keep until their time.
+func (d *destination) ahead() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.way.ahead
+}
+
 // push sends up to packet to, until the socket buffer is full.
 func (d *destination) push(t *train, to int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	p := &d.progress
+	if d.closed {
+		p.why = errRemoved
+		return
+	}
 	if d.line != nil {
 		to = d.line.portion(t, p.next, to)
 	}
@@ -122,9 +147,15 @@ func (d *destination) giveUp(t *train, why unix.Errno) {
 	d.counters.dropped.Add(uint64(t.Len() - d.progress.next))
 }
 
-// end ends a train and says whether it failed. Nobody listening is no failure of the stream.
+// errRemoved is why a train ends for a destination that was removed while it was sent.
+const errRemoved = unix.ESHUTDOWN
+
+// end ends a train and reports whether it failed. Nobody listening is no failure of the stream.
 func (d *destination) end() (failed bool) {
 	why := d.progress.why
+	if why == errRemoved {
+		return false
+	}
 	if why == 0 {
 		d.counters.frames.Add(1)
 	}
@@ -174,7 +205,11 @@ func reason(why unix.Errno) string {
 }
 
 // report sends an RTCP compound, if there is room for it in the socket. A failure is counted and does no harm: the next one comes.
+// The transmitter's lock is held.
 func (d *destination) report(b []byte) {
+	if d.closed {
+		return
+	}
 	told := false
 	if d.line != nil {
 		told = d.line.conn.tell(d.line.channel+1, b)
@@ -186,14 +221,27 @@ func (d *destination) report(b []byte) {
 	}
 }
 
-// reap learns what the kernel has let go of, and whether the host is there.
+// poll learns what the kernel has let go of, and whether the host is there.
+func (d *destination) poll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.reap()
+	}
+}
+
+// reap is poll with mu held.
 func (d *destination) reap() {
 	if d.way.reap(d.socket.fd) == unix.EHOSTUNREACH {
 		d.lose()
 	}
 }
 
+// close frees what the destination has. It waits for a burst that is handed over, and none follows.
 func (d *destination) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
 	if d.way.zero != nil {
 		d.way.zero.letGo()
 	}

@@ -4,8 +4,11 @@ package send
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +91,51 @@ func TestZeroCopyHoldsTheFrame(t *testing.T) {
 		d := (*s.sender.dests.Load())[0]
 		if d.way.kind != ZeroCopy || d.way.zero.next != 19*192/16 { // the first one shows that packets leave
 			t.Errorf("sends by %v, %d calls, want %v, %d", d.way.kind, d.way.zero.next, ZeroCopy, 19*192/16)
+		}
+	})
+}
+
+// TestAnOutputEndsWhileTheKernelHoldsItsFrames: a link that drains slowly (a shaper, flow control) keeps frames for half a minute,
+// and the output ends all the same.
+func TestAnOutputEndsWhileTheKernelHoldsItsFrames(t *testing.T) {
+	rtptest.InNamespace(t, func() {
+		rtptest.TransmitOnly(t)
+		plain := rtptest.Format(t, pipeline.UYVY, 1920, 64, 30)
+		c := Config{Destinations: []string{"10.9.0.2:5004"}, Pacing: PaceBurst}
+		f, _ := c.PacketReady(plain)
+		s := testSink(t, c, f)
+		src := rtptest.NewSource(t, f, 0)
+		for n := range src.Fill {
+			src.Fill[n] = rtptest.PackReady(rtptest.Frame(plain, n), f)
+		}
+		close(src.Ready)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan pipeline.OutputStats, 1)
+		go func() { ended <- rtptest.Run(t, ctx, src, s) }()
+		until := func(what string, reached func() bool) {
+			for deadline := time.Now().Add(time.Minute); !reached(); time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Errorf("never: %s", what)
+					return
+				}
+			}
+		}
+		until("frames leave", func() bool { return s.Stats().Frames > 3 })
+		shape := []string{"qdisc", "replace", "dev", "x", "root", "tbf", "rate", "64kbit", "burst", "4000", "limit", "100000000"}
+		if out, err := exec.Command("tc", shape...).CombinedOutput(); err != nil {
+			t.Skipf("NEEDS tc, with tbf: %v %s", err, out)
+		}
+		until("the kernel holds all frames", func() bool {
+			return !slices.ContainsFunc(s.trains, func(t *train) bool { return t.inFlight.Load() == 0 })
+		})
+		begin := time.Now()
+		cancel()
+		books := <-ended
+		if took := time.Since(begin); took > 15*time.Second { // 2 s by design, and 30 for the kernel
+			t.Errorf("it took %v", took)
+		}
+		if books.Captured != books.Delivered+books.Drops() {
+			t.Errorf("%+v", books)
 		}
 	})
 }

@@ -97,7 +97,7 @@ func (r *Reader) Hear(p rtcp.Packet) {
 // Stats reads the reader's counters.
 func (r *Reader) Stats() DestinationStats { return r.d.stats() }
 
-// Close says goodbye to the reader and frees its sockets, at the end of the frame that is being sent.
+// Close says goodbye to the reader and frees its sockets. The frame that is being sent ends there at once.
 func (r *Reader) Close() error {
 	if !r.begun {
 		return r.d.close()
@@ -127,7 +127,7 @@ func (x *transmitter) open(dest Destination, c Config) (*destination, error) {
 	}
 	x.warn(d)
 	if x.span > 0 {
-		x.mu.Lock() // a train that is sent has reports, too
+		x.mu.Lock()
 		b := slices.Clone(x.control.SenderReport(time.Now(), 0, 0))
 		x.mu.Unlock()
 		d.way.leaveOnTime(&d.socket, c, b)
@@ -157,7 +157,7 @@ func (x *transmitter) attach(d *destination) error {
 	return nil
 }
 
-// detach removes the destination that is meant, after the train that is being sent, and says whether there was one.
+// detach removes the destination that is meant, and reports whether there was one.
 func (x *transmitter) detach(meant func(*destination) bool) (was bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -101,9 +101,14 @@ func (j job) inFlight() bool { return j.train.inFlight.Load() > 0 }
 // Run implements pipeline.Sink. It packetizes one frame while it sends the one before, and holds both, and those that the
 // kernel sends from their own memory. It returns after the frames in hand have been sent and RTCP has said BYE.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
+	return s.run(ctx, q, func(send func()) { s.config.Threads.begin(&s.sender.turn, s.sender.bits, send) })
+}
+
+// run is Run. begin has send called in the sender's turn.
+func (s *Sink) run(ctx context.Context, q *pipeline.Queue, begin func(send func())) error {
 	h := newHolding(s.sender, q, s.trains)
 	ready := make(chan job, len(s.trains))
-	s.config.Threads.begin(&s.sender.turn, s.sender.bits, func() { s.send(h, ready) })
+	begin(func() { s.send(h, ready) })
 	defer context.AfterFunc(ctx, s.wake)() // a frame that fills may never end
 	var err error
 	for err == nil {
@@ -144,7 +149,12 @@ func (s *Sink) send(h *holding, ready <-chan job) {
 
 // next packetizes the next frame. It takes one only when there is a train for it: until then the queue's policy rules.
 func (s *Sink) next(ctx context.Context, h *holding) (job, error) {
-	t := <-h.free
+	var t *train
+	select {
+	case t = <-h.free:
+	case <-ctx.Done(): // the kernel may keep the others as long as a link that is stuck
+		return job{}, ctx.Err()
+	}
 	for {
 		waited := s.config.Payload == rtp.Raw && h.queue.Len() > 0 // others may have waited for the encoder
 		f, err := s.frame(ctx, h.queue, t)
@@ -211,7 +221,7 @@ func (s *Sink) Destinations() (list []Destination) {
 	return list
 }
 
-// Remove removes a destination while the sink runs. It waits for the end of the frame that is being sent.
+// Remove removes a destination while the sink runs. The frame that is being sent ends there at once, with BYE.
 func (s *Sink) Remove(dest string) error { return s.sender.Remove(dest) }
 
 // Watch has take called with each frame and its train before packets leave, until another Watch; nil: nothing is called. take must not

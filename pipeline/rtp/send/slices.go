@@ -21,17 +21,18 @@ type filling struct {
 	frame  *pipeline.Frame // nil: the frame was complete before
 	packer rtp.Slicer
 	waiter pipeline.Waiter
-	summed int   // lines that are in the checksum
 	waited bool  // the last await had to wait
 	ended  error // why the frame did not become complete
 }
 
-// frame waits for a frame: for one whose packets may be sent as they come, if the stream is one of slices.
+// frame waits for a frame: for one whose packets may be sent as they come, if the stream is one of slices. Such a stream goes on with
+// the newest frame when another one has begun behind it: then it is more than a period late.
 func (s *Sink) frame(ctx context.Context, q *pipeline.Queue, t *train) (*pipeline.Frame, error) {
 	t.filling = filling{}
 	if _, can := s.packer.(rtp.Slicer); !s.config.Slices || !can {
 		return q.Next(ctx)
 	}
+	q.DropLate()
 	f, err := q.NextFilling(ctx)
 	if err == nil && f.Filling() {
 		t.filling = s.fills(ctx, f)
@@ -53,11 +54,10 @@ func (x *transmitter) planSlices(n int, now time.Duration) {
 	x.pacer.begin(x.pacer.next(now), bursts, time.Duration(sliceSpan*float64(x.span)), x.span)
 }
 
-// delay moves the schedule of a frame that fills so that burst k, of n packets, is not due before it fits into a receiver's
-// buffer: lines that come faster than the frame rate has them leave as the buffer drains. waited says that there was nothing
-// to send, so that the burst is not due before now.
-func (x *transmitter) delay(k, n int, waited bool) {
-	now := x.pacer.now()
+// delay moves the schedule so that burst k, of n packets, is not due before it fits into a receiver's buffer, seen at now: lines that
+// come faster than the frame rate has them, and what a thread that was held up has to send, leave as the buffer drains. waited tells
+// that there was nothing to send, so that the burst is not due before now.
+func (x *transmitter) delay(k, n int, now time.Duration, waited bool) {
 	at := now
 	if x.span > 0 {
 		at = x.bucket.room(n, now)
@@ -75,6 +75,9 @@ const closing = maxBehind
 // little, and fits into a receiver's buffer: nobody waits for the end of the frame longer than for its lines.
 func (x *transmitter) hasten(t *train, from int) {
 	g, now, left := &t.filling, x.pacer.now(), t.Len()-from
+	if g.frame == nil {
+		return
+	}
 	if g.frame.Lines() == g.frame.Format.Height && left <= closing*x.config.Burst && x.bucket.room(left, now) <= now {
 		x.pacer.begin(now, 1, 0, 0)
 	}
@@ -92,9 +95,7 @@ func (t *train) await(from int, turn *turn) (to int, err error) {
 		return t.Len(), nil
 	}
 	perLine := g.packer.Packets(1)
-	if g.waited = g.frame.Lines() <= from/perLine; g.waited {
-		t.sum(from / perLine) // there is time
-	}
+	g.waited = g.frame.Lines() <= from/perLine
 	lines, err := g.lines(from/perLine+1, turn)
 	if err != nil {
 		return 0, err
@@ -114,20 +115,6 @@ func (g *filling) lines(n int, turn *turn) (int, error) {
 			return 0, err
 		}
 		turn.wait()
-	}
-}
-
-// sum goes on with the checksum up to a line.
-func (t *train) sum(to int) {
-	g := &t.filling
-	g.packer.SumLines(t.Train, g.frame, g.summed, to)
-	g.summed = to
-}
-
-// sumRest sums what is left of a frame that fills, when its packets have been sent.
-func (t *train) sumRest() {
-	if g := &t.filling; g.frame != nil {
-		t.sum(g.frame.Format.Height)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -189,6 +190,58 @@ func TestADamagedFrameIsCountedOnce(t *testing.T) {
 	s = testSink(t, c, f)
 	if sendFilling(t, s, rtptest.Frame(f, 0), 20, false, errDamaged); !errors.Is(s.trains[0].filling.ended, pipeline.ErrDamaged) {
 		t.Error("a damaged frame was sent to nobody, and is taken for a whole one")
+	}
+}
+
+// TestNobodyWaitsForAFrameThatIsSent: while a frame is sent, which takes as long as the camera likes, destinations and readers come and
+// go. Who comes gets nothing of it; who goes gets nothing more.
+func TestNobodyWaitsForAFrameThatIsSent(t *testing.T) {
+	stays, addr := listener(t)
+	goes, addrGoes := listener(t)
+	comes, addrComes := listener(t)
+	f := rtptest.Format(t, pipeline.UYVY, 640, 40, 100)
+	s := testSink(t, Config{Stream: rtp.Stream{Start: testStart()}, Destinations: []string{addr, addrGoes}, Slices: true, Pacing: PaceBurst}, f)
+	reader := s.ReaderOn(func() *Conn { c, _ := connection(t); return c }(), 0)
+	frame := rtptest.Frame(f, 0)
+	frame.Fill()
+	tr := s.trains[0]
+	tr.filling = s.fills(t.Context(), frame)
+	if err := s.packer.Packetize(tr.Train, frame); err != nil {
+		t.Fatal(err)
+	}
+	sent, changed := make(chan bool), make(chan error)
+	go func() { sent <- sendTrain(s, tr) }()
+	frame.Arrive(20)
+	if got := len(read(t, goes, 20)); got != 20 {
+		t.Fatalf("%d packets of 20 lines", got)
+	}
+	go func() {
+		s.sender.reap()
+		changed <- errors.Join(reader.Begin(), reader.Close(), s.Add(at(addrComes)), s.Remove(addrGoes))
+	}()
+	select {
+	case err := <-changed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("they wait for the frame")
+	}
+	frame.Arrive(40)
+	frame.Finish(nil)
+	if <-sent {
+		t.Error("the frame failed")
+	}
+	for name, tt := range map[string]struct {
+		conn *net.UDPConn
+		want int
+	}{"stays": {stays, 40}, "comes": {comes, 0}, "goes": {goes, 0}} {
+		if got := len(read(t, tt.conn, tt.want)); got != tt.want {
+			t.Errorf("%s: %d packets, want %d", name, got, tt.want)
+		}
+	}
+	if st := s.Stats().Destinations; len(st) != 2 || st[0].Frames != 1 || st[1].Frames != 0 || st[0].Cut+st[1].Cut != 0 {
+		t.Errorf("%+v", st)
 	}
 }
 

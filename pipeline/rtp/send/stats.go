@@ -17,7 +17,7 @@ type Stats struct {
 	Bits         int                  `json:"bits,omitempty"` // a second, that the encoder makes; 0: it does not follow receivers
 	Bucket       Occupancy            `json:"bucket"`         // of a receiver's buffer in packets, as reckoned here
 	Gap          pipeline.Percentiles `json:"gap"`            // between bursts
-	First        pipeline.Percentiles `json:"first_packet"`   // from the end of the frame's DMA until it is handed to the kernel
+	First        pipeline.Percentiles `json:"first_packet"`   // from the end of the frame's DMA until it is handed to the kernel; negative: before
 	Last         pipeline.Percentiles `json:"last_packet"`    // the same, or until the kernel is to send it
 	Destinations []DestinationStats   `json:"destinations"`
 }

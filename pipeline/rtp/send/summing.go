@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// summing computes the checksums of trains in a goroutine of its own while their packets are sent: to read a large frame
-// takes milliseconds, which the sender does not have. The zero summing does nothing.
+// summing computes the checksums of trains in a goroutine of its own while their packets are sent, or their frames fill: to read
+// a large frame takes milliseconds, which the sender does not have. The zero summing does nothing.
 type summing struct {
 	todo    chan *train // nil: no train has anything to sum
 	under   atomic.Bool // a train is being summed
@@ -20,7 +20,7 @@ func (s *summing) start(done func()) {
 	s.todo = make(chan *train, 1)
 	s.running.Go(func() {
 		for t := range s.todo {
-			t.Sum()
+			t.sum()
 			s.under.Store(false)
 			done()
 		}
@@ -35,8 +35,36 @@ func (s *summing) begin(t *train) {
 	}
 }
 
-// busy says that the train of begin is not summed yet.
+// busy reports whether the train of begin is not summed yet.
 func (s *summing) busy() bool { return s.under.Load() }
+
+// await waits until the train of begin is summed, or its frame is known to be damaged.
+func (s *summing) await(turn *turn) {
+	for s.busy() {
+		turn.wait()
+	}
+}
+
+// sum computes the checksum of t. That of a frame that fills follows its lines, as far as the frame becomes complete.
+func (t *train) sum() {
+	g := &t.filling
+	if g.frame == nil {
+		t.Sum()
+		return
+	}
+	height := g.frame.Format.Height
+	for summed := 0; summed < height; {
+		lines, err := g.frame.WaitLines(g.ctx, min(summed+max(height/sumSteps, 1), height))
+		if err != nil {
+			return
+		}
+		g.packer.SumLines(t.Train, g.frame, summed, lines)
+		summed = lines
+	}
+}
+
+// sumSteps is how often at most the goroutine is woken for a frame that fills.
+const sumSteps = 16
 
 // end ends the goroutine.
 func (s *summing) end() {

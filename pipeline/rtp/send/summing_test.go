@@ -41,17 +41,34 @@ func application(t *testing.T, reports *net.UDPConn) *rtcp.ApplicationDefined {
 	return all[len(all)-1].(*rtcp.ApplicationDefined)
 }
 
-// A checksum that takes as long as it likes holds up no packet, and the frame is not given back before it is done.
+// A checksum that takes as long as it likes holds up no packet, and the frame is not given back before it is done. Nor does that of a
+// frame that fills, whose lines were there when the sender came.
 func TestPacketsDoNotWaitForTheChecksum(t *testing.T) {
+	t.Run("whole", func(t *testing.T) { packetsDoNotWait(t, false) })
+	t.Run("fills", func(t *testing.T) { packetsDoNotWait(t, true) })
+}
+
+func packetsDoNotWait(t *testing.T, fills bool) {
 	c, addr := listener(t)
 	reports := rtcpOf(t, c)
 	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
-	s := testSink(t, Config{Stream: rtp.Stream{Checksum: true}, Destinations: []string{addr}}, f)
+	s := testSink(t, Config{Stream: rtp.Stream{Checksum: true}, Destinations: []string{addr}, Slices: fills}, f)
 	s.sender.sums.end()
 	s.sender.sums = summing{todo: make(chan *train, 1)} // it waits for this test
 	sent := make(chan bool)
-	go func() { sent <- send(t, s, rtptest.Frame(f, 0)) }()
-	sum := <-s.sender.sums.todo
+	go func() {
+		if fills {
+			sent <- sendFilling(t, s, rtptest.Frame(f, 0), f.Height, true, nil)
+		} else {
+			sent <- send(t, s, rtptest.Frame(f, 0))
+		}
+	}()
+	var sum *train
+	select {
+	case sum = <-s.sender.sums.todo:
+	case <-sent:
+		t.Fatal("the sender has summed the frame itself")
+	}
 	if got := read(t, c, 240); len(got) != 240 {
 		t.Errorf("%d packets came before the checksum, want 240", len(got))
 	}
@@ -60,7 +77,7 @@ func TestPacketsDoNotWaitForTheChecksum(t *testing.T) {
 		t.Error("the frame is given back while its checksum is computed")
 	default:
 	}
-	sum.Sum()
+	sum.sum()
 	s.sender.sums.under.Store(false)
 	s.wake()
 	if <-sent {

@@ -18,7 +18,8 @@ import (
 type train struct {
 	*rtp.Train
 	came      time.Duration // when the frame could be sent, by the monotonic clock; 0: when Send is called
-	departure time.Duration // of the packets that are sent now, by the same clock
+	began     time.Duration // when its first packet was handed to the kernel, by the same clock
+	departure time.Duration // of the packets that are sent now
 	filling   filling       // of a frame that fills
 	inFlight  atomic.Int32  // messages of MSG_ZEROCOPY that the kernel has not done with; until then the frame must stay
 }
@@ -36,16 +37,16 @@ type transmitter struct {
 	buffer     int           // bytes wanted of a socket buffer
 	bits       float64       // of the stream on the wire, a second; 0: not known
 
-	mu       sync.Mutex // held while a train is sent and while destinations change
+	mu       sync.Mutex // of the next two, of control, and of dests when they change
 	closed   bool
+	reported time.Time
 	dests    atomic.Pointer[[]*destination]
 	turn     turn // in which trains are sent
 	pacer    pacer
 	period   time.Duration // of frames; 0: not known
 	bucket   bucket
-	first    pipeline.Histogram // from the end of the frame's DMA to its first packet
-	last     pipeline.Histogram // and to its last
-	reported time.Time
+	first    pipeline.SignedHistogram // from the end of the frame's DMA to its first packet
+	last     pipeline.Histogram       // and to its last
 	sums     summing
 	hearing  sync.WaitGroup
 }
@@ -126,25 +127,25 @@ func (x *transmitter) warn(d *destination) {
 }
 
 // Send sends t to all destinations, paced, and then what RTCP has to tell about it. A destination whose socket buffer
-// stays full falls behind by itself, and loses the rest of the frame when it has not caught up at its end. Send says
-// whether all destinations failed.
+// stays full falls behind by itself, and loses the rest of the frame when it has not caught up at its end. Send reports
+// whether all destinations failed. One that is added meanwhile gets the next train, one that is removed the rest of no train.
 func (x *transmitter) Send(t *train) (failed bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	dests := *x.dests.Load()
-	if len(dests) == 0 || x.closed {
+	dests := x.adopt(t)
+	if len(dests) == 0 {
 		t.awaitEnd(&x.turn)
 		return false
 	}
-	x.adopt(t, dests)
 	x.begin(t, dests)
 	if err := x.play(t, dests); err != nil {
 		x.abandon(t, dests, err)
+		x.sums.await(&x.turn)
 		return false
 	}
 	x.finish(t, dests)
-	if !t.Done().IsZero() {
-		x.last.Observe(time.Since(t.Done()) + max(0, t.departure-x.pacer.now()))
+	if done := t.Done(); !done.IsZero() {
+		since, now := time.Since(done), x.pacer.now()
+		x.first.Observe(since - (now - t.began))
+		x.last.Observe(since + max(0, t.departure-now))
 	}
 	failed = true
 	for _, d := range dests {
@@ -152,9 +153,7 @@ func (x *transmitter) Send(t *train) (failed bool) {
 			failed = false
 		}
 	}
-	for t.sumRest(); x.sums.busy(); {
-		x.turn.wait()
-	}
+	x.sums.await(&x.turn)
 	x.report(t, dests)
 	return failed
 }
@@ -193,7 +192,7 @@ func (x *transmitter) plan(n int, came, now time.Duration) {
 func (x *transmitter) play(t *train, dests []*destination) error {
 	most := maxAhead
 	for _, d := range dests {
-		most = min(most, d.way.ahead)
+		most = min(most, d.ahead())
 	}
 	for k, to := 0, 0; to < t.Len(); k++ {
 		from := to
@@ -204,9 +203,9 @@ func (x *transmitter) play(t *train, dests []*destination) error {
 				return err
 			}
 			to, k = min(to, there), from/x.config.Burst
-			x.delay(k, to-from, t.filling.waited)
-			x.hasten(t, from)
 		}
+		x.delay(k, to-from, x.pacer.now(), t.filling.waited)
+		x.hasten(t, from)
 		if most > 0 {
 			t.departure = x.pacer.ahead(k, most)
 		} else {
@@ -217,11 +216,9 @@ func (x *transmitter) play(t *train, dests []*destination) error {
 		for _, d := range dests {
 			d.push(t, to)
 		}
-		if k > 0 || t.filling.frame != nil {
-			continue
-		}
-		if x.sums.begin(t); !t.Done().IsZero() {
-			x.first.Observe(time.Since(t.Done()))
+		if from == 0 {
+			t.began = x.pacer.now()
+			x.sums.begin(t)
 		}
 	}
 	return nil
@@ -254,7 +251,7 @@ func (x *transmitter) finish(t *train, dests []*destination) {
 		last := !wait || now >= until
 		if !last {
 			for _, d := range dests { // a note may say that there is room
-				d.reap()
+				d.poll()
 			}
 			x.turn.until(now + fullPause)
 		}
@@ -268,16 +265,14 @@ func (x *transmitter) finish(t *train, dests []*destination) {
 
 // reap learns which trains the kernel has let go of.
 func (x *transmitter) reap() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	for _, d := range *x.dests.Load() {
-		d.reap()
+		d.poll()
 	}
 }
 
 // report sends the checksum of t, or every second a bare sender report.
 func (x *transmitter) report(t *train, dests []*destination) {
-	if !x.config.Checksum && time.Since(x.reported) < rtp.ReportInterval {
+	if !x.config.Checksum && time.Since(x.reported) < rtp.ReportInterval { // nobody else writes it
 		return
 	}
 	x.tell(dests, func(b []byte) []byte {
@@ -290,6 +285,8 @@ func (x *transmitter) report(t *train, dests []*destination) {
 
 // tell sends each destination a sender report and what add appends to it.
 func (x *transmitter) tell(dests []*destination, add func([]byte) []byte) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	now := time.Now()
 	x.reported = now
 	for _, d := range dests {
@@ -298,6 +295,7 @@ func (x *transmitter) tell(dests []*destination, add func([]byte) []byte) {
 	}
 }
 
+// bye ends the stream for a destination. mu is held.
 func (x *transmitter) bye(d *destination) {
 	packets, octets := d.counters.reported()
 	d.report(x.control.Bye(x.control.SenderReport(time.Now(), packets, octets)))
