@@ -22,11 +22,14 @@ import (
 func silentNames(t *testing.T) (base string, began <-chan struct{}) {
 	t.Helper()
 	begins := make(chan struct{}, 100)
-	return run(t, Config{Listen: "127.0.0.1:0", Stats: stats, Health: (&state{ready: true}).health, Outputs: func() []Output { return nil }, Send: func(ctx context.Context, _, _ string) ([]byte, error) {
+	send := func(ctx context.Context, _, _ string) ([]byte, error) {
 		begins <- struct{}{}
 		<-ctx.Done()
 		return nil, ctx.Err()
-	}}), begins
+	}
+	return run(t, Config{
+		Listen: "127.0.0.1:0", Stats: stats, Health: (&state{ready: true}).health, Outputs: func() []Output { return nil }, Send: send,
+	}), begins
 }
 
 // TestHealthDoesNotWaitForLookups: requests that look up names wait among themselves alone.

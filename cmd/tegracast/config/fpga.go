@@ -37,8 +37,7 @@ func (c *FPGA) resolve(r *resolver, at yamlfile.Section, s *Source) error {
 		return at.Key("device").Errorf("%q: name a device file such as %s", c.Device, tegra.DefaultDevice)
 	case c.Exposure.V < 0 || c.Exposure.V > c.Rate.V.Period():
 		return at.Key("exposure").Errorf("%v: must be from 0 to the frame period, %v", c.Exposure.V, c.Rate.V.Period())
-	}
-	if c.Timeout.V < 0 {
+	case c.Timeout.V < 0:
 		return at.Key("frame_timeout").Errorf("%v: must be positive, such as 1s", c.Timeout.V)
 	}
 	if err := c.checkStream(at); err != nil {

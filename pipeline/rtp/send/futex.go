@@ -45,7 +45,7 @@ func ownThread(run func()) {
 			defer close(done)
 			ownThread(run)
 		}()
-		<-done
+		<-done // ends: run has returned
 		runtime.UnlockOSThread()
 		return
 	}

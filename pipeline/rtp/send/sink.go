@@ -117,13 +117,13 @@ func (s *Sink) run(ctx context.Context, q *pipeline.Queue, begin func(send func(
 			fills := j.train.filling.frame != nil
 			ready <- j
 			if s.wake(); fills {
-				<-s.numbered
+				<-s.numbered // ends: send takes the job, whose frame has ctx
 			}
 		}
 	}
 	close(ready)
 	s.wake()
-	<-s.sender.turn.ended
+	<-s.sender.turn.ended // ends: ready is closed, and a frame takes a period
 	h.end()
 	return errors.Join(err, s.Close())
 }

@@ -19,7 +19,7 @@ type summing struct {
 func (s *summing) start(done func()) {
 	s.todo = make(chan *train, 1)
 	s.running.Go(func() {
-		for t := range s.todo {
+		for t := range s.todo { // ends: end closes it
 			t.sum()
 			s.under.Store(false)
 			done()

@@ -61,7 +61,8 @@ func (t *thread) openAs(i, mode int) unix.Errno {
 	}
 	fd, err := unix.Open(t.device, mode|unix.O_CLOEXEC, 0)
 	if err != nil {
-		if e := errnoOf(err); !slices.Contains([]unix.Errno{unix.ENOENT, unix.ENODEV, unix.ENXIO, unix.EACCES, unix.EINTR, unix.ENOMEM, unix.EMFILE, unix.EBUSY}, e) {
+		known := []unix.Errno{unix.ENOENT, unix.ENODEV, unix.ENXIO, unix.EACCES, unix.EINTR, unix.ENOMEM, unix.EMFILE, unix.EBUSY}
+		if e := errnoOf(err); !slices.Contains(known, e) {
 			t.wrong("open: %v", e)
 		}
 		return errnoOf(err)
