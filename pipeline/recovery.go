@@ -61,6 +61,8 @@ func (r *Recovery) Run(
 		case <-r.Now:
 			r.Attempts = 0
 		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
 			return err
 		}
 	}
