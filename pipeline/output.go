@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -50,14 +51,14 @@ type Output struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	once   sync.Once
+	faults atomic.Uint64
 	again  chan struct{} // has a failed output be opened again at once
 
-	mu     sync.Mutex // guards the rest
-	state  OutputState
-	err    error     // why it is not running; or with which it ended
-	since  time.Time // retrying
-	next   time.Time // it is opened again
-	faults uint64
+	mu    sync.Mutex // guards the rest
+	state OutputState
+	err   error     // why it is not running; or with which it ended
+	since time.Time // retrying
+	next  time.Time // it is opened again
 }
 
 // Attach adds an output, before Run or while the graph runs. It returns an error that wraps ErrNegotiation and says

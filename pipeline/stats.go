@@ -42,11 +42,8 @@ type OutputStats struct {
 	Waiting   uint64            `json:"waiting"`           // in the queue or in the sink's hands
 	Latency   Percentiles       `json:"latency"`           // DMA done to the sink's end with the frame
 	Latencies Distribution      `json:"-"`                 // the same, for those who add up
-	State     OutputState       `json:"state"`
-	Error     string            `json:"error,omitempty"` // why it is retrying, or with what it ended
-	Since     time.Time         `json:"since,omitzero"`  // it is retrying
-	Next      time.Time         `json:"next,omitzero"`   // it is opened again
-	Faults    uint64            `json:"faults"`          // how often it failed
+	Faults    uint64            `json:"faults"`            // how often it failed
+	OutputStatus
 }
 
 // Drops is the sum of all drops but those that the output asked for by its rate.
@@ -104,14 +101,6 @@ func (o *Output) Stats() OutputStats {
 		s.Dropped[at] += n
 		s.Captured += n
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	s.State, s.Faults = o.state, o.faults
-	if s.State == Retrying {
-		s.Since, s.Next = o.since, o.next
-	}
-	if o.err != nil {
-		s.Error = o.err.Error()
-	}
+	s.Faults, s.OutputStatus = o.faults.Load(), o.Status()
 	return s
 }

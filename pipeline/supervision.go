@@ -19,6 +19,14 @@ const (
 	Stopped  OutputState = "stopped"  // by a person; no output of a graph is
 )
 
+// An OutputStatus is the state of an output, and why.
+type OutputStatus struct {
+	State OutputState `json:"state"`
+	Error string      `json:"error,omitempty"` // why it is retrying, or with what it ended
+	Since *time.Time  `json:"since,omitempty"` // it is retrying
+	Next  *time.Time  `json:"next,omitempty"`  // it is opened again
+}
+
 // Pauses before an output is opened again, and how long it must run then for the next fault to be a new one.
 const (
 	firstReopen = 500 * time.Millisecond
@@ -59,6 +67,20 @@ func (o *Output) Err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
+}
+
+// Status is the output's state of now.
+func (o *Output) Status() OutputStatus {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := OutputStatus{State: o.state}
+	if o.err != nil {
+		s.Error = o.err.Error()
+	}
+	if since, next := o.since, o.next; o.state == Retrying {
+		s.Since, s.Next = &since, &next
+	}
+	return s
 }
 
 // outputSupervisor runs the sinks of an output, one after the other, until no frame comes any more.
@@ -180,8 +202,8 @@ func (s *outputSupervisor) letGo(_ context.Context, fault error) (atOnce bool) {
 		o.since = now
 	}
 	o.state, o.err, o.next = Retrying, fault, now.Add(s.Pause())
-	o.faults++
 	o.mu.Unlock()
+	o.faults.Add(1)
 	if o.cfg.Reopen == nil || DeviceLost(fault) {
 		what = "output ended"
 		s.end()

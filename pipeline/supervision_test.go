@@ -97,7 +97,7 @@ func TestAFailedOutputIsOpenedAgain(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- g.Run(ctx) }()
 		time.Sleep(100 * time.Millisecond)
-		if st := o.Stats(); st.State != Retrying || st.Error != errDisk.Error() || st.Since.IsZero() || st.Next.Sub(st.Since) != firstReopen || st.Waiting != 0 {
+		if st := o.Stats(); st.State != Retrying || st.Error != errDisk.Error() || st.Next.Sub(*st.Since) != firstReopen || st.Waiting != 0 {
 			t.Errorf("%+v", st)
 		}
 		time.Sleep(3*time.Minute - 100*time.Millisecond)
@@ -118,7 +118,7 @@ func TestAFailedOutputIsOpenedAgain(t *testing.T) {
 		}
 		time.Sleep(10*time.Second + time.Millisecond)
 		synctest.Wait()
-		if st := o.Stats(); st.State != Running || st.Error != "" || !st.Since.IsZero() || !st.Next.IsZero() || st.Faults != uint64(len(f.opened)) || o.Retry() {
+		if st := o.Stats(); st.State != Running || st.Error != "" || st.Since != nil || st.Next != nil || st.Faults != uint64(len(f.opened)) || o.Retry() {
 			t.Errorf("%+v", st)
 		}
 		if n := len(f.sink.seen); n < 990 {

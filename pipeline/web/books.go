@@ -77,7 +77,8 @@ func outputs(list []pipeline.OutputStats, ch chan<- prometheus.Metric, emit emit
 	delivered := desc("output_frames_total", "Frames that an output delivered.", "output")
 	dropped := desc("output_dropped_frames_total", "Frames dropped on the way to an output, by place and reason.", "output", "place", "reason")
 	waiting := desc("output_waiting_frames", "Frames in the queue of an output or being delivered by it.", "output")
-	failed := desc("output_failed", "1 when an output has ended with an error, else 0.", "output")
+	failed := desc("output_failed", "1 while an output that has failed is not open, else 0.", "output")
+	faults := desc("output_faults_total", "How often an output failed.", "output")
 	latency := desc("output_latency_seconds", "Time from a frame's last byte in memory until an output has delivered the frame.", "output")
 	for _, o := range list {
 		emit(captured, prometheus.CounterValue, float64(o.Captured), o.Name)
@@ -88,6 +89,7 @@ func outputs(list []pipeline.OutputStats, ch chan<- prometheus.Metric, emit emit
 		}
 		emit(waiting, prometheus.GaugeValue, float64(o.Waiting), o.Name)
 		emit(failed, prometheus.GaugeValue, number(o.Error != ""), o.Name)
+		emit(faults, prometheus.CounterValue, float64(o.Faults), o.Name)
 		ch <- histogram(latency, o.Latencies, o.Name)
 	}
 }

@@ -73,6 +73,8 @@ type Appliance struct {
 
 	books map[string]*pipeline.Books // of the outputs that a reload has closed, by name
 
+	asked chan func(context.Context) error // what is to be done between two reloads; an error means that the appliance cannot go on
+
 	mu    sync.Mutex            // guards cards, flows, their sources and outputs, names and off, against those who read the books
 	flows []*flow               // in the order of the sources
 	names []string              // of the outputs, in the order of the configuration
@@ -93,6 +95,7 @@ func newAppliance(e Env) *Appliance {
 		quarantine: kernel.NewQuarantine(quarantineFolder()), order: kernel.NewOrder(),
 		cards: map[string]*capture.Card{}, models: map[string]*modelCard{}, devices: map[string]func() error{},
 		books: map[string]*pipeline.Books{}, off: map[string]web.Output{}, threads: send.NewThreads(e.Processors), egress: egress.New(e.Log),
+		asked: make(chan func(context.Context) error),
 	}
 	a.lines = lines.New(lines.Config{Board: e.Board, Cameras: a.cameras, Health: a.state, Record: a.recordings.Edge, Logger: e.Log})
 	return a

@@ -104,7 +104,7 @@ func (a *Appliance) list() []web.Output {
 
 // about says what can be done with an output.
 func (a *Appliance) about(f *flow, o *output) web.Output {
-	x := web.Output{Name: o.name, Picture: o.view.Pixel != 0, Samples: hasSamples(f), Record: o.records, Trigger: a.recordings.Triggered(o.name)}
+	x := web.Output{Name: o.name, Picture: o.view.Pixel != 0, Samples: hasSamples(f), Record: o.records, Trigger: a.recordings.Triggered(o.name), OutputStatus: o.attached.Status()}
 	if o.stream != nil {
 		x.RTSP, x.Readers, x.WHEP = a.egress.URL(o.name), a.egress.Readers(o.name), o.stream.sink.Payload() == rtp.H264
 		x.SDP, x.Sends, x.To = len(o.stream.config.Destinations) > 0, payloadNames[o.stream.config.Payload.V], o.stream.config.Destinations

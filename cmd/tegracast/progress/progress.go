@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ type Watch struct {
 	log      *slog.Logger
 	watchdog time.Duration // of the service manager; 0: none
 	settle   func()        // called once the pipeline has been good for long
+
+	said string // to the service manager
 
 	guard   sync.Mutex
 	ready   bool
@@ -61,7 +64,8 @@ func (h *Watch) Run(ctx context.Context) {
 		return
 	}
 	h.set(true, nil)
-	h.tell(daemon.SdNotifyReady + "\nSTATUS=streaming")
+	h.said = status(h.stats(), nil)
+	h.tell(daemon.SdNotifyReady + "\nSTATUS=" + h.said)
 	defer func() {
 		h.set(false, nil)
 		h.tell(daemon.SdNotifyStopping)
@@ -79,7 +83,8 @@ func (h *Watch) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if h.look(progress.Check(h.stats(), now, patience)) {
+			st := h.stats()
+			if h.look(st, progress.Check(st, now, patience)) {
 				good = now
 			} else if h.settle != nil && now.Sub(good) >= starts.Settled {
 				h.settle()
@@ -90,21 +95,46 @@ func (h *Watch) Run(ctx context.Context) {
 }
 
 // look feeds the watchdog, or says what stalls. It reports whether something does.
-func (h *Watch) look(stalled error) bool {
+func (h *Watch) look(st pipeline.Stats, stalled error) bool {
 	_, before := h.State()
 	h.set(true, stalled)
 	switch {
 	case stalled != nil && before == nil:
 		h.log.Error("the pipeline is stalled", "fault", stalled)
-		h.tell("STATUS=" + stalled.Error())
 	case stalled == nil && before != nil:
 		h.log.Info("the pipeline makes progress again")
-		h.tell("STATUS=streaming")
+	}
+	if now := status(st, stalled); now != h.said {
+		h.said = now
+		h.tell("STATUS=" + now)
 	}
 	if stalled == nil && h.watchdog > 0 {
 		h.tell(daemon.SdNotifyWatchdog)
 	}
 	return stalled != nil
+}
+
+// status is what the service manager shows: what stalls, which outputs have failed, which sources have ended.
+func status(st pipeline.Stats, stalled error) string {
+	var list []string
+	if stalled != nil {
+		list = append(list, strings.ReplaceAll(stalled.Error(), "\n", "; "))
+	}
+	for _, o := range st.Outputs {
+		if o.State == pipeline.Retrying {
+			list = append(list, fmt.Sprintf("output %s is retrying since %s: %s", o.Name, o.Since.Format(time.TimeOnly), strings.ReplaceAll(o.Error, "\n", "; ")))
+		}
+	}
+	live := false
+	for _, s := range st.Sources {
+		if live = live || !s.Ended; s.Ended {
+			list = append(list, "source "+s.Name+" has ended")
+		}
+	}
+	if stalled == nil && live {
+		list = append([]string{"streaming"}, list...)
+	}
+	return strings.Join(list, "; ")
 }
 
 // tell sends the service manager a message; without one nothing happens.
