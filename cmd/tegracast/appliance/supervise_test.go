@@ -151,7 +151,9 @@ outputs:
 		t.Helper()
 		for began := time.Now(); ; time.Sleep(time.Millisecond) {
 			st := s.a.stats()
-			i := slices.IndexFunc(st.Outputs, func(o pipeline.OutputStats) bool { return o.Name == "rec" && o.Delivered >= uint64(times) && o.State == pipeline.Ended })
+			i := slices.IndexFunc(st.Outputs, func(o pipeline.OutputStats) bool {
+				return o.Name == "rec" && o.Delivered >= uint64(times) && o.State == pipeline.Ended
+			})
 			j := slices.IndexFunc(st.Sources, func(o pipeline.SourceStats) bool { return o.Name == "clip" && o.Ended })
 			if i >= 0 && j >= 0 && len(files(t, dir)) == times {
 				return
