@@ -229,8 +229,8 @@ func readable(f Format, reader, from string, onDevice bool) error {
 func (g *Graph) Started() <-chan struct{} { return g.started }
 
 // Run runs sources, stages and outputs until ctx ends or every source has ended, lets the waiting frames flow out,
-// and returns the sources' errors. A failing output is opened again (OutputConfig.Reopen), or ends alone. An error of a stage or an output that means that a device
-// is lost (DeviceLost) ends everything, and Run returns it.
+// and returns the sources' errors. A failing output is opened again (OutputConfig.Reopen), or ends alone. An
+// error of a stage or an output that means that a device is lost (DeviceLost) ends everything, and Run returns it.
 func (g *Graph) Run(ctx context.Context) error {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

@@ -65,7 +65,8 @@ func (g *Graph) Stats() Stats {
 	for _, s := range g.sources {
 		now := s.source.Status()
 		st.Sources = append(st.Sources, SourceStats{
-			Name: s.name, Captured: s.captured.Load(), Lost: s.lost.Load(), Idle: now.Idle, Ended: s.ended.Load(), Period: s.out.format.Rate.Period(), Report: now.Counters,
+			Name: s.name, Captured: s.captured.Load(), Lost: s.lost.Load(), Idle: now.Idle, Ended: s.ended.Load(),
+			Period: s.out.format.Rate.Period(), Report: now.Counters,
 		})
 	}
 	for _, n := range g.stages {

@@ -14,6 +14,7 @@ import (
 type books struct {
 	stats  func() pipeline.Stats
 	health func() (ready bool, stalled error)
+	list   func() []Output // nil: none
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -35,6 +36,13 @@ func (b *books) Collect(ch chan<- prometheus.Metric) {
 	sources(st.Sources, emit)
 	stages(st.Stages, ch, emit)
 	outputs(st.Outputs, ch, emit)
+	if b.list == nil {
+		return
+	}
+	state := desc("output_state", "1 for the state that an output is in: running, retrying, ended or stopped.", "output", "state")
+	for _, o := range b.list() {
+		emit(state, prometheus.GaugeValue, 1, o.Name, string(o.State))
+	}
 }
 
 type emitter func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string)

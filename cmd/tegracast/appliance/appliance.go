@@ -133,6 +133,38 @@ func (a *Appliance) flow(source string) *flow {
 	return nil
 }
 
+// output returns an output by its name, and its flow; nil when there is none.
+func (a *Appliance) output(name string) (*flow, *output) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, f := range a.flows {
+		if i := slices.IndexFunc(f.outputs, func(o *output) bool { return o.name == name }); i >= 0 {
+			return f, f.outputs[i]
+		}
+	}
+	return nil, nil
+}
+
+// ask has something done between two reloads, and returns its result. fatal means that the appliance cannot go on.
+func (a *Appliance) ask(ctx context.Context, do func(context.Context) (result, fatal error)) error {
+	answer := make(chan error, 1)
+	select {
+	case a.asked <- func(ctx context.Context) error {
+		result, fatal := do(ctx)
+		answer <- result
+		return fatal
+	}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done(): // the page is closed
+		return ctx.Err()
+	}
+}
+
 // stats are the books of all flows.
 func (a *Appliance) stats() pipeline.Stats {
 	a.mu.Lock()

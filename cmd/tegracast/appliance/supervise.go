@@ -5,8 +5,6 @@ package appliance
 import (
 	"context"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/pipeline"
 )
@@ -47,31 +45,4 @@ func (a *Appliance) reconfigure(c *config.Appliance) {
 func (a *Appliance) retry(name string) bool {
 	_, o := a.output(name)
 	return o != nil && o.attached.Retry()
-}
-
-// outputStates are the states of all outputs, as metrics.
-type outputStates struct{ a *Appliance }
-
-// Describe implements prometheus.Collector: outputs come and go.
-func (m *outputStates) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements prometheus.Collector.
-func (m *outputStates) Collect(ch chan<- prometheus.Metric) {
-	desc := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc("tegracast_"+name, help, []string{"output", "state"}, nil)
-	}
-	state := desc("output_state", "1 for the state that an output is in: running, retrying, ended or stopped.")
-	emit := func(name string, s pipeline.OutputState) {
-		ch <- prometheus.MustNewConstMetric(state, prometheus.GaugeValue, 1, name, string(s))
-	}
-	m.a.mu.Lock()
-	defer m.a.mu.Unlock()
-	for _, f := range m.a.flows {
-		for _, o := range f.outputs {
-			emit(o.name, o.attached.Status().State)
-		}
-	}
-	for name := range m.a.off {
-		emit(name, pipeline.Stopped)
-	}
 }

@@ -12,9 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
@@ -82,9 +79,6 @@ outputs:
 				o = s.becomes(t, "rec", pipeline.Retrying)
 			}
 		}
-		if n, err := testutil.GatherAndCount(registry(t, s), "tegracast_output_state"); n != 2 || err != nil {
-			t.Error(n, err)
-		}
 		room(true)
 		act()
 		if s.becomes(t, "rec", pipeline.Running); name != "by itself" && time.Now().After(*o.Next) {
@@ -102,15 +96,6 @@ outputs:
 	if n := s.log.count("output failed"); n == 0 || n > 3 {
 		t.Errorf("%d lines of the log tell of it", n)
 	}
-}
-
-func registry(t *testing.T, s *reloads) *prometheus.Registry {
-	t.Helper()
-	r := prometheus.NewRegistry()
-	if err := r.Register(&outputStates{s.a}); err != nil {
-		t.Fatal(err)
-	}
-	return r
 }
 
 func files(t *testing.T, dir string) []string {

@@ -11,26 +11,6 @@ import (
 	"github.com/tegracast/tegracast/pipeline/web"
 )
 
-// ask has something done between two reloads, and returns its result. fatal means that the appliance cannot go on.
-func (a *Appliance) ask(ctx context.Context, do func(context.Context) (result, fatal error)) error {
-	answer := make(chan error, 1)
-	select {
-	case a.asked <- func(ctx context.Context) error {
-		result, fatal := do(ctx)
-		answer <- result
-		return fatal
-	}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done(): // the page is closed
-		return ctx.Err()
-	}
-}
-
 // switchOutput starts or stops an output. One that is stopped is closed, and nothing is made for it.
 func (r *runner) switchOutput(ctx context.Context, name string, on bool) error {
 	return r.a.ask(ctx, func(ctx context.Context) (result, fatal error) {

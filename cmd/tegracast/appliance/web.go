@@ -21,7 +21,7 @@ import (
 // newWeb is a server that tells of the appliance.
 func newWeb(a *Appliance, h *progress.Watch) *site.Server {
 	own := []prometheus.Collector{
-		a.egress, &boardwatch.Metrics{Root: os.DirFS("/")}, &lines.Metrics{Lines: a.lines}, &hardwareMetrics{a}, &outputStates{a}, &a.fanout, &a.shares, a.env.Bus,
+		a.egress, &boardwatch.Metrics{Root: os.DirFS("/")}, &lines.Metrics{Lines: a.lines}, &hardwareMetrics{a}, &a.fanout, &a.shares, a.env.Bus,
 	}
 	trigger := func(output, cause string) (bool, error) {
 		return a.recordings.Trigger(output, record.Trigger{Cause: cause})

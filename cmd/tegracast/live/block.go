@@ -27,7 +27,11 @@ func (s *Status) block(v View, d since) (list []Line) {
 	sources, outputs := s.rates(v.Stats, d)
 	list = append(list, Line{Text: fmt.Sprintf("%-*s  frames/s     lost  latency p50, p99   receivers", width, "")})
 	for i, x := range v.Stats.Sources {
-		list = append(list, Line{Text: fmt.Sprintf("%-*s  %8.1f %8d%s", width, x.Name, sources[i], x.Lost, map[bool]string{true: "  ended"}[x.Ended]), Bad: x.Lost > 0})
+		text := fmt.Sprintf("%-*s  %8.1f %8d", width, x.Name, sources[i], x.Lost)
+		if x.Ended {
+			text += "  ended"
+		}
+		list = append(list, Line{Text: text, Bad: x.Lost > 0})
 	}
 	for i, x := range v.Stats.Outputs {
 		who, bad := receivers(v.Receivers[x.Name])

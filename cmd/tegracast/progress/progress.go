@@ -104,7 +104,7 @@ func (h *Watch) look(st pipeline.Stats, stalled error) bool {
 	case stalled == nil && before != nil:
 		h.log.Info("the pipeline makes progress again")
 	}
-	if now := status(st, stalled); now != h.said {
+	if now := status(st, stalled); now != h.said && (stalled == nil || before == nil) { // how long it has stalled changes all the time
 		h.said = now
 		h.tell("STATUS=" + now)
 	}
@@ -122,7 +122,8 @@ func status(st pipeline.Stats, stalled error) string {
 	}
 	for _, o := range st.Outputs {
 		if o.State == pipeline.Retrying {
-			list = append(list, fmt.Sprintf("output %s is retrying since %s: %s", o.Name, o.Since.Format(time.TimeOnly), strings.ReplaceAll(o.Error, "\n", "; ")))
+			why := strings.ReplaceAll(o.Error, "\n", "; ")
+			list = append(list, fmt.Sprintf("output %s is retrying since %s: %s", o.Name, o.Since.Format(time.TimeOnly), why))
 		}
 	}
 	live := false
