@@ -55,7 +55,6 @@ var (
 	ErrHardware  = errors.New("FPGA camera")
 	ErrStalled   = errors.New("no frame comes, though slots are free and the sensor should deliver")
 	ErrStuck     = errors.New("the device holds frames and returns none")
-	ErrGivenUp   = errors.New("recovery was given up")
 	ErrReopening = errors.New("the camera is being reopened: its hardware is not available")
 )
 
@@ -92,7 +91,7 @@ func NewFPGACamera(cfg FPGAConfig) (*FPGACamera, error) {
 	cfg.FrameTimeout = max(cmp.Or(cfg.FrameTimeout, defaultFrameTimeout), 4*cfg.Rate.Period())
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	c := &FPGACamera{cfg: cfg, exposure: cfg.Exposure, gain: cfg.Gain}
-	c.sup.camera, c.sup.giveUp = c, cfg.GiveUp
+	c.sup.camera, c.sup.Recovery = c, newRecovery(cfg.GiveUp)
 	if err := c.open(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

@@ -93,7 +93,7 @@ func stream(t *testing.T, plan model.FaultPlan, lines int, d time.Duration) (*wi
 
 func streamFrom(t *testing.T, b *bench, d time.Duration) (*witness, outcome) {
 	w := &witness{bench: b, want: make([]byte, b.sensor.FrameBytes()), at: time.Now()}
-	logger := slog.New(slog.NewTextHandler(&w.log, nil))
+	logger := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	c, err := NewFPGACamera(FPGAConfig{
 		Card: b.card, Width: 64, Height: b.sensor.Config().Height, Pixel: pipeline.RGGB10, Slots: 6, Rate: faultyRate,
 		Bare: b.sensor.Config().Bare, GiveUp: 5 * time.Second, Logger: logger,

@@ -230,21 +230,24 @@ func (o *FPGAOutput) give(slot int, err error) {
 
 // serve keeps the engine running until ctx ends, or until it has not worked for too long.
 func (o *FPGAOutput) serve(ctx context.Context) error {
-	r := recovery{giveUp: o.cfg.GiveUp}
-	err := r.run(ctx, func(ctx context.Context) (progress bool, err error) {
-		if r.attempts > 0 {
+	var faults pipeline.FaultLog
+	r := newRecovery(o.cfg.GiveUp)
+	err := r.Run(ctx, func(ctx context.Context) (pipeline.Outcome, error) {
+		if r.Attempts > 0 {
 			if err := o.repin(ctx); err != nil {
-				return false, fmt.Errorf("output cannot continue yet: %w", err) // the engine would read memory that it has lost
+				return pipeline.Fruitless, fmt.Errorf("output cannot continue yet: %w", err) // the engine would read memory that it has lost
 			}
 		}
 		before := o.good()
-		err = o.attempt(ctx)
-		return o.good() > before, err
+		err := o.attempt(ctx)
+		return outcomeOf(o.good() - before), err
 	}, func(_ context.Context, fault error) (atOnce bool) {
-		o.cfg.Logger.Warn("output restarts its engine", "output", o.cfg.Name, "fault", fault)
+		if left, due := faults.Due("", time.Now()); due {
+			o.cfg.Logger.Warn("output restarts its engine", pipeline.Unlogged([]any{"output", o.cfg.Name, "fault", fault}, left)...)
+		}
 		return false
 	})
-	if errors.Is(err, ErrGivenUp) {
+	if errors.Is(err, pipeline.ErrGivenUp) {
 		return fmt.Errorf("output %s: %w", o.cfg.Name, err)
 	}
 	return except(err, context.Canceled)

@@ -74,7 +74,7 @@ func (b *bench) run(t *testing.T, d time.Duration) (graph *pipeline.Graph, stats
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
-	if err := graph.Run(ctx); err != nil && !errors.Is(err, ErrGivenUp) {
+	if err := graph.Run(ctx); err != nil && !errors.Is(err, pipeline.ErrGivenUp) {
 		t.Errorf("run: %v", err)
 	}
 	stats = graph.Stats()

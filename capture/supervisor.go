@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -33,6 +34,19 @@ func (s State) String() string {
 	return [...]string{"starting", "streaming", "idle", "restarting", "reopening", "resetting", "ended"}[s]
 }
 
+// Bounds of recovery.
+const (
+	firstPause    = 10 * time.Millisecond // after the first fault; it doubles
+	lastPause     = 2 * time.Second
+	giveUp        = 30 * time.Second // how long recovery may take, unless the configuration says otherwise
+	settledFrames = 3                // good frames after which the next fault is a new one
+)
+
+// newRecovery returns the recovery of an engine.
+func newRecovery(giveUp time.Duration) pipeline.Recovery {
+	return pipeline.Recovery{First: firstPause, Last: lastPause, GiveUp: giveUp}
+}
+
 // Bounds of the time between looks of the watchdog; else it is four frame periods, and a quarter of FrameTimeout at most.
 const (
 	watchLeast = 50 * time.Millisecond
@@ -44,9 +58,11 @@ const defaultFrameTimeout = time.Second
 // supervisor is the one owner of a camera's recovery: it stops the engine, lets go, backs off, starts again, or ends
 // with the fault.
 type supervisor struct {
-	recovery
+	pipeline.Recovery
 	camera  *FPGACamera
 	state   State
+	told    State // to the log
+	faults  pipeline.FaultLog
 	resorts int    // resets that were tried in this recovery
 	rested  bool   // the watchdog has seen it idle in this session
 	seen    uint64 // frames when the watchdog looked last
@@ -55,42 +71,74 @@ type supervisor struct {
 
 // to makes a transition, and tells the log, the flight recorder and the counters.
 func (s *supervisor) to(state State, why error) {
-	if s.state == state && why == nil {
+	c, changed := s.camera, s.state != state
+	if !changed && why == nil {
+		s.tell(state, changed)
 		return
 	}
-	c := s.camera
 	s.state = state
 	c.counters[state].Add(1)
 	c.state.Store(int32(state))
 	c.cfg.Recorder.Record(c.cfg.Name, pipeline.EventState, c.last.Load(), uint64(state))
-	if why != nil {
-		c.cfg.Logger.Warn("source "+state.String(), "source", c.cfg.Name, "after frame", c.last.Load(), "fault", why)
+	if why == nil {
+		s.tell(state, changed)
 		return
 	}
-	c.cfg.Logger.Info("source "+state.String(), "source", c.cfg.Name)
+	level := slog.LevelDebug
+	about := []any{"source", c.cfg.Name, "after frame", c.last.Load(), "fault", why}
+	if left, due := s.faults.Due(state.String(), time.Now()); due {
+		level, s.told = slog.LevelWarn, state
+		about = pipeline.Unlogged(about, left)
+	}
+	c.cfg.Logger.Log(context.Background(), level, "source "+state.String(), about...)
+}
+
+// tell tells the log of a state that is no fault, while faults come again and again only when they have ended.
+func (s *supervisor) tell(state State, changed bool) {
+	level := slog.LevelDebug
+	if s.told != state && s.faults.Calm(time.Now()) {
+		level, s.told = slog.LevelInfo, state
+	} else if !changed {
+		return
+	}
+	s.camera.cfg.Logger.Log(context.Background(), level, "source "+state.String(), "source", s.camera.cfg.Name)
 }
 
 // run keeps sessions going until ctx ends or recovery has been fruitless for too long.
 func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	s.to(Starting, nil)
-	err := s.recovery.run(ctx, func(ctx context.Context) (progress bool, err error) {
+	err := s.Recovery.Run(ctx, func(ctx context.Context) (pipeline.Outcome, error) {
 		before := s.camera.frames.Load()
 		s.rested = false
-		err = s.attempt(ctx, emit)
-		return s.camera.frames.Load() > before || s.rested, err
+		err := s.attempt(ctx, emit)
+		if s.rested {
+			return pipeline.Settled, err
+		}
+		return outcomeOf(s.camera.frames.Load() - before), err
 	}, s.afterFault)
 	s.to(Ended, err)
-	if errors.Is(err, ErrGivenUp) {
+	if errors.Is(err, pipeline.ErrGivenUp) {
 		return err
 	}
 	return onlyBusy(err)
 }
 
+// outcomeOf judges an attempt by the frames that were good.
+func outcomeOf(frames uint64) pipeline.Outcome {
+	switch {
+	case frames == 0:
+		return pipeline.Fruitless
+	case frames < settledFrames:
+		return pipeline.Fleeting
+	}
+	return pipeline.Settled
+}
+
 // afterFault prepares for the next attempt: a restart of the engine, or a session that is opened again.
 func (s *supervisor) afterFault(ctx context.Context, fault error) (atOnce bool) {
 	c := s.camera
-	c.cfg.Recorder.Record(c.cfg.Name, pipeline.EventFault, c.last.Load(), uint64(s.attempts-1))
-	if s.attempts == 1 {
+	c.cfg.Recorder.Record(c.cfg.Name, pipeline.EventFault, c.last.Load(), uint64(s.Attempts-1))
+	if s.Attempts == 1 {
 		s.resorts = 0
 		if restartable(fault) {
 			s.to(Restarting, fault)
@@ -99,7 +147,7 @@ func (s *supervisor) afterFault(ctx context.Context, fault error) (atOnce bool) 
 	}
 	s.to(Reopening, fault)
 	s.letGo()
-	s.resorts = s.resort(ctx, s.resorts, s.broken)
+	s.resorts = s.resort(ctx, s.resorts, s.Broken)
 	return false
 }
 

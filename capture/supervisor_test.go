@@ -340,3 +340,46 @@ func TestSilence(t *testing.T) {
 		t.Errorf("after a frame: silent for %v, late by %v", silent, q.late)
 	}
 }
+
+// TestACameraThatFailsAfterEachFrame waits longer each time, is not given up, and logs a line a minute; when it goes on, the log says so.
+func TestACameraThatFailsAfterEachFrame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 64, 16, faultyRate)
+		var log lockedBuffer
+		c, err := NewFPGACamera(FPGAConfig{
+			Card: b.card, Width: 64, Height: 16, Pixel: pipeline.RGGB10, Rate: faultyRate, GiveUp: 5 * time.Second,
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const trouble = 5 * time.Minute
+		begin, last, pause, faults := time.Now(), time.Now(), time.Duration(0), 0
+		ctx, cancel := context.WithTimeout(t.Context(), trouble+2*time.Minute)
+		defer cancel()
+		err = c.Run(ctx, func(f *pipeline.Frame) {
+			f.Release()
+			if time.Since(begin) > trouble {
+				return
+			}
+			pause, last = time.Since(last), time.Now()
+			faults++
+			if err := b.device.Inject(model.F12); err != nil {
+				t.Error(err)
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if pause < lastPause || pause > 2*lastPause || faults > int(trouble/lastPause)+20 {
+			t.Errorf("after %d faults it waits for %v, want %v", faults, pause, lastPause)
+		}
+		text := log.String()
+		if n := strings.Count(text, "source reopening"); n < 4 || n > 6 || strings.Count(text, "\n") != n+2 || strings.Count(text, "source streaming") != 1 {
+			t.Errorf("the log of 5 minutes of faults, and their end:\n%s", text)
+		}
+	})
+}

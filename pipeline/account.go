@@ -57,8 +57,10 @@ func (a *Account) refuse(f *Frame, reason DropReason) {
 
 func (a *Account) deliver(f *Frame) {
 	a.delivered.Add(1)
-	if at := f.Times.Arrived(); !f.Filling() && !at.IsZero() {
-		a.latency.Observe(time.Since(at))
+	if !f.Filling() { // else the source still writes its times
+		if at := f.Times.Arrived(); !at.IsZero() {
+			a.latency.Observe(time.Since(at))
+		}
 	}
 	a.recorder.Record(a.name, EventDelivered, f.Sequence, 0)
 }

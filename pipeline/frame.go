@@ -81,14 +81,19 @@ type Frame struct {
 // before a stage's Process. Of one that fills it is what is known already; the rest comes by inheritRest.
 func (f *Frame) Inherit(from *Frame) {
 	if from.Filling() {
-		f.Sequence, f.Times.ExposureStart, f.Times.Uncertainty = from.Sequence, from.Times.ExposureStart, from.Times.Uncertainty
+		f.inheritKnown(from)
 		return
 	}
 	f.Sequence, f.Times, f.Flags = from.Sequence, from.Times, from.Flags
 	f.Results = append(f.Results, from.Results...)
 }
 
-// inheritRest gives f what was not known of the frame that it is made of while that one filled.
+// inheritKnown gives f what is known of a frame that fills, or filled until a moment ago.
+func (f *Frame) inheritKnown(from *Frame) {
+	f.Sequence, f.Times.ExposureStart, f.Times.Uncertainty = from.Sequence, from.Times.ExposureStart, from.Times.Uncertainty
+}
+
+// inheritRest gives f what inheritKnown does not, once the frame that it is made of is complete.
 func (f *Frame) inheritRest(from *Frame) {
 	f.Times.ExposureEnd, f.Times.Captured, f.Flags = from.Times.ExposureEnd, from.Times.Captured, from.Flags
 	f.Results = append(f.Results, from.Results...)

@@ -86,7 +86,14 @@ type consumer struct {
 	rate    limiter
 	useSlot func(index int, s Slot) error // nil: it need not know the slots
 	holds   int                           // frames that it may hold at a time: those that wait, and those in its hands
+	stage   *stageNode                    // whose consumer it is; nil: an output's
 	take    bool                          // used by the point's own goroutine between deciding and handing over
+	why     DropReason                    // why it does not take the frame; likewise
+}
+
+// rests reports whether nothing is to be made for the consumer: it is an output that has failed, or a stage before such outputs.
+func (c *consumer) rests() bool {
+	return c.queue.resting.Load() || c.stage != nil && c.stage.rests()
 }
 
 func (p *point) add(c *consumer) {
@@ -126,10 +133,14 @@ func (p *point) awaitRoom(ctx context.Context) {
 	}
 }
 
-// decide asks every consumer whether the rate that it asked for lets this frame through.
+// decide asks every consumer whether it rests, and whether the rate that it asked for lets this frame through.
 func decide(list []*consumer, f *Frame) (wanted bool) {
 	for _, c := range list {
-		c.take = c.rate.due(f)
+		if c.rests() {
+			c.take, c.why = false, DropDetached
+			continue
+		}
+		c.take, c.why = c.rate.due(f), DropRate
 		wanted = wanted || c.take
 	}
 	return wanted
@@ -140,7 +151,7 @@ func hand(list []*consumer, in, out *Frame, why DropReason) {
 	for _, c := range list {
 		switch {
 		case !c.take:
-			c.account.refuse(in, DropRate)
+			c.account.refuse(in, c.why)
 		case out == nil:
 			c.account.refuse(in, why)
 		default:
@@ -218,8 +229,8 @@ func readable(f Format, reader, from string, onDevice bool) error {
 func (g *Graph) Started() <-chan struct{} { return g.started }
 
 // Run runs sources, stages and outputs until ctx ends or every source has ended, lets the waiting frames flow out,
-// and returns the sources' errors. A failing output ends alone. An error of a stage or an output that means that a device
-// is lost (DeviceLost) ends everything, and Run returns it.
+// and returns the sources' errors. A failing output is opened again (OutputConfig.Reopen), or ends alone. An
+// error of a stage or an output that means that a device is lost (DeviceLost) ends everything, and Run returns it.
 func (g *Graph) Run(ctx context.Context) error {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // OutputConfig describes an output.
@@ -23,6 +25,9 @@ type OutputConfig struct {
 	Rate   Rate   // at most so many frames a second; zero: all
 	Depth  int    // frames that may wait; zero: 2
 	Policy Policy // which frame is lost when the output cannot keep up
+	// Reopen makes a sink in the place of one whose Run has failed, with the same needs, until ctx ends. It is called again and again,
+	// with growing pauses. Nil: an output that fails ends.
+	Reopen func(ctx context.Context) (Sink, error)
 	// Books are those of an output of the same name that was detached: this one goes on with them. Nil: they begin.
 	Books *Books
 }
@@ -46,8 +51,14 @@ type Output struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	once   sync.Once
-	mu     sync.Mutex
-	err    error
+	faults atomic.Uint64
+	again  chan struct{} // has a failed output be opened again at once
+
+	mu    sync.Mutex // guards the rest
+	state OutputState
+	err   error     // why it is not running; or with which it ended
+	since time.Time // retrying
+	next  time.Time // it is opened again
 }
 
 // Attach adds an output, before Run or while the graph runs. It returns an error that wraps ErrNegotiation and says
@@ -61,7 +72,7 @@ func (g *Graph) Attach(cfg OutputConfig) (*Output, error) {
 	if err := g.claim(cfg.Name); err != nil {
 		return nil, err
 	}
-	o := &Output{cfg: cfg, graph: g, done: make(chan struct{})}
+	o := &Output{cfg: cfg, graph: g, done: make(chan struct{}), again: make(chan struct{}, 1), state: Running}
 	if err := o.connect(); err != nil {
 		delete(g.names, cfg.Name)
 		return nil, fmt.Errorf("output %s: %w", cfg.Name, err)
@@ -194,24 +205,6 @@ func completed(want, have Format) Format {
 	return want
 }
 
-func (o *Output) start(hard context.Context) {
-	ctx, cancel := context.WithCancel(hard)
-	o.cancel = cancel
-	o.graph.wg.Go(func() {
-		defer close(o.done)
-		defer cancel()
-		err := o.cfg.Sink.Run(ctx, o.consumer.queue)
-		o.consumer.queue.drain()
-		if err = abnormal(err); err != nil && ctx.Err() == nil {
-			o.mu.Lock()
-			o.err = err
-			o.mu.Unlock()
-			o.graph.cfg.Logger.Error("output ended", "output", o.cfg.Name, "error", err)
-			o.graph.check("output "+o.cfg.Name, err)
-		}
-	})
-}
-
 // abnormal is what a sink's error says besides ErrDetached, its normal end; it may be joined with others.
 func abnormal(err error) error {
 	if !errors.Is(err, ErrDetached) {
@@ -226,13 +219,6 @@ func abnormal(err error) error {
 		rest = append(rest, abnormal(e))
 	}
 	return errors.Join(rest...)
-}
-
-// Err is the error that ended the output, or nil.
-func (o *Output) Err() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.err
 }
 
 // Detach takes the output off the graph: frames that wait are dropped and counted, the sink finishes the one in

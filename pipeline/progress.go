@@ -23,7 +23,7 @@ type watched struct {
 }
 
 // Check looks at the books at the given time, and returns an error that wraps ErrStalled and names every part that has not
-// moved for longer than patience: a source that is not idle and whose frame period has passed twice, a stage or an output
+// moved for longer than patience: a source that is not idle, has not ended, and whose frame period has passed twice, a stage or an output
 // for which frames wait. The first look at a part finds it moving.
 func (p *Progress) Check(st Stats, now time.Time, patience time.Duration) error {
 	before := p.parts
@@ -40,7 +40,7 @@ func (p *Progress) Check(st Stats, now time.Time, patience time.Duration) error 
 		}
 	}
 	for _, s := range st.Sources {
-		look("source", s.Name, s.Captured, s.Idle, max(patience, 2*s.Period))
+		look("source", s.Name, s.Captured, s.Idle || s.Ended, max(patience, 2*s.Period))
 	}
 	for _, s := range st.Stages {
 		done := s.Delivered + s.Drops()

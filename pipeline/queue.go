@@ -57,6 +57,7 @@ type Queue struct {
 	log     *slog.Logger // nil: slog.Default()
 	kind    string       // what the consumer is: output or stage
 	failing atomic.Bool  // the last frame failed
+	resting atomic.Bool  // the consumer has failed: frames are dropped until resume; set with mu held
 
 	mu     sync.Mutex
 	ring   []*Frame
@@ -64,14 +65,15 @@ type Queue struct {
 	count  int
 	closed bool
 	wake   chan struct{}
-	room   chan struct{} // a frame was taken, or the queue was closed; for awaitRoom
+	room   chan struct{} // a frame was taken, or the queue takes none; for awaitRoom
+	over   chan struct{} // closed by close
 }
 
 // NewQueue makes a queue of the given depth in frames (at least 1) that counts into account.
 func NewQueue(depth int, policy Policy, account *Account) *Queue {
 	return &Queue{
 		ring: make([]*Frame, max(depth, 1)), policy: policy, account: account, kind: "output",
-		wake: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 }
 
@@ -82,7 +84,7 @@ func (q *Queue) put(f *Frame) {
 	reason := DropQueue
 	q.mu.Lock()
 	switch {
-	case q.closed:
+	case q.closed || q.resting.Load():
 		victim, reason = f, DropDetached
 	case q.count < len(q.ring):
 		q.push(f)
@@ -128,7 +130,7 @@ func (q *Queue) tellRoom() {
 func (q *Queue) awaitRoom(ctx context.Context) {
 	for {
 		q.mu.Lock()
-		there := q.closed || q.count < len(q.ring)
+		there := q.closed || q.resting.Load() || q.count < len(q.ring)
 		q.mu.Unlock()
 		if there {
 			return
@@ -253,7 +255,10 @@ func (q *Queue) Len() int {
 // close makes Next return ErrDetached once the waiting frames are taken. Frames put later count as dropped.
 func (q *Queue) close() {
 	q.mu.Lock()
-	q.closed = true
+	if !q.closed {
+		q.closed = true
+		close(q.over)
+	}
 	q.mu.Unlock()
 	q.tellRoom()
 	select {
@@ -265,6 +270,22 @@ func (q *Queue) close() {
 // drain drops what is left after the consumer has gone.
 func (q *Queue) drain() {
 	q.close()
+	q.empty()
+}
+
+// rest drops what waits, and what is put until resume: the consumer has failed.
+func (q *Queue) rest() {
+	q.mu.Lock()
+	q.resting.Store(true)
+	q.mu.Unlock()
+	q.empty()
+	q.tellRoom()
+}
+
+func (q *Queue) resume() { q.resting.Store(false) }
+
+// empty drops what waits.
+func (q *Queue) empty() {
 	for {
 		q.mu.Lock()
 		if q.count == 0 {

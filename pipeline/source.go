@@ -17,6 +17,7 @@ type sourceNode struct {
 	out      *point
 	captured atomic.Uint64
 	lost     atomic.Uint64
+	ended    atomic.Bool // it was played to its end
 	started  bool
 	last     uint64
 }
@@ -27,6 +28,7 @@ func (s *sourceNode) run(ctx context.Context) error {
 		s.graph.cfg.Recorder.Record(s.name, EventFault, s.last, 0)
 		return fmt.Errorf("source %s: %w", s.name, err)
 	}
+	s.ended.Store(ctx.Err() == nil)
 	return nil
 }
 

@@ -48,7 +48,7 @@ func newStageNode(g *Graph, name string, st Stage, needs StageNeeds, from *point
 		graph: g, name: name, stage: st, from: from, holds: max(needs.Holds, 1), slices: needs.Slices,
 		outs: make([]*Frame, maxPorts), retired: make(chan retiree, 2),
 	}
-	n.consumer = &consumer{queue: NewQueue(depth, Latest, account), account: account, holds: max(depth, 1) + n.holds}
+	n.consumer = &consumer{queue: NewQueue(depth, Latest, account), account: account, holds: max(depth, 1) + n.holds, stage: n}
 	n.consumer.queue.log, n.consumer.queue.kind = g.cfg.Logger, "stage"
 	n.portList.Store(&[]*point{})
 	return n
@@ -89,16 +89,8 @@ func (n *stageNode) port(want Format) (*point, error) {
 // and those that the stage writes into, so that no output can take another one's slots. The newcomer is told of the slots
 // that are there, everybody of those that are added. The stage works on meanwhile.
 func (n *stageNode) provision(p *point, newcomer *consumer) error {
-	if newcomer.useSlot != nil {
-		for i := 0; ; i++ {
-			s, ok := p.pool.slot(i)
-			if !ok {
-				break
-			}
-			if err := newcomer.useSlot(i, s); err != nil {
-				return err
-			}
-		}
+	if err := p.announceSlots(newcomer.useSlot); err != nil {
+		return err
 	}
 	users := append(append([]*consumer{}, *p.consumers.Load()...), newcomer)
 	for p.pool.Len() < p.depth+newcomer.holds+n.holds+1 {
@@ -120,6 +112,33 @@ func (n *stageNode) provision(p *point, newcomer *consumer) error {
 		p.pool.grow([]Slot{s})
 	}
 	return nil
+}
+
+// announceSlots tells a consumer of the slots that are there; a nil use need not know them.
+func (p *point) announceSlots(use func(index int, s Slot) error) error {
+	for i := 0; use != nil; i++ {
+		s, ok := p.pool.slot(i)
+		if !ok {
+			break
+		}
+		if err := use(i, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rests reports whether all that read what the stage makes have failed.
+func (n *stageNode) rests() bool {
+	some := false
+	for _, p := range n.ports() {
+		for _, c := range *p.consumers.Load() {
+			if some = true; !c.rests() {
+				return false
+			}
+		}
+	}
+	return some
 }
 
 // prune gives up a port that no output wants any more: the stage makes it no longer, and its slots are freed, at the
@@ -228,7 +247,7 @@ func (n *stageNode) stepFilling(ctx context.Context, in *Frame, ports []*point, 
 	for i, p := range ports {
 		out := outs[i]
 		if out != nil {
-			out.Inherit(in)
+			out.inheritKnown(in)
 			out.Fill()
 			out.Retain()
 			made[i] = out

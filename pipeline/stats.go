@@ -17,6 +17,7 @@ type SourceStats struct {
 	Captured uint64            `json:"captured"`
 	Lost     uint64            `json:"lost"`             // gaps in the sequence
 	Idle     bool              `json:"idle,omitempty"`   // it has nothing to emit, and that is no fault
+	Ended    bool              `json:"ended,omitempty"`  // it was played to its end
 	Period   time.Duration     `json:"period_ns"`        // from frame to frame; 0: not fixed
 	Report   map[string]uint64 `json:"report,omitempty"` // SourceStatus.Counters
 }
@@ -41,7 +42,8 @@ type OutputStats struct {
 	Waiting   uint64            `json:"waiting"`           // in the queue or in the sink's hands
 	Latency   Percentiles       `json:"latency"`           // DMA done to the sink's end with the frame
 	Latencies Distribution      `json:"-"`                 // the same, for those who add up
-	Error     string            `json:"error,omitempty"`
+	Faults    uint64            `json:"faults"`            // how often it failed
+	OutputStatus
 }
 
 // Drops is the sum of all drops but those that the output asked for by its rate.
@@ -63,7 +65,8 @@ func (g *Graph) Stats() Stats {
 	for _, s := range g.sources {
 		now := s.source.Status()
 		st.Sources = append(st.Sources, SourceStats{
-			Name: s.name, Captured: s.captured.Load(), Lost: s.lost.Load(), Idle: now.Idle, Period: s.out.format.Rate.Period(), Report: now.Counters,
+			Name: s.name, Captured: s.captured.Load(), Lost: s.lost.Load(), Idle: now.Idle, Ended: s.ended.Load(),
+			Period: s.out.format.Rate.Period(), Report: now.Counters,
 		})
 	}
 	for _, n := range g.stages {
@@ -99,8 +102,6 @@ func (o *Output) Stats() OutputStats {
 		s.Dropped[at] += n
 		s.Captured += n
 	}
-	if err := o.Err(); err != nil {
-		s.Error = err.Error()
-	}
+	s.Faults, s.OutputStatus = o.faults.Load(), o.Status()
 	return s
 }

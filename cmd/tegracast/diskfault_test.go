@@ -111,7 +111,7 @@ func (f *diskFault) test(t *testing.T, m *vjetson.Machine, camera *model.Sensor)
 	must(t, m, "rm -f /mnt/*.mcap; "+f.before)
 	must(t, m, "(tegracast serve --config /run/faults.yaml --sdp-dir /run >/run/serve.log 2>&1; echo $? > /run/status) &")
 	failed := func(metrics string) bool {
-		return strings.Contains(metrics, "tegracast_output_failed{output=\"kept\"} 1\n")
+		return strings.Contains(metrics, `tegracast_output_faults_total{output="kept"} `) && !strings.Contains(metrics, `tegracast_output_faults_total{output="kept"} 0`)
 	}
 	recorded := func(n int) func(string) bool {
 		return func(metrics string) bool { return failed(metrics) || deliveredTo("kept", metrics) >= n }

@@ -39,7 +39,7 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 	const (
 		units = "mount -t tmpfs tmpfs /etc/systemd/system && mkdir /etc/systemd/system/tegracast.service.d; "
 		check = "$0 config check $1"
-		serve = "cd $2; exec setpriv --bounding-set -ipc_lock prlimit --memlock=65536 $0 serve --config $1"
+		serve = "cd $2; exec setpriv --bounding-set -ipc_lock prlimit --memlock=65536 $0 serve --exit-at-end --config $1"
 		line  = ":3:33: sources[0].slots: its 9 slots need "
 	)
 	dropIn := func(value string) string {

@@ -48,7 +48,7 @@ func streamed(t *testing.T, source, dir string, done func(p *programtest.Process
 		}
 	}()
 	yaml := fmt.Sprintf(replayedYAML, source, port, dir)
-	done(programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "replay.yaml", yaml), "--sdp-dir", t.TempDir()))
+	done(programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "replay.yaml", yaml), "--sdp-dir", t.TempDir(), "--exit-at-end"))
 	time.Sleep(100 * time.Millisecond) // what is on its way
 	c.Close()
 	<-ended

@@ -46,7 +46,8 @@ and how each part is doing; NO_COLOR=1 has them without colours. For a camera of
 board's lines: trigger, strobe, the FPGA's reset, a status LED, trigger input,
 PPS (docs/operations.md).
 
-Status 0 after SIGINT or SIGTERM; 1 when an FPGA or a GPIO line cannot be opened,
+Status 0 after SIGINT or SIGTERM, or at the end of all sources with
+--exit-at-end; 1 when an FPGA or a GPIO line cannot be opened,
 or a camera does not recover; 2 after a mistake in usage or configuration; 3 when
 this process has lost the GPU (a sticky CUDA error, or a hanging kernel of yours)
 and must be restarted.
@@ -62,6 +63,7 @@ func serve(ctx context.Context, e env, args []string) error {
 	path := f.String("config", "", "read the configuration from `FILE` (default \"/etc/tegracast/tegracast.yaml\", if it is there)")
 	dir := f.String("sdp-dir", sdpDir(), "write the SDP files to `DIR`")
 	faults := f.StringArray("fault", nil, "inject a fault into the model as `ID:RATE`: F3:0.01 is once in a hundred frames (docs/faults.md); repeatable")
+	exit := f.Bool("exit-at-end", false, "end with status 0 when all sources have been played to their end: files and recordings that do not repeat")
 	quiet := f.Bool("quiet", false, "print nothing but warnings and errors")
 	logger := e.logFlags(f)
 	if err := parse(f, args); err != nil {
@@ -87,7 +89,7 @@ func serve(ctx context.Context, e env, args []string) error {
 		e.Log.Info("without --config the installed configuration is used; tegracast config default prints one with a model", "file", installedConfig)
 	}
 	store := kept.Store{Installed: *path, Folder: kept.Folder(), Limit: memlock.Own(kept.Folder() != "")}
-	o := appliance.Options{Store: store, Dir: *dir, Fixed: *path == "" || len(*faults) > 0}
+	o := appliance.Options{Store: store, Dir: *dir, Fixed: *path == "" || len(*faults) > 0, ExitAtEnd: *exit}
 	if o.Fixed {
 		o.Store = o.Store.Alone(e.Log) // --fault is in no file
 	}

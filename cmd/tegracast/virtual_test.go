@@ -248,7 +248,7 @@ func guestServe(t *testing.T, m *vjetson.Machine, suspends int, replace func() e
 // description of its stream raw.
 func serving(t *testing.T, m *vjetson.Machine, config string) (sdp string) {
 	t.Helper()
-	if out, err := m.Shell(t.Context(), "rm -rf /run/sdp /run/status; mkdir /run/sdp; (tegracast serve --config "+config+" --sdp-dir /run/sdp >/run/serve.log 2>&1; echo $? > /run/status) & "+
+	if out, err := m.Shell(t.Context(), "rm -rf /run/sdp /run/status; mkdir /run/sdp; (tegracast serve --log-level debug --config "+config+" --sdp-dir /run/sdp >/run/serve.log 2>&1; echo $? > /run/status) & "+
 		"for i in $(seq 2400); do [ -s /run/sdp/raw.sdp ] && exit 0; usleep 50000; done; cat /run/serve.log; exit 1"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

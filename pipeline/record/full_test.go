@@ -53,6 +53,12 @@ func TestAFullDiskEndsTheRecording(t *testing.T) {
 	if n, files := frames(t, dir); n != st.Delivered || n < 5 || files != 1 {
 		t.Errorf("%d frames in %d files, the books have %d", n, files, st.Delivered)
 	}
+	if again, err := record(t, Config{Directory: dir}, f, 10, time.Millisecond); !errors.Is(err, ErrFull) || again.Delivered > 0 {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if _, files := frames(t, dir); files != 1 {
+		t.Errorf("%d files: one that got no frame has stayed", files)
+	}
 }
 
 // TestAFullDiskCostsTheOldestFiles, of this recording, and no frame.

@@ -269,7 +269,11 @@ func (r *run) end() error {
 	g.pending.Wait()
 	r.sink.ending.Wait()
 	r.segment = nil
-	if err := r.failure(); err != nil {
+	err := r.failure()
+	switch {
+	case g.written == g.head: // it has no frame: the disk was full, and is
+		return errors.Join(err, g.remove())
+	case err != nil:
 		return errors.Join(err, g.cut())
 	}
 	r.sink.ending.Go(func() {

@@ -14,6 +14,7 @@ import (
 type books struct {
 	stats  func() pipeline.Stats
 	health func() (ready bool, stalled error)
+	list   func() []Output // nil: none
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -35,6 +36,13 @@ func (b *books) Collect(ch chan<- prometheus.Metric) {
 	sources(st.Sources, emit)
 	stages(st.Stages, ch, emit)
 	outputs(st.Outputs, ch, emit)
+	if b.list == nil {
+		return
+	}
+	state := desc("output_state", "1 for the state that an output is in: running, retrying, ended or stopped.", "output", "state")
+	for _, o := range b.list() {
+		emit(state, prometheus.GaugeValue, 1, o.Name, string(o.State))
+	}
 }
 
 type emitter func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string)
@@ -77,7 +85,8 @@ func outputs(list []pipeline.OutputStats, ch chan<- prometheus.Metric, emit emit
 	delivered := desc("output_frames_total", "Frames that an output delivered.", "output")
 	dropped := desc("output_dropped_frames_total", "Frames dropped on the way to an output, by place and reason.", "output", "place", "reason")
 	waiting := desc("output_waiting_frames", "Frames in the queue of an output or being delivered by it.", "output")
-	failed := desc("output_failed", "1 when an output has ended with an error, else 0.", "output")
+	failed := desc("output_failed", "1 while an output that has failed is not open, else 0.", "output")
+	faults := desc("output_faults_total", "How often an output failed.", "output")
 	latency := desc("output_latency_seconds", "Time from a frame's last byte in memory until an output has delivered the frame.", "output")
 	for _, o := range list {
 		emit(captured, prometheus.CounterValue, float64(o.Captured), o.Name)
@@ -88,6 +97,7 @@ func outputs(list []pipeline.OutputStats, ch chan<- prometheus.Metric, emit emit
 		}
 		emit(waiting, prometheus.GaugeValue, float64(o.Waiting), o.Name)
 		emit(failed, prometheus.GaugeValue, number(o.Error != ""), o.Name)
+		emit(faults, prometheus.CounterValue, float64(o.Faults), o.Name)
 		ch <- histogram(latency, o.Latencies, o.Name)
 	}
 }

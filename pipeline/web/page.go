@@ -39,6 +39,7 @@ type Output struct {
 	Record  bool     `json:"record"`            // it is a recording
 	Trigger bool     `json:"trigger"`           // it is a recording that waits for a trigger
 	Stopped bool     `json:"stopped"`           // a client has stopped it, until a client starts it or the next reload
+	pipeline.OutputStatus
 }
 
 // A Reader takes an output by RTSP or WHEP.

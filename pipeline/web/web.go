@@ -78,7 +78,7 @@ type Server struct {
 func New(c Config) (*Server, error) {
 	registry := prometheus.NewRegistry()
 	all := []prometheus.Collector{
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &books{c.Stats, c.Health},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &books{c.Stats, c.Health, c.Outputs},
 	}
 	for _, m := range append(all, c.Metrics...) {
 		if err := registry.Register(m); err != nil {

@@ -41,7 +41,7 @@ func stats() pipeline.Stats {
 		}},
 		Outputs: []pipeline.OutputStats{
 			{Name: "raw", Captured: 10, Delivered: 4, Dropped: map[string]uint64{"isp/stage": 1, "raw/queue": 3}, Waiting: 2, Latencies: times},
-			{Name: "jpeg", Error: "gone"},
+			{Name: "jpeg", Faults: 2, OutputStatus: pipeline.OutputStatus{State: pipeline.Retrying, Error: "gone"}},
 		},
 	}
 }

@@ -73,6 +73,8 @@ type Appliance struct {
 
 	books map[string]*pipeline.Books // of the outputs that a reload has closed, by name
 
+	asked chan func(context.Context) error // what is to be done between two reloads; an error means that the appliance cannot go on
+
 	mu    sync.Mutex            // guards cards, flows, their sources and outputs, names and off, against those who read the books
 	flows []*flow               // in the order of the sources
 	names []string              // of the outputs, in the order of the configuration
@@ -93,6 +95,7 @@ func newAppliance(e Env) *Appliance {
 		quarantine: kernel.NewQuarantine(quarantineFolder()), order: kernel.NewOrder(),
 		cards: map[string]*capture.Card{}, models: map[string]*modelCard{}, devices: map[string]func() error{},
 		books: map[string]*pipeline.Books{}, off: map[string]web.Output{}, threads: send.NewThreads(e.Processors), egress: egress.New(e.Log),
+		asked: make(chan func(context.Context) error),
 	}
 	a.lines = lines.New(lines.Config{Board: e.Board, Cameras: a.cameras, Health: a.state, Record: a.recordings.Edge, Logger: e.Log})
 	return a
@@ -128,6 +131,38 @@ func (a *Appliance) flow(source string) *flow {
 		return a.flows[i]
 	}
 	return nil
+}
+
+// output returns an output by its name, and its flow; nil when there is none.
+func (a *Appliance) output(name string) (*flow, *output) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, f := range a.flows {
+		if i := slices.IndexFunc(f.outputs, func(o *output) bool { return o.name == name }); i >= 0 {
+			return f, f.outputs[i]
+		}
+	}
+	return nil, nil
+}
+
+// ask has something done between two reloads, and returns its result. fatal means that the appliance cannot go on.
+func (a *Appliance) ask(ctx context.Context, do func(context.Context) (result, fatal error)) error {
+	answer := make(chan error, 1)
+	select {
+	case a.asked <- func(ctx context.Context) error {
+		result, fatal := do(ctx)
+		answer <- result
+		return fatal
+	}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done(): // the page is closed
+		return ctx.Err()
+	}
 }
 
 // stats are the books of all flows.

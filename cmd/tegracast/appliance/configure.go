@@ -51,7 +51,7 @@ func (r *runner) Reset(ctx context.Context) (web.Check, error) {
 // change has the appliance work by a configuration, and then keeps it.
 func (r *runner) change(ctx context.Context, next *config.Appliance, keep func() (kept bool, err error)) (web.Check, error) {
 	check := &web.Check{Good: true}
-	err := r.ask(ctx, func(ctx context.Context) (result, fatal error) {
+	err := r.a.ask(ctx, func(ctx context.Context) (result, fatal error) {
 		next.TakeWeb(r.cfg)
 		check.Changed, result, fatal = r.become(ctx, "page", next)
 		if result != nil || fatal != nil {

@@ -47,6 +47,7 @@ type stage interface {
 // output is one of a flow's.
 type output struct {
 	name     string
+	config   *config.Output  // as it is opened again
 	from     string          // the source or the stage that it reads from
 	view     pipeline.Format // in which it is shown to people; zero: it cannot be shown
 	attached *pipeline.Output
@@ -57,10 +58,11 @@ type output struct {
 
 // close gives back what the output holds besides frames. It does not run any more.
 func (o *output) close() error {
-	if o.free == nil {
+	free := o.free
+	if o.free = nil; free == nil {
 		return nil
 	}
-	return o.free()
+	return free()
 }
 
 // stream is an RTP output.
@@ -88,6 +90,16 @@ func (f *flow) start(ctx context.Context, ended chan<- *flow, over <-chan struct
 		case <-over:
 		}
 	}()
+}
+
+// ended reports whether the flow has run and does not any more.
+func (f *flow) ended() bool {
+	select {
+	case <-f.done:
+		return true
+	default: // also of a flow that has not run
+		return false
+	}
 }
 
 // stop ends the flow, if it runs, and waits for it.

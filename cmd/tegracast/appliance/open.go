@@ -119,14 +119,14 @@ func (a *Appliance) addOutput(c *config.Output) error {
 	if err != nil {
 		return err
 	}
-	o := &output{name: c.Name, from: c.From, view: c.View(f.source.Format())}
+	o := &output{name: c.Name, config: c, from: c.From, view: c.View(f.source.Format())}
 	sink, err := a.openSink(f, o, c, own)
 	if err != nil {
 		return err
 	}
 	o.attached, err = f.graph.Attach(pipeline.OutputConfig{
 		Name: c.Name, Sink: sink, From: c.From, Format: want, Rate: c.Rate, Depth: c.Depth, Policy: c.Policy,
-		Books: a.books[c.Name],
+		Books: a.books[c.Name], Reopen: func(ctx context.Context) (pipeline.Sink, error) { return a.reopen(ctx, f, o, own) },
 	})
 	if err != nil {
 		return errors.Join(c.At.Errorf("%w", oneLine{err}), o.close())

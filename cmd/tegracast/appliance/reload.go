@@ -32,11 +32,11 @@ type runner struct {
 	dir   string // of the SDP files
 	web   *site.Server
 	ended chan *flow
-	over  chan struct{}                    // closed when nobody waits for ended any more
-	asked chan func(context.Context) error // what clients ask for; an error means that the appliance cannot go on
+	over  chan struct{} // closed when nobody waits for ended any more
+	exits bool          // when all sources have ended
 }
 
-// run runs all flows until ctx ends, all sources have ended, or one has failed.
+// run runs all flows until ctx ends, one has failed, or all sources have ended and the runner exits then.
 func (r *runner) run(ctx context.Context, reload <-chan os.Signal) error {
 	r.ended, r.over = make(chan *flow), make(chan struct{})
 	defer close(r.over)
@@ -47,14 +47,17 @@ func (r *runner) run(ctx context.Context, reload <-chan os.Signal) error {
 	}
 	r.a.lines.Start(ctx)
 	var err error
-	for err == nil && ctx.Err() == nil && !r.allEnded() {
+	for err == nil && ctx.Err() == nil && !(r.exits && r.allEnded()) {
 		select {
 		case <-ctx.Done():
 		case f := <-r.ended:
 			if slices.Contains(r.a.flows, f) { // else a reload has ended it
 				err = f.err
 			}
-		case do := <-r.asked:
+			if err == nil && ctx.Err() == nil {
+				r.a.env.Log.Info("source was played to its end", "source", f.name)
+			}
+		case do := <-r.a.asked:
 			err = do(ctx)
 		case <-reload:
 			if r.fixed {
@@ -76,14 +79,18 @@ func (r *runner) run(ctx context.Context, reload <-chan os.Signal) error {
 }
 
 func (r *runner) allEnded() bool {
-	for _, f := range r.a.flows {
-		select {
-		case <-f.done:
-		default:
-			return false
+	return !slices.ContainsFunc(r.a.flows, func(f *flow) bool { return !f.ended() })
+}
+
+// replay adds to p the sources that have ended and of which it opens an output: they are played again.
+func (r *runner) replay(p plan, c *config.Appliance) {
+	for i := range c.Outputs {
+		o := &c.Outputs[i]
+		if f := r.a.flow(o.Source); f != nil && f.ended() && p.outputs[o.Name] && !r.a.stopped(o.Name) {
+			p.flows[o.Source] = true
 		}
 	}
-	return true
+	p.follow(c)
 }
 
 // reload reads the configuration again and restarts only what has changed. A file with a mistake changes nothing. An error
@@ -114,6 +121,13 @@ func (r *runner) become(ctx context.Context, who string, next *config.Appliance)
 	for name := range started {
 		p.outputs[name] = true
 		list = append(list, "outputs["+name+"]: started")
+	}
+	r.replay(p, old)
+	r.replay(p, next)
+	for _, name := range r.a.names {
+		if !p.outputs[name] && r.a.retry(name) {
+			list = append(list, "outputs["+name+"]: tried again")
+		}
 	}
 	if len(list) == 0 {
 		r.cfg, r.a.text = next, next.Text
@@ -153,6 +167,7 @@ func (r *runner) apply(ctx context.Context, c *config.Appliance, p plan) error {
 	if err := r.exchange(ctx, c, p); err != nil {
 		return err
 	}
+	r.a.reconfigure(c)
 	r.a.freeze(c, p.adjusted)
 	if err := r.a.redirect(ctx, c, p.adjusted); err != nil {
 		return err

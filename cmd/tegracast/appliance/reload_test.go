@@ -154,7 +154,6 @@ func newReloads(t *testing.T, text string, board lines.Board) *reloads {
 	}
 	s.runner = &runner{
 		a: a, cfg: c, store: kept.Store{Installed: s.file}, dir: filepath.Dir(s.file), web: &site.Server{},
-		asked: make(chan func(context.Context) error),
 	}
 	if err := s.announce(everything(c).outputs); err != nil {
 		t.Fatal(err)

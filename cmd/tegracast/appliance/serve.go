@@ -31,9 +31,11 @@ type Options struct {
 	Kept  bool       // the configuration is what is kept there
 	Fixed bool       // there is no file to reload: SIGHUP ends Serve
 	Dir   string     // where SDP files are written
+	// ExitAtEnd has Serve end when all sources have ended.
+	ExitAtEnd bool
 }
 
-// Serve opens the appliance and runs it until ctx ends, all sources have ended, or one has failed. It answers SIGHUP, and tells
+// Serve opens the appliance and runs it until ctx ends, one source has failed, or all have ended and Options say so. It answers SIGHUP, and tells
 // the service manager how it goes (sd_notify(3)). After starts that failed it waits first.
 func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
 	failed := starts.In(stateDir())
@@ -55,7 +57,7 @@ func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
 	} else if err != nil {
 		return err
 	}
-	r := &runner{a: a, cfg: c, store: o.Store, fixed: o.Fixed, dir: o.Dir, asked: make(chan func(context.Context) error)}
+	r := &runner{a: a, cfg: c, store: o.Store, fixed: o.Fixed, dir: o.Dir, exits: o.ExitAtEnd}
 	r.show(o.Kept)
 	err = r.serve(ctx, failed)
 	if err = a.finish(err); err == nil {

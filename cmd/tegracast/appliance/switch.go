@@ -11,38 +11,22 @@ import (
 	"github.com/tegracast/tegracast/pipeline/web"
 )
 
-// ask has the runner do something between two reloads, and returns its result. fatal means that the appliance cannot go on.
-func (r *runner) ask(ctx context.Context, do func(context.Context) (result, fatal error)) error {
-	answer := make(chan error, 1)
-	select {
-	case r.asked <- func(ctx context.Context) error {
-		result, fatal := do(ctx)
-		answer <- result
-		return fatal
-	}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done(): // the page is closed
-		return ctx.Err()
-	}
-}
-
 // switchOutput starts or stops an output. One that is stopped is closed, and nothing is made for it.
 func (r *runner) switchOutput(ctx context.Context, name string, on bool) error {
-	return r.ask(ctx, func(ctx context.Context) (result, fatal error) {
+	return r.a.ask(ctx, func(ctx context.Context) (result, fatal error) {
 		if r.cfg.Output(name) == nil {
 			return web.ErrNoOutput, nil
 		}
 		if on != r.a.stopped(name) { // it is so already
+			if on {
+				r.a.retry(name)
+			}
 			return nil, nil
 		}
 		p := emptyPlan()
 		p.outputs[name] = true
 		was := r.a.turn(name, on)
+		r.replay(p, r.cfg)
 		err := r.apply(ctx, r.cfg, p)
 		if err != nil && on && !pipeline.DeviceLost(err) {
 			r.a.stopAgain(map[string]web.Output{name: was})
@@ -72,7 +56,7 @@ func (a *Appliance) turn(name string, on bool) web.Output {
 		return was
 	}
 	x := a.about(f, o)
-	x = web.Output{Name: x.Name, Sends: x.Sends, To: x.To, Record: x.Record, Stopped: true}
+	x = web.Output{Name: x.Name, Sends: x.Sends, To: x.To, Record: x.Record, Stopped: true, OutputStatus: pipeline.OutputStatus{State: pipeline.Stopped}}
 	a.off[name] = x
 	return x
 }

@@ -26,7 +26,7 @@ func Trial(ctx context.Context, e Env, c *config.Appliance, begin func([]Stream)
 	if err != nil {
 		return err
 	}
-	r := &runner{a: a, cfg: c}
+	r := &runner{a: a, cfg: c, exits: true}
 	var list []Stream
 	for _, s := range a.streams() {
 		list = append(list, Stream{s})

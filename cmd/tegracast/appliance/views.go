@@ -62,18 +62,6 @@ func (a *Appliance) newView(name string) (preview.Source, error) {
 	}}, nil
 }
 
-// output returns an output by its name, and its flow; nil when there is none.
-func (a *Appliance) output(name string) (*flow, *output) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, f := range a.flows {
-		if i := slices.IndexFunc(f.outputs, func(o *output) bool { return o.name == name }); i >= 0 {
-			return f, f.outputs[i]
-		}
-	}
-	return nil, nil
-}
-
 // describe is the SDP of an RTP stream that goes somewhere.
 func (a *Appliance) describe(name string) ([]byte, error) {
 	all := a.streams()
@@ -104,7 +92,10 @@ func (a *Appliance) list() []web.Output {
 
 // about says what can be done with an output.
 func (a *Appliance) about(f *flow, o *output) web.Output {
-	x := web.Output{Name: o.name, Picture: o.view.Pixel != 0, Samples: hasSamples(f), Record: o.records, Trigger: a.recordings.Triggered(o.name)}
+	x := web.Output{
+		Name: o.name, Picture: o.view.Pixel != 0, Samples: hasSamples(f), Record: o.records,
+		Trigger: a.recordings.Triggered(o.name), OutputStatus: o.attached.Status(),
+	}
 	if o.stream != nil {
 		x.RTSP, x.Readers, x.WHEP = a.egress.URL(o.name), a.egress.Readers(o.name), o.stream.sink.Payload() == rtp.H264
 		x.SDP, x.Sends, x.To = len(o.stream.config.Destinations) > 0, payloadNames[o.stream.config.Payload.V], o.stream.config.Destinations

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
@@ -26,11 +27,18 @@ func (s *Status) block(v View, d since) (list []Line) {
 	sources, outputs := s.rates(v.Stats, d)
 	list = append(list, Line{Text: fmt.Sprintf("%-*s  frames/s     lost  latency p50, p99   receivers", width, "")})
 	for i, x := range v.Stats.Sources {
-		list = append(list, Line{Text: fmt.Sprintf("%-*s  %8.1f %8d", width, x.Name, sources[i], x.Lost), Bad: x.Lost > 0})
+		text := fmt.Sprintf("%-*s  %8.1f %8d", width, x.Name, sources[i], x.Lost)
+		if x.Ended {
+			text += "  ended"
+		}
+		list = append(list, Line{Text: text, Bad: x.Lost > 0})
 	}
 	for i, x := range v.Stats.Outputs {
 		who, bad := receivers(v.Receivers[x.Name])
 		who = cmp.Or(who, v.Takers[x.Name])
+		if x.State == pipeline.Retrying {
+			who, bad = "failed, and is opened again: "+strings.ReplaceAll(x.Error, "\n", "; "), true
+		}
 		text := fmt.Sprintf("%-*s  %8.1f %8d  %6.1f, %6.1f ms  %s", width, x.Name, outputs[i], x.Drops(),
 			float64(x.Latency.P50)/1e6, float64(x.Latency.P99)/1e6, who)
 		list = append(list, Line{Text: strings.TrimRight(text, " "), Bad: bad || x.Drops() > 0})

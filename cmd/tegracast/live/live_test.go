@@ -91,6 +91,7 @@ func TestBlock(t *testing.T) {
 			Outputs: []pipeline.OutputStats{
 				{Name: "raw", Captured: 60, Delivered: 60, Latency: pipeline.Percentiles{P50: time.Millisecond, P99: 2 * time.Millisecond}},
 				{Name: "taken", Captured: 60, Delivered: 60},
+				{Name: "rec", OutputStatus: pipeline.OutputStatus{State: pipeline.Retrying, Error: "the disk is full"}},
 				{Name: "small", Captured: 60, Delivered: 30, Dropped: map[string]uint64{"small/queue": 3}},
 			},
 		},
@@ -113,13 +114,14 @@ func TestBlock(t *testing.T) {
 camera      30.0        0
 raw         30.0        0     1.0,    2.0 ms  10.0.0.1:5004: nobody listens
 taken       30.0        0     0.0,    0.0 ms  2 receivers, lost 0
+rec          0.0        0     0.0,    0.0 ms  failed, and is opened again: the disk is full
 small       15.0        3     0.0,    0.0 ms  10.0.0.1:5006; 1 reader, lost 7
 mine is in quarantine
 2s since the start, 35 % of a processor; ctrl-C ends`
 	if got := strings.Join(text, "\n"); got != want {
 		t.Errorf("it has\n%s\nwant\n%s", got, want)
 	}
-	if bad["camera"] || !bad["raw"] || !bad["small"] || !bad["mine"] {
+	if bad["camera"] || !bad["raw"] || !bad["small"] || !bad["rec"] || !bad["mine"] {
 		t.Errorf("bad: %v", bad)
 	}
 	if line := s.line(v, since{time.Unix(104, 0), 2, 35}); !strings.Contains(line, "camera 0.0/s lost 0  | raw 0.0/s dropped 0 latency 1.0 ms p99 2.0 ms") ||

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ type Watch struct {
 
 	patience time.Duration // with a part that stands still
 	every    time.Duration
+	said     string // to the service manager
 
 	guard   sync.Mutex
 	ready   bool
@@ -73,7 +75,8 @@ func (h *Watch) Run(ctx context.Context) {
 		return
 	}
 	h.set(true, nil)
-	h.tell(daemon.SdNotifyReady + "\nSTATUS=streaming")
+	h.said = status(h.stats(), nil)
+	h.tell(daemon.SdNotifyReady + "\nSTATUS=" + h.said)
 	defer func() {
 		h.set(false, nil)
 		h.tell(daemon.SdNotifyStopping)
@@ -87,7 +90,8 @@ func (h *Watch) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if h.look(progress.Check(h.stats(), now, h.patience)) {
+			st := h.stats()
+			if h.look(st, progress.Check(st, now, h.patience)) {
 				good = now
 			} else if h.settle != nil && now.Sub(good) >= starts.Settled {
 				h.settle()
@@ -98,21 +102,47 @@ func (h *Watch) Run(ctx context.Context) {
 }
 
 // look feeds the watchdog, or says what stalls. It reports whether something does.
-func (h *Watch) look(stalled error) bool {
+func (h *Watch) look(st pipeline.Stats, stalled error) bool {
 	_, before := h.State()
 	h.set(true, stalled)
 	switch {
 	case stalled != nil && before == nil:
 		h.log.Error("the pipeline is stalled", "fault", stalled)
-		h.tell("STATUS=" + stalled.Error())
 	case stalled == nil && before != nil:
 		h.log.Info("the pipeline makes progress again")
-		h.tell("STATUS=streaming")
+	}
+	if now := status(st, stalled); now != h.said && (stalled == nil || before == nil) { // how long it has stalled changes all the time
+		h.said = now
+		h.tell("STATUS=" + now)
 	}
 	if stalled == nil && h.watchdog > 0 {
 		h.tell(daemon.SdNotifyWatchdog)
 	}
 	return stalled != nil
+}
+
+// status is what the service manager shows: what stalls, which outputs have failed, which sources have ended.
+func status(st pipeline.Stats, stalled error) string {
+	var list []string
+	if stalled != nil {
+		list = append(list, strings.ReplaceAll(stalled.Error(), "\n", "; "))
+	}
+	for _, o := range st.Outputs {
+		if o.State == pipeline.Retrying {
+			why := strings.ReplaceAll(o.Error, "\n", "; ")
+			list = append(list, fmt.Sprintf("output %s is retrying since %s: %s", o.Name, o.Since.Format(time.TimeOnly), why))
+		}
+	}
+	live := false
+	for _, s := range st.Sources {
+		if live = live || !s.Ended; s.Ended {
+			list = append(list, "source "+s.Name+" has ended")
+		}
+	}
+	if stalled == nil && live {
+		list = append([]string{"streaming"}, list...)
+	}
+	return strings.Join(list, "; ")
 }
 
 // tell sends the service manager a message; without one nothing happens.

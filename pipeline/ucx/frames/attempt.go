@@ -28,7 +28,7 @@ type attempt struct {
 	told     time.Time       // when this side has
 	granted  int             // credits that the sender has
 	granting bool            // a message with credits is being sent
-	begun    bool            // frames may have come
+	begun    bool            // frames may come, or might have
 	came     uint64
 	last     frameHeader // of the frame before
 	books    books       // as the sender last said
@@ -88,6 +88,13 @@ func (a *attempt) run(ctx context.Context) error {
 	l.end(func() { close(ended) })
 	<-ended // ends: a connection that does not end is forced to
 	return a.err
+}
+
+// hasFrames reports whether a frame has come.
+func (a *attempt) hasFrames() bool {
+	a.receiver.mu.Lock()
+	defer a.receiver.mu.Unlock()
+	return a.came > 0
 }
 
 // watch does what has its time, until the connection ends.

@@ -115,32 +115,30 @@ func (r *Receiver) start(ctx context.Context) error {
 	}
 }
 
-// maintain connects, again and again.
+// maintain connects, again and again. The first frame of a connection has waits begin anew.
 func (r *Receiver) maintain(ctx context.Context) {
-	wait := firstWait
-	for ctx.Err() == nil {
+	var faults pipeline.FaultLog
+	loop := pipeline.Recovery{First: firstWait, Last: lastWait}
+	_ = loop.Run(ctx, func(ctx context.Context) (pipeline.Outcome, error) {
 		a := newAttempt(r, time.Now())
 		err := a.run(ctx)
-		if a.begun { // frames came, so this is a new trouble
-			wait = firstWait
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if final(err) {
+		switch {
+		case ctx.Err() == nil && final(err):
 			r.fail(err)
-			return
+		case a.hasFrames():
+			return pipeline.Settled, err
 		}
+		return pipeline.Fruitless, err
+	}, func(_ context.Context, err error) (atOnce bool) {
 		r.mu.Lock()
 		r.trouble = err
 		r.mu.Unlock()
-		r.log.Warn("ucx: the connection is broken and will be tried again", "sender", r.config.Address, "in", wait, "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
+		if left, due := faults.Due("", time.Now()); due {
+			r.log.Warn("ucx: the connection is broken and will be tried again",
+				pipeline.Unlogged([]any{"sender", r.config.Address, "in", loop.Pause(), "error", err}, left)...)
 		}
-		wait = min(2*wait, lastWait)
-	}
+		return false
+	})
 }
 
 // final says whether it is of no use to connect again.

@@ -43,7 +43,7 @@ function showParts(list, seconds) {
     now.set(p.name, p.frames);
     const rate = before.has(p.name) && seconds > 0 ? Math.max(0, (p.frames - before.get(p.name)) / seconds).toFixed(1) : "";
     const row = element("tr");
-    row.append(element("th", p.name, { scope: "row" }), element("td", p.reads), element("td", p.error ? "ended" : rate),
+    row.append(element("th", p.name, { scope: "row" }), element("td", p.reads), element("td", p.ended ? "ended" : (p.state || "running") === "running" ? rate : p.state),
       element("td", String(p.lost), p.lost ? { class: "bad" } : {}), element("td", ms(p.latency.p50_ns)), element("td", ms(p.latency.p99_ns)));
     rows.push(row);
     if (p.error) losses.push(p.name + ": " + p.error);
@@ -108,10 +108,17 @@ function actor(o, what, text, path, done) {
   return b;
 }
 
+// stateText is what an output does, unless it is running.
+function stateText(o) {
+  if (o.state === "running") return "";
+  const next = o.next ? Math.max(0, Math.round((new Date(o.next) - Date.now()) / 1000)) : 0;
+  return o.state + (o.since ? " since " + new Date(o.since).toLocaleTimeString() + ", again in " + next + " s" : "") + (o.error ? " (" + o.error + ")" : "") + ", ";
+}
+
 function outputItem(o) {
-  const item = element("li");
+  const item = element("li", "", o.state === "retrying" ? { class: "bad" } : {});
   const name = encodeURIComponent(o.name);
-  item.append(element("p", o.name + ": " + (o.stopped ? "stopped, " : "") + o.sends + (o.to ? " to " + o.to.join(", ") : "") +
+  item.append(element("p", o.name + ": " + stateText(o) + o.sends + (o.to ? " to " + o.to.join(", ") : "") +
     (o.rtsp ? ", " + o.rtsp : "") + (o.rtsp || o.whep ? " (" + (o.readers || []).length + " readers)" : "")));
   if (o.picture || o.samples) item.append(element("span", "Snapshot "));
   const kinds = { JPEG: o.picture && ".jpg", PNG: o.picture && ".png", DNG: o.samples && ".dng" };

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// reopen opens an output again that has failed, between two reloads.
+func (a *Appliance) reopen(ctx context.Context, f *flow, o *output, own pipeline.Format) (pipeline.Sink, error) {
+	opened := make(chan pipeline.Sink, 1)
+	if err := a.ask(ctx, func(context.Context) (result, fatal error) {
+		if err := o.close(); err != nil {
+			a.env.Log.Warn("an output that failed was closed with errors", "output", o.name, "error", err)
+		}
+		next := &output{name: o.name, from: o.from, view: o.view, config: o.config}
+		sink, err := a.openSink(f, next, o.config, own)
+		if err != nil {
+			next.free, next.stream = nil, nil
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		o.free, o.stream = next.free, next.stream
+		opened <- sink
+		return err, nil
+	}); err != nil {
+		return nil, err
+	}
+	return <-opened, nil
+}
+
+// reconfigure notes how outputs are described from now on, for when they are opened again.
+func (a *Appliance) reconfigure(c *config.Appliance) {
+	for _, f := range a.flows {
+		for _, o := range f.outputs {
+			o.config = c.Output(o.name)
+		}
+	}
+}
+
+// retry has an output that has failed be opened again at once. It reports whether it had failed.
+func (a *Appliance) retry(name string) bool {
+	_, o := a.output(name)
+	return o != nil && o.attached.Retry()
+}
