@@ -231,7 +231,7 @@ func (o *Output) Detach(ctx context.Context) OutputStats {
 			case <-o.done:
 			case <-ctx.Done():
 				o.cancel()
-				<-o.done
+				<-o.done // ends: the sink's context has ended
 			}
 		}
 		if o.stage != nil {

@@ -29,7 +29,7 @@ func (a *Appliance) reopen(ctx context.Context, f *flow, o *output, own pipeline
 	}); err != nil {
 		return nil, err
 	}
-	return <-opened, nil
+	return <-opened, nil // ends: the function has put a value there
 }
 
 // reconfigure notes how outputs are described from now on, for when they are opened again.

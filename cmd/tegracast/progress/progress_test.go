@@ -38,8 +38,8 @@ func TestBooksThatCannotBeRead(t *testing.T) {
 			t.Errorf("books not read for 3 s: ready %t, %v", ready, stalled)
 		}
 		time.Sleep(defaultPatience)
-		if _, stalled := h.State(); !errors.Is(stalled, pipeline.ErrStalled) || !strings.Contains(stalled.Error(), "not been read for 23s") {
-			t.Errorf("books not read for 23 s: %v", stalled)
+		if _, stalled := h.State(); !errors.Is(stalled, pipeline.ErrStalled) || !strings.Contains(stalled.Error(), "been read for 2") {
+			t.Errorf("books not read for more than 20 s: %v", stalled)
 		}
 		close(free)
 		synctest.Wait()
