@@ -105,8 +105,8 @@ func TestOnce(t *testing.T) {
 		if fetches++; fetches == 1 {
 			return "", failed
 		}
-		root := filepath.Join(dir, "thing-1")
-		return root, errors.Join(os.Mkdir(root, 0o755), place(root, root+".placed"), os.Rename(root+".placed", root))
+		root, placed := filepath.Join(dir, "thing-1"), filepath.Join(dir, "placed") // which nobody finds
+		return root, errors.Join(os.Mkdir(root, 0o755), place(root, placed), os.Rename(placed, root))
 	}
 	if _, err := once(t.Context(), find, fetch); !errors.Is(err, failed) {
 		t.Fatalf("a fetch that fails: %v", err)

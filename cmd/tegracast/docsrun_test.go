@@ -71,6 +71,7 @@ end() {
 	[ -n "$serve" ] || return 0
 	kill -TERM -- "-$serve"
 	wait "$serve" || true
+	while kill -0 -- "-$serve" 2>/dev/null; do sleep 0.05; done # make does not wait for serve
 	grep -q '= delivered' serve.log
 	serve=
 }
