@@ -15,6 +15,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/tegra"
+	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
 // A fence that somebody else has left is lifted by who opens the engine first, after its channels have stopped, and the
@@ -40,6 +41,7 @@ func TestOpenXDMAAfterARevocation(t *testing.T) {
 	hw.Halt = func(list []fpga.HaltOp) error { halt = list; return nil }
 	dma := hw.BARs[1].Registers
 	const control, setRun = 0x1004, 0x1008 // of C2H channel 0 (PG195)
+	b.sim.ExpectFaults(func(f tegrasim.Fault) bool { return f.IOVA == 0 }) // an engine that is started without descriptors
 	dma.Write32(setRun, 1)
 	device, err := hw.OpenXDMA(t.Context())
 	if err != nil {
