@@ -13,12 +13,15 @@ import (
 
 // Owner is a process that has opened a device file to write.
 type Owner struct {
-	PID  int
+	PID  int    // 0: it has ended, and another process has the file
 	Name string // its systemd service, or else its command; "" if it has ended or is hidden
 }
 
 func (o Owner) String() string {
-	if o.Name == "" {
+	switch {
+	case o.PID == 0:
+		return "a process that was given the open file"
+	case o.Name == "":
 		return fmt.Sprintf("pid %d", o.PID)
 	}
 	return fmt.Sprintf("%s (pid %d)", o.Name, o.PID)
@@ -38,7 +41,11 @@ func Owners(root fs.FS, device string) ([]Owner, error) {
 		if _, err := fmt.Sscan(line, &pid, &uid); err != nil {
 			return nil, fmt.Errorf("owners of %s: %q: want a process and a user", device, line)
 		}
-		list = append(list, Owner{pid, processName(root, pid)})
+		o := Owner{PID: pid}
+		if pid != 0 {
+			o.Name = processName(root, pid)
+		}
+		list = append(list, o)
 	}
 	return list, nil
 }
@@ -63,7 +70,7 @@ func inUse(device string) string {
 	list, _ := Owners(os.DirFS("/"), device)
 	for _, o := range list {
 		switch {
-		case o.PID == os.Getpid():
+		case o.PID == os.Getpid() || o.PID == 0:
 		case strings.HasSuffix(o.Name, ".service"):
 			return fmt.Sprintf("in use by %v; systemctl stop %s", o, strings.TrimSuffix(o.Name, ".service"))
 		default:

@@ -244,6 +244,33 @@ static int nv_check_vma(struct tp_pin *pin)
 	return err;
 }
 
+/*
+ * Changes that came before the provider listened have left no trace but in the pages. A page that a
+ * fork has made the child's, too, is copied here, and differs.
+ */
+static int nv_check_pages(struct tp_pin *pin)
+{
+	unsigned int flags = pin->writable ? FOLL_WRITE : 0;
+	struct nvidia_p2p_page_table *table = pin->nv.table;
+	struct page *now[16];
+	int i, n, err = 0;
+	u32 at;
+
+	for (at = 0; at < table->entries && !err; at += n) {
+		n = get_user_pages_fast(pin->va + ((u64)at << PAGE_SHIFT),
+					min_t(u32, ARRAY_SIZE(now), table->entries - at), flags,
+					now);
+		if (n <= 0)
+			return -EAGAIN;
+		for (i = 0; i < n; i++) {
+			if (now[i] != table->pages[at + i])
+				err = -EAGAIN;
+			put_page(now[i]);
+		}
+	}
+	return err;
+}
+
 static void nv_put(struct tp_pin *pin)
 {
 	bool call, queued;
@@ -296,7 +323,6 @@ static int nv_get(struct tp_pin *pin)
 	init_completion(&pin->nv.released);
 	/*
 	 * The callback may come before this returns: it finds the table where the provider puts it.
-	 * /
 	 */
 	err = nv.get_pages(pin->va, pin->obj.size, &pin->nv.table, nv_callback, pin);
 	if (err)
@@ -310,7 +336,7 @@ static int nv_get(struct tp_pin *pin)
 			    table->version, table->page_size);
 		err = -EOPNOTSUPP;
 	} else {
-		err = nv_check_vma(pin); /* again, now that changes call back */
+		err = nv_check_vma(pin) ?: nv_check_pages(pin); /* now that changes call back */
 	}
 	if (err)
 		nv_put(pin);

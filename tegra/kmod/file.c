@@ -133,7 +133,6 @@ static long tp_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 
 /*
  * Makes the file one of the function's, if that is there. -EAGAIN: another has the function's lock.
- * /
  */
 static int tp_file_join(struct tp_file *file, bool share)
 {
@@ -144,7 +143,7 @@ static int tp_file_join(struct tp_file *file, bool share)
 	if (!READ_ONCE(dev->gone))
 		err = tp_may_open(dev, &file->unsafe);
 	if (!err && file->writer)
-		err = tp_writer_in(dev, share);
+		err = tp_writer_in(file, share);
 	if (!err) {
 		mutex_lock(&dev->files_lock);
 		list_add_tail(&file->entry, &dev->files);
@@ -202,7 +201,7 @@ static void tp_file_leave(struct tp_file *file)
 
 	tp_file_end(file);
 	if (!READ_ONCE(dev->gone) && file->writer) {
-		tp_writer_out(dev);
+		tp_writer_out(file);
 		tp_halt_release(dev, file);
 	}
 	srcu_read_unlock(&dev->srcu, idx);

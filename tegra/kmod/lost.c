@@ -195,22 +195,26 @@ static int clean(struct tp_dev *dev)
 }
 
 /*
- * A function has one owner at a time, since all its holders share one IOMMU domain. Others who may
- * write are of the same user, or administrators that ask to share it. With fence_lock held.
+ * A function has one owner at a time, since all its holders share one IOMMU domain: the user who
+ * has held it the longest. Others who may write are of the same user, or administrators that ask to
+ * share it. With fence_lock held.
  */
 static bool may_join(struct tp_dev *dev, bool share)
 {
-	return !dev->opens || uid_eq(dev->owner, current_euid()) ||
-	       (share && capable(CAP_SYS_RAWIO));
+	struct tp_file *first = list_first_entry_or_null(&dev->writers, struct tp_file, writing);
+
+	return !first || uid_eq(first->user, current_euid()) || (share && capable(CAP_SYS_RAWIO));
 }
 
-static int join(struct tp_dev *dev, bool share)
+static int join(struct tp_file *file, bool share)
 {
+	struct tp_dev *dev = file->dev;
+
 	if (!may_join(dev, share))
 		return -EBUSY;
+	list_add_tail(&file->writing, &dev->writers);
 	if (dev->opens++)
 		return 0;
-	dev->owner = current_euid();
 	if (!dev->away && (dev->state == TEGRA_P2P_STATE_LIVE || tp_protected(dev)))
 		tp_master_on(dev);
 	return 0;
@@ -220,8 +224,9 @@ static int join(struct tp_dev *dev, bool share)
  * One more who can write opens the function, which is there and may need to be cleaned still.
  * -EAGAIN: somebody else has its lock.
  */
-int tp_writer_in(struct tp_dev *dev, bool share)
+int tp_writer_in(struct tp_file *file, bool share)
 {
+	struct tp_dev *dev = file->dev;
 	int err;
 
 	if (mutex_lock_killable(&dev->control_lock))
@@ -229,7 +234,7 @@ int tp_writer_in(struct tp_dev *dev, bool share)
 	err = clean(dev);
 	if (!err) {
 		mutex_lock(&dev->fence_lock);
-		err = join(dev, share);
+		err = join(file, share);
 		mutex_unlock(&dev->fence_lock);
 	}
 	mutex_unlock(&dev->control_lock);
@@ -237,12 +242,14 @@ int tp_writer_in(struct tp_dev *dev, bool share)
 }
 
 /* One less, with the function there. */
-void tp_writer_out(struct tp_dev *dev)
+void tp_writer_out(struct tp_file *file)
 {
+	struct tp_dev *dev = file->dev;
 	bool last;
 
 	mutex_lock(&dev->control_lock);
 	mutex_lock(&dev->fence_lock);
+	list_del(&file->writing);
 	last = !--dev->opens;
 	mutex_unlock(&dev->fence_lock);
 	/* The engine may be at work on memory that was put. Whoever opens next starts it again. */

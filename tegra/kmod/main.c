@@ -66,8 +66,11 @@ static void tp_dev_release(struct device *device)
 
 /*
  * Who has opened the function to write, the first one first: process and user of each, as the
- * reader sees them.
+ * reader sees them. The process is 0 when it has ended and another one has the file. Of very many
+ * files the last ones are left out.
  */
+#define TP_OWNER_LINE 24 /* two numbers of ten digits */
+
 static ssize_t owners_show(struct device *device, struct device_attribute *attr, char *buf)
 {
 	struct tp_dev *dev = container_of(device, struct tp_dev, device);
@@ -76,8 +79,10 @@ static ssize_t owners_show(struct device *device, struct device_attribute *attr,
 
 	mutex_lock(&dev->files_lock);
 	list_for_each_entry(file, &dev->files, entry)
-		if (file->writer)
-			n += sysfs_emit_at(buf, n, "%d %u\n", pid_vnr(file->opener),
+		if (file->writer && n < PAGE_SIZE - TP_OWNER_LINE)
+			n += sysfs_emit_at(buf, n, "%d %u\n",
+					   pid_has_task(file->opener, PIDTYPE_TGID) ?
+						   pid_vnr(file->opener) : 0,
 					   from_kuid_munged(current_user_ns(), file->user));
 	mutex_unlock(&dev->files_lock);
 	return n;
@@ -121,6 +126,7 @@ static struct tp_dev *tp_dev_new(struct pci_dev *pdev)
 	mutex_init(&dev->irq_lock);
 	spin_lock_init(&dev->pins_lock);
 	INIT_LIST_HEAD(&dev->files);
+	INIT_LIST_HEAD(&dev->writers);
 	hash_init(dev->spaces);
 	return dev;
 }

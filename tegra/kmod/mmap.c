@@ -30,7 +30,6 @@ static struct resource *reserve_rest(struct resource *bar)
 
 /*
  * A BAR that is smaller than a page can be mapped when nothing else lies, or will lie, in its page.
- * /
  */
 void tp_reserve_pages(struct tp_dev *dev)
 {
@@ -330,15 +329,15 @@ out:
 	return err;
 }
 
-static int mmap_object(struct tp_file *file, struct vm_area_struct *vma, u32 handle, u64 off,
-		       u64 len)
+static int mmap_object(struct tp_file *file, struct vm_area_struct *vma, u32 handle, bool is_pin,
+		       u64 off, u64 len)
 {
 	struct tp_object *obj;
 	int err = 0;
 
 	mutex_lock(&file->lock);
 	obj = xa_load(&file->objects, handle);
-	if (!obj || off || len != obj->size) {
+	if (!obj || obj->is_pin != is_pin || off || len != obj->size) {
 		mutex_unlock(&file->lock);
 		return -EINVAL;
 	}
@@ -377,7 +376,9 @@ int tp_mmap(struct file *filp, struct vm_area_struct *vma)
 			err = mmap_bar(file->dev, vma, array_index_nospec(slot, TP_BARS), off, len);
 		else if (slot > TP_FIRST_HANDLE_SLOT &&
 			 slot <= TP_FIRST_HANDLE_SLOT + TP_LAST_HANDLE)
-			err = mmap_object(file, vma, slot - TP_FIRST_HANDLE_SLOT, off, len);
+			err = mmap_object(file, vma, slot - TP_FIRST_HANDLE_SLOT, false, off, len);
+		else if (slot > TP_FIRST_PIN_SLOT && slot <= TP_FIRST_PIN_SLOT + TP_LAST_HANDLE)
+			err = mmap_object(file, vma, slot - TP_FIRST_PIN_SLOT, true, off, len);
 		else
 			err = -EINVAL;
 	}
@@ -386,16 +387,24 @@ int tp_mmap(struct file *filp, struct vm_area_struct *vma)
 	return err;
 }
 
-/* The next touch of a BAR is a fault, which finds what is there then. */
+/*
+ * The next touch of a BAR, and of an allocation when the function has gone, is a fault, which finds
+ * what is there then. The files of a device node have one mapping: it is gone through once, since
+ * there may be many mappings of many files.
+ */
 void tp_zap_bars(struct tp_dev *dev)
 {
+	struct address_space *done = NULL;
 	struct tp_file *file;
+	u64 end;
 
 	mutex_lock(&dev->files_lock);
 	mutex_lock(&dev->bar_lock);
+	end = (u64)(dev->gone ? TP_FIRST_PIN_SLOT : TP_FIRST_HANDLE_SLOT) << TP_MMAP_SHIFT;
 	list_for_each_entry(file, &dev->files, entry) {
-		unmap_mapping_range(file->mapping, 0, (u64)TP_FIRST_HANDLE_SLOT << TP_MMAP_SHIFT,
-				    1);
+		if (file->mapping != done)
+			unmap_mapping_range(file->mapping, 0, end, 1);
+		done = file->mapping;
 		if (!dev->gone) /* then allocations have such pages, too */
 			tp_free_ones(file);
 	}

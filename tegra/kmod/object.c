@@ -156,7 +156,9 @@ void tp_object_put(struct tp_object *obj)
 
 u64 tp_object_offset(struct tp_object *obj)
 {
-	return (u64)(TP_FIRST_HANDLE_SLOT + obj->handle) << TP_MMAP_SHIFT;
+	u64 first = obj->is_pin ? TP_FIRST_PIN_SLOT : TP_FIRST_HANDLE_SLOT;
+
+	return (first + obj->handle) << TP_MMAP_SHIFT;
 }
 
 /* With file->lock held, or the memory known to nobody else. The function is there. */
@@ -361,7 +363,10 @@ void tp_file_finish(struct tp_file *file)
 	xa_destroy(&file->objects);
 }
 
-/* The function goes, or its driver does. Its BARs are zapped and its bus mastering has ended. */
+/*
+ * The function goes, or its driver does. Its BARs and allocations are zapped and its bus mastering
+ * has ended.
+ */
 void tp_file_unplug(struct tp_file *file)
 {
 	struct tp_object *obj;
@@ -369,12 +374,10 @@ void tp_file_unplug(struct tp_file *file)
 
 	mutex_lock(&file->lock);
 	xa_for_each(&file->objects, i, obj) {
-		if (obj->is_pin) {
+		if (obj->is_pin)
 			tp_pin_revoke(tp_to_pin(obj), TEGRA_P2P_REASON_UNPLUG, false);
-		} else {
-			unmap_mapping_range(file->mapping, tp_object_offset(obj), obj->size, 1);
+		else
 			tp_mem_free(tp_to_mem(obj));
-		}
 	}
 	mutex_unlock(&file->lock);
 }

@@ -41,7 +41,8 @@
 #define TP_BARS		6			/* PCI_STD_NUM_BARS */
 /* mmap offset: a BAR's index or 8 + a handle, and the byte in it */
 #define TP_MMAP_SHIFT	40
-#define TP_FIRST_HANDLE_SLOT 8
+#define TP_FIRST_HANDLE_SLOT 8			/* allocations; then pins */
+#define TP_FIRST_PIN_SLOT (TP_FIRST_HANDLE_SLOT + TP_LAST_HANDLE + 1)
 /* pages of ones that an open file may have, and one for the rest */
 #define TP_ONES		256
 #define TP_FENCES	16			/* that debugfs shows */
@@ -132,7 +133,7 @@ struct tp_dev {
 	bool halted;			/* the list has run since the last RESUME */
 	/* descriptors that can be written; changed under control_lock, too */
 	unsigned int opens;
-	kuid_t owner;			/* the user who opened the first of them */
+	struct list_head writers;	/* of files, in the order of their opens */
 	u32 error, errors;		/* the last error event, and how many there were */
 	struct tp_halt_list *halt;
 	struct tp_file *halt_owner;
@@ -161,6 +162,7 @@ struct tp_dev {
 struct tp_file {
 	struct tp_dev *dev;
 	struct list_head entry;		/* of dev->files */
+	struct list_head writing;	/* of dev->writers, if it is a writer; under fence_lock */
 	struct address_space *mapping;
 	/* opened by one who may use a function that no IOMMU holds back */
 	bool unsafe;
@@ -314,8 +316,8 @@ bool tp_has_flr(struct pci_dev *pdev);
 void tp_lost(struct tp_dev *dev, u32 error);
 void tp_shutdown(struct pci_dev *pdev);
 long tp_reset(struct tp_file *file);
-int tp_writer_in(struct tp_dev *dev, bool share);
-void tp_writer_out(struct tp_dev *dev);
+int tp_writer_in(struct tp_file *file, bool share);
+void tp_writer_out(struct tp_file *file);
 void tp_reset_for_next(struct tp_dev *dev);
 
 /* debug.c */

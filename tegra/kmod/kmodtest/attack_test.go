@@ -27,7 +27,7 @@ func TestAttack(t *testing.T) {
 				m.guest(t, "^TestCopiedPrivateFile$")
 			}
 			m.discards(t, w)
-			m.guest(t, "^Test(Stale|HugeView|PinAgainstMunmap)$") // a module that has these faults brings the machine down
+			m.guest(t, "^Test(Stale|HugeView|PinAgainstMunmap|PinWindow)$") // a module that has these faults brings the machine down
 			m.guest(t, "^TestUsable$")
 		})
 	}

@@ -67,7 +67,8 @@ func TestOwner(t *testing.T) {
 	if said, _ := as(1000); said != unix.EBUSY.Error() {
 		t.Errorf("another user's open: %s", said)
 	}
-	if said, _ := as(65534); said != "open" {
+	said, again := as(65534)
+	if said != "open" {
 		t.Errorf("the owner's second open: %s", said)
 	}
 	reads, err := unix.Open(devicePath, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -77,7 +78,15 @@ func TestOwner(t *testing.T) {
 	if got := owners(); strings.Count(got, "\n") != 3 || !strings.HasSuffix(got, fmt.Sprintf("%d 0\n", os.Getpid())) {
 		t.Errorf("owners %q", got)
 	}
-	if err := cmp.Or(unix.Close(reads), unix.Close(shares)); err != nil {
+	for _, c := range []*exec.Cmd{c, again} {
+		_, _ = c.Process.Kill(), c.Wait()
+	}
+	if said, _ := as(65534); said != unix.EBUSY.Error() {
+		t.Errorf("open by the user who was the owner, while root alone has the device: %s", said)
+	}
+	second, err := unix.Open(devicePath, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	wantErrno(t, "root's second open", err, 0)
+	if err := cmp.Or(unix.Close(reads), unix.Close(shares), unix.Close(second)); err != nil {
 		t.Error(err)
 	}
 }
