@@ -40,7 +40,7 @@ func TestOpenXDMAAfterARevocation(t *testing.T) {
 	hw := b.card.Hardware
 	hw.Halt = func(list []fpga.HaltOp) error { halt = list; return nil }
 	dma := hw.BARs[1].Registers
-	const control, setRun = 0x1004, 0x1008 // of C2H channel 0 (PG195)
+	const control, setRun = 0x1004, 0x1008                                 // of C2H channel 0 (PG195)
 	b.sim.ExpectFaults(func(f tegrasim.Fault) bool { return f.IOVA == 0 }) // an engine that is started without descriptors
 	dma.Write32(setRun, 1)
 	device, err := hw.OpenXDMA(t.Context())
