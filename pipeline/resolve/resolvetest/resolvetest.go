@@ -19,7 +19,7 @@ func Silence(t *testing.T) (asked <-chan struct{}) {
 	}
 	questions, before := make(chan struct{}, 1), net.DefaultResolver
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "udp", server.LocalAddr().String())
+		return (&net.Dialer{Resolver: before}).DialContext(ctx, "udp", server.LocalAddr().String()) // look-ups may outlive the test
 	}}
 	ended := make(chan struct{})
 	go func() {
