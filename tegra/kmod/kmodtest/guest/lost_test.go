@@ -304,8 +304,9 @@ func TestShutdown(t *testing.T) {
 func TestSupport(t *testing.T) {
 	_ = unix.Mount("none", "/sys/kernel/debug", "debugfs", 0, "")
 	const events = "/sys/kernel/debug/tracing/events/tegra_p2p/enable"
-	write(t, events, "1")
-	defer write(t, events, "0")
+	if b, err := os.ReadFile(events); err != nil || strings.TrimSpace(string(b)) != "1" {
+		write(t, events, "1") // and it stays so: the kernel changes its code for it, which an emulated machine does not like often
+	}
 	s := newScene(t)
 	if err := uapi.SetHalt(s.fd, []uapi.HaltOp{{Op: uapi.HaltW32, Offset: eduLiveness, Value: 1}}); err != nil {
 		t.Fatal(err)

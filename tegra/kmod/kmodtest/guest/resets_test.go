@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,7 +36,7 @@ func TestResets(t *testing.T) {
 			}
 		})
 	}
-	for range 5 {
+	for begin := time.Now(); done.Load() < 3 && time.Since(begin) < patience; {
 		before := done.Load()
 		open(t).close()
 		if n := done.Load() - before; n > threads/2 {
@@ -44,7 +45,7 @@ func TestResets(t *testing.T) {
 	}
 	end.Store(true)
 	all.Wait()
-	if done.Load() == 0 {
-		t.Error("no reset was done")
+	if n := done.Load(); n < 3 {
+		t.Errorf("%d resets were done", n)
 	}
 }
