@@ -12,20 +12,20 @@ import (
 // ErrGivenUp says that a recovery has taken too long.
 var ErrGivenUp = errors.New("recovery was given up")
 
-// An Outcome is what an attempt of a Recovery came to before it failed.
+// An Outcome grades an attempt of a Recovery by the time until it failed.
 type Outcome uint8
 
 const (
 	Fruitless Outcome = iota // nothing was good
 	Fleeting                 // something was good, but not for long: the next pause is longer
-	Settled                  // it was good: pauses begin anew
+	Settled                  // it was good for long: the next pause is the first one again
 )
 
 // A Recovery keeps something going that faults end: a camera, the engine of an output, an output.
 type Recovery struct {
 	First, Last time.Duration   // pauses after a fault; they double
 	GiveUp      time.Duration   // how long recovery may be fruitless; 0: for ever
-	Now         <-chan struct{} // ends a pause, and has pauses begin anew; nil: nothing does
+	Now         <-chan struct{} // ends a pause and resets its length; nil: nothing does
 
 	Attempts int       // faults since something has settled
 	Broken   time.Time // since when nothing has been good
@@ -109,7 +109,7 @@ func (l *FaultLog) Due(kind string, now time.Time) (left int, due bool) {
 // Calm reports whether the end of the trouble is to be logged: at once, or a while after the last of repeated faults.
 func (l *FaultLog) Calm(now time.Time) bool { return !l.repeated || now.Sub(l.last) >= calmAfter }
 
-// Unlogged adds to what a message says how many faults before it were not logged.
+// Unlogged appends the number of faults that were not logged to the attributes of a log record.
 func Unlogged(about []any, left int) []any {
 	if left > 0 {
 		about = append(about, "faults not logged before", left)

@@ -124,7 +124,7 @@ func TestRecoveryOfWhatIsGoodForAMoment(t *testing.T) {
 	})
 }
 
-// TestRecoveryNow: a pause ends when somebody asks, and pauses begin anew.
+// TestRecoveryNow: a request ends a pause, and the next pause is the first one again.
 func TestRecoveryNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

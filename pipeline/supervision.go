@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// An OutputState is what an output does.
+// An OutputState tells whether an output runs, and if not, whether it will again.
 type OutputState string
 
 const (
@@ -69,7 +69,7 @@ func (o *Output) Err() error {
 	return o.err
 }
 
-// Status is the output's state of now.
+// Status returns the current state of the output.
 func (o *Output) Status() OutputStatus {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -63,18 +63,24 @@ func TestJournalHandler(t *testing.T) {
 	}
 }
 
-// TestServiceManager is the other end of sd_notify(3): the program is ready when its streams are announced and armed, feeds
-// the watchdog, and says that it stops.
-func TestServiceManager(t *testing.T) {
-	dir := t.TempDir()
-	socket := filepath.Join(dir, "notify")
+// serviceManager returns the socket at which a service manager with this watchdog, in microseconds, is notified.
+func serviceManager(t *testing.T, watchdog string) *net.UnixConn {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { conn.Close() })
 	t.Setenv("NOTIFY_SOCKET", socket)
-	t.Setenv("WATCHDOG_USEC", "400000")
+	t.Setenv("WATCHDOG_USEC", watchdog)
+	return conn
+}
+
+// TestServiceManager is the other end of sd_notify(3): the program is ready when its streams are announced and armed, feeds
+// the watchdog, and says that it stops.
+func TestServiceManager(t *testing.T) {
+	dir, conn := t.TempDir(), serviceManager(t, "400000")
 	p := rtptest.EvenPorts(t, 1)
 	cfg := programtest.Write(t, "config.yaml", strings.NewReplacer("192.168.77.1:5004", fmt.Sprint("127.0.0.1:", p[0]), "fpga: {device: /dev/tegra_p2p0, ", "model: {").Replace(cameraConfig))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,15 +20,7 @@ import (
 // TestEndsAreNoFaults: a file that has been played to its end beside a camera, and a recording that fails and goes on, are in the service's
 // status, on /healthz and in the metrics; the watchdog is fed on.
 func TestEndsAreNoFaults(t *testing.T) {
-	dir := t.TempDir()
-	socket := filepath.Join(dir, "notify")
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	t.Setenv("NOTIFY_SOCKET", socket)
-	t.Setenv("WATCHDOG_USEC", "2000000") // a part may stand still for a second
+	dir, conn := t.TempDir(), serviceManager(t, "2000000") // a part may stand still for a second
 	recordings, p := filepath.Join(dir, "recordings"), rtptest.EvenPorts(t, 2)
 	clip := programtest.Write(t, "clip.raw", strings.Repeat("\x00\x01", 64*16))
 	cfg := programtest.Write(t, "config.yaml", fmt.Sprintf(`

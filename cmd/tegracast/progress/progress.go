@@ -121,7 +121,7 @@ func (h *Watch) look(st pipeline.Stats, stalled error) bool {
 	return stalled != nil
 }
 
-// status is what the service manager shows: what stalls, which outputs have failed, which sources have ended.
+// status describes what stalls, which outputs have failed and which sources have ended, for the service manager to show.
 func status(st pipeline.Stats, stalled error) string {
 	var list []string
 	if stalled != nil {

@@ -22,7 +22,7 @@ import (
 
 var ne = binary.NativeEndian // the byte order of the kernel's structs
 
-// A Destination is where a stream is sent.
+// A Destination names the receiver of a stream, and has its address.
 type Destination struct {
 	Name string // "host:port", as written
 	Addr netip.AddrPort

@@ -63,7 +63,7 @@ func (t *train) sum() {
 	}
 }
 
-// sumSteps is how often at most the goroutine is woken for a frame that fills.
+// sumSteps bounds how often the goroutine wakes for a frame that fills.
 const sumSteps = 16
 
 // end ends the goroutine.

@@ -12,7 +12,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
-// TestAReceiverWaitsLongerForAStreamThatHasEnded: connections that bring no frame do not have its waits begin anew, those that bring one do.
+// TestAReceiverWaitsLongerForAStreamThatHasEnded: only a connection that brings a frame resets its wait.
 func TestAReceiverWaitsLongerForAStreamThatHasEnded(t *testing.T) {
 	f := format(t, pipeline.Grey, 32, 16)
 	for _, frame := range []bool{false, true} {
