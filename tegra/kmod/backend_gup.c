@@ -28,11 +28,6 @@ static bool gup_ends(enum mmu_notifier_event event)
 	return event == MMU_NOTIFY_UNMAP || event == MMU_NOTIFY_RELEASE;
 }
 
-static void gup_queue_check(struct tp_pin *pin, unsigned long ticks)
-{
-	queue_delayed_work(pin->obj.file->dev->check_wq, &pin->gup.check, ticks);
-}
-
 /* With pin->lock held: the pages of the range are to be looked at again. */
 static void gup_look_again(struct tp_pin *pin, const struct mmu_notifier_range *range)
 {
@@ -45,7 +40,7 @@ static void gup_look_again(struct tp_pin *pin, const struct mmu_notifier_range *
 		pin->gup.checks = 0;
 	pin->gup.check_first = min_t(unsigned long, pin->gup.check_first, first >> PAGE_SHIFT);
 	pin->gup.check_last = max_t(unsigned long, pin->gup.check_last, last >> PAGE_SHIFT);
-	gup_queue_check(pin, 1); /* one that is due stays so */
+	tp_pin_check(pin, 1);
 }
 
 static bool gup_invalidate(struct mmu_interval_notifier *notifier,
@@ -191,9 +186,8 @@ static unsigned long gup_check_range(struct tp_pin *pin, unsigned long first, un
 	return first;
 }
 
-static void gup_check(struct work_struct *work)
+static void gup_look(struct tp_pin *pin)
 {
-	struct tp_pin *pin = container_of(to_delayed_work(work), struct tp_pin, gup.check);
 	unsigned long first, last;
 	int err = 0;
 
@@ -215,11 +209,19 @@ static void gup_check(struct work_struct *work)
 		mutex_lock(&pin->lock);
 		pin->gup.check_first = min(pin->gup.check_first, first);
 		pin->gup.check_last = max(pin->gup.check_last, last);
-		gup_queue_check(pin, 1UL << pin->gup.checks);
+		tp_pin_check(pin, 1UL << pin->gup.checks);
 		mutex_unlock(&pin->lock);
 	} else if (err) {
 		tp_pin_revoke(pin, TEGRA_P2P_REASON_INVALIDATE, false);
 	}
+}
+
+static void gup_check(struct tp_pin *pin)
+{
+	mutex_lock(&pin->gup.checking);
+	if (pin->gup.pages)
+		gup_look(pin);
+	mutex_unlock(&pin->gup.checking);
 }
 
 static void gup_unpin(struct tp_pin *pin, bool dirty)
@@ -228,7 +230,10 @@ static void gup_unpin(struct tp_pin *pin, bool dirty)
 	pin->gup.n = 0;
 }
 
-/* All pages of the range, or none. */
+/*
+ * All pages of the range, or none. A page of a file that has gone since it was faulted in is not
+ * read in here, with mmap_lock held: -EFAULT. Kernels before 5.16 read it.
+ */
 static int gup_pages(struct tp_pin *pin)
 {
 	unsigned long want = pin->obj.size >> PAGE_SHIFT;
@@ -236,13 +241,16 @@ static int gup_pages(struct tp_pin *pin)
 	long n;
 	int err;
 
-	mmap_read_lock(current->mm);
+	if (mmap_read_lock_killable(current->mm))
+		return -EINTR;
 	err = tp_check_vma(pin);
 	/*
 	 * Also for a function that only reads: else the caller's first write would leave the pinned
 	 * page behind.
 	 */
 	flags = FOLL_LONGTERM | (pin->writable ? FOLL_WRITE : 0);
+	if (pin->no_fault)
+		flags |= TP_FOLL_NOFAULT;
 	while (!err && pin->gup.n < want) {
 		n = tp_pin_user_pages(pin->va + (pin->gup.n << PAGE_SHIFT), want - pin->gup.n,
 				      flags, pin->gup.pages + pin->gup.n);
@@ -257,21 +265,24 @@ static int gup_pages(struct tp_pin *pin)
 	return err;
 }
 
-/* Pins until no invalidation has come in between. */
+/* Pins until no invalidation has come in between, and no page has gone. */
 static int gup_stable_pages(struct tp_pin *pin)
 {
-	int i, err;
+	int i, err = 0;
 
 	for (i = 0; i < ATTEMPTS; i++) {
 		pin->gup.seq = mmu_interval_read_begin(&pin->gup.notifier);
 		err = gup_pages(pin);
-		if (err)
+		if (!err) {
+			if (!mmu_interval_check_retry(&pin->gup.notifier, pin->gup.seq))
+				return 0;
+			gup_unpin(pin, false);
+			err = -EAGAIN;
+		} else if (err != -EFAULT || !pin->no_fault || tp_pin_fault_in(pin)) {
 			return err;
-		if (!mmu_interval_check_retry(&pin->gup.notifier, pin->gup.seq))
-			return 0;
-		gup_unpin(pin, false);
+		}
 	}
-	return -EAGAIN;
+	return err;
 }
 
 static int gup_tables(struct tp_pin *pin)
@@ -296,7 +307,7 @@ static int gup_get(struct tp_pin *pin)
 	unsigned long n = pin->obj.size >> PAGE_SHIFT;
 	int err;
 
-	INIT_DELAYED_WORK(&pin->gup.check, gup_check);
+	mutex_init(&pin->gup.checking);
 	INIT_WORK(&pin->gup.mm_work, gup_mm_work);
 	pin->gup.check_first = ULONG_MAX;
 
@@ -362,10 +373,12 @@ static void gup_unmap(struct tp_pin *pin, bool in_callback)
 static void gup_put(struct tp_pin *pin)
 {
 	mmu_interval_notifier_remove(&pin->gup.notifier);
-	cancel_delayed_work_sync(&pin->gup.check);
+	mutex_lock(&pin->gup.checking); /* one that begins later finds no pages */
 	gup_unpin(pin, pin->direction != DMA_TO_DEVICE);
 	sg_free_table(&pin->gup.sgt);
 	kvfree(pin->gup.pages);
+	pin->gup.pages = NULL;
+	mutex_unlock(&pin->gup.checking);
 }
 
 static struct page **gup_page_array(struct tp_pin *pin)
@@ -385,6 +398,7 @@ const struct tp_backend tp_backend_gup = {
 	.valid = gup_valid,
 	.map = gup_map,
 	.unmap = gup_unmap,
+	.check = gup_check,
 	.put = gup_put,
 	.pages = gup_page_array,
 };

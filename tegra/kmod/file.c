@@ -153,12 +153,19 @@ static int tp_file_join(struct tp_file *file, bool share)
 	return err;
 }
 
-static void tp_file_free(struct tp_file *file)
+static void file_free(struct kref *ref)
 {
+	struct tp_file *file = container_of(ref, struct tp_file, ref);
+
 	put_pid(file->opener);
 	put_device(&file->dev->device);
 	mutex_destroy(&file->lock);
 	kfree(file);
+}
+
+void tp_file_put(struct tp_file *file)
+{
+	kref_put(&file->ref, file_free);
 }
 
 static int tp_open(struct inode *inode, struct file *filp)
@@ -169,6 +176,7 @@ static int tp_open(struct inode *inode, struct file *filp)
 
 	if (!file)
 		return -ENOMEM;
+	kref_init(&file->ref);
 	get_device(&dev->device);
 	file->dev = dev;
 	file->writer = filp->f_mode & FMODE_WRITE;
@@ -189,7 +197,7 @@ static int tp_open(struct inode *inode, struct file *filp)
 		filp->private_data = file;
 		return 0;
 	}
-	tp_file_free(file);
+	tp_file_put(file);
 	return err == -EAGAIN ? -EBUSY : err;
 }
 
@@ -221,7 +229,7 @@ static int tp_release(struct inode *inode, struct file *filp)
 	tp_vectors_release(file);
 	tp_events_release(file);
 	tp_free_ones(file);
-	tp_file_free(file);
+	tp_file_put(file);
 	return 0;
 }
 

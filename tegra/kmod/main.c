@@ -32,7 +32,7 @@ MODULE_PARM_DESC(backend, "how memory is pinned: nvp2p, gup (pin_user_pages) or 
 
 const struct tp_backend *tp_backend;
 u32 tp_nvp2p_info;
-struct workqueue_struct *tp_wq, *tp_mm_wq;
+struct workqueue_struct *tp_wq, *tp_check_wq, *tp_mm_wq;
 struct kmem_cache *tp_pin_cache;
 
 static DEFINE_IDA(tp_ids);
@@ -58,7 +58,6 @@ static void tp_dev_release(struct device *device)
 	struct tp_dev *dev = container_of(device, struct tp_dev, device);
 
 	cleanup_srcu_struct(&dev->srcu);
-	destroy_workqueue(dev->check_wq);
 	pci_dev_put(dev->pdev);
 	kfree(dev->saved);
 	kfree(dev);
@@ -104,11 +103,8 @@ static struct tp_dev *tp_dev_new(struct pci_dev *pdev)
 
 	if (!dev)
 		return ERR_PTR(-ENOMEM);
-	/* One for each function, since a check waits for a moment without a change of memory. */
-	dev->check_wq = alloc_workqueue("tegra_p2p_check", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	err = dev->check_wq ? init_srcu_struct(&dev->srcu) : -ENOMEM;
+	err = init_srcu_struct(&dev->srcu);
 	if (err) {
-		tp_destroy(dev->check_wq);
 		kfree(dev);
 		return ERR_PTR(err);
 	}
@@ -334,6 +330,7 @@ static int __init tp_choose_backend(void)
 /* Frees what tp_init has made. Ending an address space may revoke pins. */
 static void tp_free(void)
 {
+	tp_destroy(tp_check_wq);
 	tp_destroy(tp_mm_wq);
 	tp_destroy(tp_wq);
 	tp_nvp2p_exit();
@@ -353,8 +350,10 @@ static int __init tp_init(void)
 		return -ENOMEM;
 	tp_debug_init();
 	tp_wq = alloc_workqueue("tegra_p2p", WQ_UNBOUND | WQ_MEM_RECLAIM, TP_WORKERS);
+	tp_check_wq = alloc_workqueue("tegra_p2p_check", WQ_UNBOUND | WQ_MEM_RECLAIM,
+				      WQ_MAX_ACTIVE);
 	tp_mm_wq = alloc_workqueue("tegra_p2p_mm", WQ_UNBOUND, 0);
-	err = tp_wq && tp_mm_wq ? 0 : -ENOMEM;
+	err = tp_wq && tp_check_wq && tp_mm_wq ? 0 : -ENOMEM;
 	if (!err)
 		err = class_register(&tp_class);
 	if (err)

@@ -106,9 +106,13 @@ int tp_object_init(struct tp_object *obj, struct tp_file *file, u64 size, bool i
 	if (err < 0)
 		return err == -EBUSY ? -ENOSPC : err;
 	err = charge(obj);
-	if (err)
+	if (err) {
 		tp_object_withdraw(obj);
-	return err;
+		return err;
+	}
+	mmgrab(obj->mm);
+	kref_get(&file->ref);
+	return 0;
 }
 
 void tp_object_publish(struct tp_object *obj)
@@ -142,11 +146,14 @@ struct tp_object *tp_object_get(struct tp_file *file, u32 handle)
 static void object_free(struct kref *ref)
 {
 	struct tp_object *obj = container_of(ref, struct tp_object, ref);
+	struct tp_file *file = obj->file;
 
+	mmdrop(obj->mm);
 	if (obj->is_pin)
 		tp_pin_free(tp_to_pin(obj));
 	else
 		kfree(tp_to_mem(obj));
+	tp_file_put(file);
 }
 
 void tp_object_put(struct tp_object *obj)
@@ -192,7 +199,8 @@ static int mem_alloc(struct tp_mem *mem)
 		return err;
 	/*
 	 * Refused when there is no room: nobody is killed for it. It is charged to the user, and
-	 * not to a memory cgroup as well: that would hold the caller up, and whoever unbinds with it.
+	 * not to a memory cgroup as well: that would hold the caller up, and whoever unbinds with
+	 * it.
 	 */
 	mem->cpu = dma_alloc_coherent(&dev->pdev->dev, mem->obj.size, &mem->iova,
 				      GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
@@ -235,7 +243,7 @@ long tp_alloc(struct tp_file *file, void *arg)
 	if (err) {
 		tp_object_withdraw(&mem->obj);
 		tp_object_uncharge(&mem->obj, false);
-		kfree(mem);
+		tp_object_put(&mem->obj);
 		return err;
 	}
 	a->iova = mem->iova;
@@ -358,7 +366,10 @@ void tp_file_finish(struct tp_file *file)
 			tp_pin_begin_finish(tp_to_pin(obj));
 	xa_for_each(&file->objects, i, obj) {
 		xa_erase(&file->objects, i);
-		tp_object_drop(obj);
+		if (obj->is_pin && tp_pin_of_others(tp_to_pin(obj)))
+			tp_object_put(obj); /* its worker does the rest */
+		else
+			tp_object_drop(obj);
 	}
 	xa_destroy(&file->objects);
 }

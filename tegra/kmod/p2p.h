@@ -91,12 +91,21 @@ struct tp_fence_record {
 	ktime_t when;		/* real time, after it was done */
 };
 
-/* The pins of an address space, of all files of a function, by address. */
+/*
+ * The pins of an address space, of all files of a function, by address. They are looked at by one
+ * worker, which waits while mappings of the address space change, and so holds up no others'.
+ */
 struct tp_space {
+	struct kref ref;		/* of being listed, and of the worker's next run */
 	struct hlist_node entry;	/* of dev->spaces */
+	struct tp_dev *dev;		/* a pin that is listed, and a run, have a reference */
 	struct mm_struct *mm;
 	struct rb_root_cached pins;
 	unsigned long n;		/* of them */
+	struct list_head checks;	/* of pins to look at; each has a reference */
+	struct delayed_work work;
+	unsigned long due;		/* when the worker runs next, in jiffies, */
+	bool queued;			/* if it does */
 };
 
 /* A PCI function. It outlives its driver as long as a file is open. */
@@ -139,8 +148,6 @@ struct tp_dev {
 	struct tp_file *halt_owner;
 	struct tp_fence_record fences[TP_FENCES]; /* that of generation g in [g % TP_FENCES] */
 
-	struct workqueue_struct *check_wq; /* looks whether pins are what they were */
-
 	struct mutex files_lock;	/* files */
 	struct list_head files;
 	spinlock_t pins_lock;		/* spaces, and the pins in them */
@@ -160,6 +167,7 @@ struct tp_dev {
 };
 
 struct tp_file {
+	struct kref ref;		/* the open file's, and one of each object */
 	struct tp_dev *dev;
 	struct list_head entry;		/* of dev->files */
 	struct list_head writing;	/* of dev->writers, if it is a writer; under fence_lock */
@@ -215,10 +223,15 @@ enum tp_pin_state {
 struct tp_pin {
 	struct tp_object obj;
 	struct interval_tree_node node;	/* of its space, until it is no longer in the way */
-	struct tp_space *space;		/* while it is listed there; under dev->pins_lock */
+	/* under dev->pins_lock: */
+	struct tp_space *space;		/* while it is listed there */
+	struct list_head check;		/* of space->checks */
+	unsigned long check_at;		/* not before, in jiffies */
+
 	u64 va, cookie;
 	bool writable;			/* the caller may write the memory */
 	bool of_driver;			/* it is of a character device, not of a file or nobody's */
+	bool no_fault;			/* a file's, which is not read in with mmap_lock held */
 	enum dma_data_direction direction;
 	u32 attr;			/* TEGRA_P2P_ATTR_* */
 	u32 expect;			/* the same, or TP_EXPECT_ANY */
@@ -245,7 +258,7 @@ struct tp_pin {
 			unsigned long n;
 			struct sg_table sgt;
 			bool mapped, files; /* some of its pages are of a file */
-			struct delayed_work check;
+			struct mutex checking;	/* a worker looks at pages */
 			/* ends the address space; holds a reference of the pin */
 			struct work_struct mm_work;
 			/* pages to look at again: first > last for none */
@@ -288,6 +301,8 @@ struct tp_backend {
 	 * notifier.
 	 */
 	void (*unmap)(struct tp_pin *pin, bool in_callback);
+	/* Looks whether the pin is what it was, as tp_pin_check has asked. No lock is held. */
+	void (*check)(struct tp_pin *pin);
 	/* Gives back the rest, once, and waits for callbacks. No lock is held. */
 	void (*put)(struct tp_pin *pin);
 	/* Under pin->lock of a live pin. */
@@ -298,6 +313,7 @@ extern const struct tp_backend *tp_backend;
 extern const struct tp_backend tp_backend_gup, tp_backend_nvp2p;
 extern u32 tp_nvp2p_info; /* flags of GET_INFO */
 extern struct workqueue_struct *tp_wq;		/* gives pins back */
+extern struct workqueue_struct *tp_check_wq;	/* looks whether pins are what they were */
 extern struct workqueue_struct *tp_mm_wq;	/* ends address spaces whose last user is a check */
 extern struct kmem_cache *tp_pin_cache;
 extern bool tp_allow_unsafe;
@@ -308,6 +324,7 @@ void tp_nvp2p_exit(void);
 
 /* file.c */
 extern const struct file_operations tp_fops;
+void tp_file_put(struct tp_file *file);
 
 /* lost.c */
 extern const struct pci_error_handlers tp_errors;
@@ -365,6 +382,7 @@ void tp_file_unplug(struct tp_file *file);
 long tp_pin(struct tp_file *file, void *arg);
 long tp_query(struct tp_file *file, void *arg);
 int tp_check_vma(struct tp_pin *pin);
+int tp_pin_fault_in(struct tp_pin *pin);
 int tp_pin_segments(struct tp_pin *pin, u32 n);
 void tp_pin_segment(struct tp_pin *pin, u64 iova, u64 len);
 
@@ -373,8 +391,12 @@ void tp_pin_work(struct work_struct *work);
 void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback);
 void tp_pins_end_mm(struct tp_dev *dev, struct mm_struct *mm);
 struct tp_space *tp_space_of(struct tp_dev *dev, struct mm_struct *mm);
+void tp_space_put(struct tp_space *space);
+void tp_pin_check(struct tp_pin *pin, unsigned long ticks);
+void tp_space_work(struct work_struct *work);
 void tp_pin_end(struct tp_pin *pin);
 void tp_pin_begin_finish(struct tp_pin *pin);
+bool tp_pin_of_others(struct tp_pin *pin);
 void tp_pin_finish(struct tp_pin *pin);
 void tp_pin_free(struct tp_pin *pin);
 

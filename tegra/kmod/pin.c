@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* PIN and QUERY. */
 #include <linux/backing-dev.h>
+#include <linux/hugetlb_inline.h>
 #include <linux/overflow.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -24,8 +25,18 @@ static bool written_back(struct vm_area_struct *vma)
 }
 
 /*
- * Whether the range lies in one mapping of memory that allows what is asked for. Fills in the cache
- * attribute and the caller's right to write. Called with mmap_lock held.
+ * Whether pages that were faulted in can be pinned without another fault. Those of hugetlbfs are
+ * never read; a private mapping that is not written gets copies of a file's pages when it is pinned
+ * (since 6.2), which is a fault.
+ */
+static bool kept_in_file(struct vm_area_struct *vma)
+{
+	return vma->vm_file && !is_vm_hugetlb_page(vma) && (vma->vm_flags & (VM_SHARED | VM_WRITE));
+}
+
+/*
+ * Whether the range lies in one mapping of memory that allows what is asked for. Fills in what the
+ * mapping says of the pin. Called with mmap_lock held.
  */
 int tp_check_vma(struct tp_pin *pin)
 {
@@ -35,6 +46,7 @@ int tp_check_vma(struct tp_pin *pin)
 		return -EFAULT;
 	pin->writable = vma->vm_flags & VM_WRITE;
 	pin->of_driver = vma->vm_file && S_ISCHR(file_inode(vma->vm_file)->i_mode);
+	pin->no_fault = kept_in_file(vma);
 	if (vma->vm_flags & (VM_IO | VM_PFNMAP) || !(vma->vm_flags & VM_READ))
 		return -EFAULT;
 	if (userfaultfd_armed(vma)) /* nv-p2p's provider would wait for whoever fills it in */
@@ -104,6 +116,7 @@ static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *
 		return ERR_PTR(-ENOMEM);
 	mutex_init(&pin->lock);
 	INIT_WORK(&pin->work, tp_pin_work);
+	INIT_LIST_HEAD(&pin->check);
 	pin->va = a->va;
 	pin->cookie = a->cookie;
 	pin->expect = TP_EXPECT_ANY;
@@ -150,6 +163,10 @@ static int pin_list(struct tp_pin *pin)
 	if (!space) {
 		space = fresh;
 		fresh = NULL;
+		kref_init(&space->ref);
+		INIT_LIST_HEAD(&space->checks);
+		INIT_DELAYED_WORK(&space->work, tp_space_work);
+		space->dev = dev;
 		space->mm = pin->obj.mm; /* a pin's charge references it */
 		space->pins = RB_ROOT_CACHED;
 		hash_add(dev->spaces, &space->entry, (unsigned long)space->mm);
@@ -210,10 +227,10 @@ static int pin_map(struct tp_pin *pin)
 }
 
 /*
- * Faults the pages in before the back end does it with mmap_lock held, where no signal ends it:
- * they may be of a file whose server never answers. Whatever else goes wrong the back end says.
+ * Faults the pages in before the back end pins them with mmap_lock held, where no signal ends a
+ * wait: they may be of a file whose server never answers.
  */
-static int pin_fault_in(struct tp_pin *pin)
+int tp_pin_fault_in(struct tp_pin *pin)
 {
 	unsigned long va = pin->va, end = va + pin->obj.size;
 	long n;
@@ -226,9 +243,10 @@ static int pin_fault_in(struct tp_pin *pin)
 	while (!err && va < end) {
 		n = get_user_pages_unlocked(va, (end - va) >> PAGE_SHIFT, NULL,
 					    pin->writable ? FOLL_WRITE : 0);
-		if (n <= 0)
-			break;
-		va += n << PAGE_SHIFT;
+		if (n > 0)
+			va += n << PAGE_SHIFT;
+		else
+			err = n ?: -EFAULT;
 	}
 	return fatal_signal_pending(current) ? -EINTR : err;
 }
@@ -248,7 +266,7 @@ static int pin_build(struct tp_pin *pin)
 		return -ESTALE;
 	err = pin_list(pin);
 	if (!err)
-		err = pin_fault_in(pin);
+		err = tp_pin_fault_in(pin);
 	if (!err)
 		err = tp_backend->get(pin);
 	if (err)

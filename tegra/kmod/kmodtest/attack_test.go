@@ -22,9 +22,9 @@ func TestAttack(t *testing.T) {
 			m.guest(t, "^Test(ReadOnlyDescriptor|Forked|Duplicated|Passed|Userfaultfd|Untouched|Quiet|Pressure|Taken|Dummy|ManyPins)$")
 			m.guest(t, "^Test(ReadOnlyFile|Sealed|ZeroPage|VDSO)$")
 			m.guestOn(t, m.take("0000:02:00.0"), "^Test(HaltMSIX|Resets)$")
-			m.guest(t, "^Test(Kinds|StalledFuse|StarvedChecks|Owner)$")
+			m.guest(t, "^Test(Kinds|StalledFuse|StarvedChecks|Owner|CloseAgainstDiscard|WorkersAgainstDiscard)$")
 			if w.provider == "" { // NVIDIA's provider pins such pages by its own rules
-				m.guest(t, "^TestCopiedPrivateFile$")
+				m.guest(t, "^Test(CopiedPrivateFile|PinAgainstDroppedFile)$")
 			}
 			m.discards(t, w)
 			m.guest(t, "^Test(Stale|HugeView|PinAgainstMunmap|PinWindow)$") // a module that has these faults brings the machine down

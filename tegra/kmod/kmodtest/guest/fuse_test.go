@@ -27,6 +27,8 @@ const (
 	fuseLate     = 4 // "late" is read until it is written
 	fuseLateSize = stalledPins * page
 
+	fuseOnce = 5 // of "once" each page is read once
+
 	fuseLookup  = 1
 	fuseForget  = 2
 	fuseGetattr = 3
@@ -95,6 +97,7 @@ type fuseServer struct {
 	fd   int
 	data []byte
 	late bool // whether "late" was written
+	once [fuseSize / page]bool
 }
 
 func serveFUSE() {
@@ -131,7 +134,7 @@ func (s *fuseServer) serve(b []byte) {
 	case fuseInit:
 		s.answer(in, fuseInitOut{Major: 7, Minor: 31, MaxReadahead: 128 << 10, Flags: fuseAsyncRead, MaxWrite: 128 << 10})
 	case fuseLookup:
-		node := map[string]uint64{"file\x00": fuseFile, "stalled\x00": fuseStalled, "late\x00": fuseLate}[string(b)]
+		node := map[string]uint64{"file\x00": fuseFile, "stalled\x00": fuseStalled, "late\x00": fuseLate, "once\x00": fuseOnce}[string(b)]
 		if node == 0 {
 			s.refuse(in, unix.ENOENT)
 			return
@@ -162,7 +165,10 @@ func (s *fuseServer) transfer(in fuseIn, b []byte) {
 	case in.Node == fuseLate && s.late:
 	case in.Node == fuseLate:
 		s.answer(in, make([]byte, r.Size))
-	case in.Node == fuseStalled:
+	case in.Node == fuseOnce && !s.once[r.Offset/page]:
+		s.once[r.Offset/page] = true
+		s.answer(in, at)
+	case in.Node == fuseStalled || in.Node == fuseOnce:
 		fmt.Println("stalled")
 	case in.Opcode == fuseRead:
 		s.answer(in, at)

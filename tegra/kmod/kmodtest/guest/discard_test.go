@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/tegra/uapi"
+)
+
+// Attacks by a process whose threads discard memory without end: whatever waits for a moment in which its address space
+// does not change waits for ever.
+
+func init() {
+	roles["discard"] = discard
+	roles["discard file"] = discardFile
+}
+
+const (
+	discarded   = 4 << 30 // bytes, few of which are there: enough page tables for discards that overlap
+	discardPins = 400
+	discarders  = 12
+)
+
+// discard pins pages of memory that it discards from then on. It closes the device before, or has as many pins revoked at
+// once as $GUEST_OPEN says.
+func discard() {
+	d := &device{4}
+	b, err := unix.Mmap(-1, 0, discarded, readWrite, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	must(err)
+	must(unix.Madvise(b, unix.MADV_NOHUGEPAGE))
+	for at := 0; at < len(b); at += 2 << 20 {
+		b[at] = 1
+	}
+	pin := func(b []byte, pins int) {
+		for at := 0; at < pins*2*page; at += 2 * page {
+			_, _, err := d.pin(b[at:at+page], uapi.PinToDevice)
+			must(err)
+		}
+	}
+	var revoked []byte
+	if os.Getenv("GUEST_OPEN") == "revoked" {
+		pin(b, discardPins)
+		revoked, err = unix.Mmap(-1, 0, discardPins*2*page, readWrite, unix.MAP_PRIVATE|unix.MAP_ANON)
+		must(err)
+		pin(revoked, discardPins)
+	} else {
+		pin(b, 1)
+		d.close()
+	}
+	for range discarders {
+		go func() {
+			for {
+				_ = unix.Madvise(b, unix.MADV_DONTNEED)
+			}
+		}()
+	}
+	time.Sleep(time.Second)
+	if revoked != nil {
+		must(unix.Munmap(revoked))
+	}
+	fmt.Println("discards")
+	time.Sleep(time.Hour)
+}
+
+func discards(t *testing.T, what string, d *device) *child {
+	t.Helper()
+	c := startChild(t, "discard", what, file(t, newMemory(t, page).fd), file(t, d.fd))
+	if line := c.line(t); line != "discards" {
+		t.Fatal(line)
+	}
+	return c
+}
+
+// TestCloseAgainstDiscard closes a device through which another process, which goes on discarding memory, has pins.
+func TestCloseAgainstDiscard(t *testing.T) {
+	noLeak(t)
+	for range 3 {
+		d := open(t).live(t)
+		c := discards(t, "", d)
+		within(t, "close", func() error { d.close(); return nil })
+		c.kill(t)
+	}
+	newScene(t).usable(t)
+}
+
+// TestWorkersAgainstDiscard has 800 pins of such a process looked at and given back. Others' are looked at in the meantime,
+// and given back by PUT and close.
+func TestWorkersAgainstDiscard(t *testing.T) {
+	s := newScene(t)
+	c := discards(t, "revoked", s.device)
+	d := open(t)
+	b := anonymous(t, 16*page)
+	p := d.persist(t, b)
+	within(t, "the revocation of a pin whose memory is discarded", func() error {
+		if err := unix.Madvise(b, unix.MADV_DONTNEED); err != nil {
+			return err
+		}
+		for d.query(t, p.Handle).State == uapi.PinLive {
+			time.Sleep(time.Millisecond)
+		}
+		return nil
+	})
+	s.besideStarved(t, newMemory(t, pinPages*page))
+	c.kill(t)
+	s.usable(t)
+}
+
+// discardFile pins a private mapping of a file. Its first page is dropped while PIN faults in the others, each of which the
+// server reads once.
+func discardFile() {
+	d := &device{4}
+	fd, err := unix.Open(fuseRoot+"/once", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	must(err)
+	b, err := unix.Mmap(fd, 0, fuseSize, readWrite, unix.MAP_PRIVATE)
+	must(err)
+	must(unix.Madvise(b, unix.MADV_RANDOM))
+	other, err := unix.Mmap(-1, 0, page, readWrite, unix.MAP_PRIVATE|unix.MAP_ANON)
+	must(err)
+	go func() {
+		_, _ = fmt.Scanln()
+		must(unix.Munmap(other))
+		fmt.Println("changed")
+	}()
+	go func() {
+		for there := [1]byte{}; there[0]&1 == 0; {
+			_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[4*page])), page, uintptr(unsafe.Pointer(&there)))
+			must(errnoOf(errno))
+		}
+		must(unix.Madvise(b[:page], unix.MADV_DONTNEED))
+		must(unix.Fadvise(fd, 0, page, unix.FADV_DONTNEED))
+	}()
+	_, _, err = d.pin(b, uapi.PinToDevice)
+	fmt.Println("PIN:", err)
+	time.Sleep(time.Hour)
+}
+
+// TestPinAgainstDroppedFile has a file's server not answer for a page that is dropped within PIN. Nobody else waits for it,
+// not even with mmap_lock.
+func TestPinAgainstDroppedFile(t *testing.T) {
+	d := open(t).live(t)
+	server := fuse(t)
+	c := startChild(t, "discard file", "", file(t, newMemory(t, page).fd), file(t, d.fd))
+	if line := server.line(t); line != "stalled" {
+		t.Fatal(line)
+	}
+	within(t, "a change of the process's mappings", func() error {
+		_, err := fmt.Fprintln(c.in)
+		if line := c.line(t); line != "changed" {
+			t.Error(line)
+		}
+		return err
+	})
+	_ = server.Process.Kill()
+	c.kill(t)
+}
