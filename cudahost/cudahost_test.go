@@ -167,7 +167,7 @@ func TestLockLimit(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if n := strings.Count(string(out), "LimitMEMLOCK=infinity"); n != 1 {
+	if n := strings.Count(string(out), "LimitMEMLOCK="); n != 1 {
 		t.Errorf("the warning came %d times, want once:\n%s", n, out)
 	}
 }

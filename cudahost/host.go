@@ -166,6 +166,6 @@ func checkRequest(size int, flags Flags) error {
 func (a *hostAllocator) warnLimit(length int, err error) {
 	var limit unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit)
-	a.log.Warn("frame memory is not locked and may be swapped out: raise the limit with `ulimit -l unlimited` or LimitMEMLOCK=infinity in the service",
+	a.log.Warn("frame memory is not locked and may be swapped out: raise the limit with `ulimit -l unlimited` or LimitMEMLOCK= in the service",
 		"bytes", length, "limit", limit.Cur, "error", err)
 }

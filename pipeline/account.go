@@ -19,7 +19,7 @@ const (
 	DropSink                       // the output failed on the frame
 	DropDetached                   // the output was detached before its turn
 	DropDamaged                    // the frame turned out to be damaged after it was handed on (Frame.Fill)
-	DropLate                       // the output was more than a frame period behind, and went on with the newest frame
+	DropLate                       // the output was too far behind to make up for it soon, and went on with a newer frame
 	dropReasons
 )
 

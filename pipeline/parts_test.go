@@ -162,7 +162,7 @@ func TestALateConsumerTakesTheNewestFrame(t *testing.T) {
 			f.Sequence = uint64(i)
 			q.put(f)
 		}
-		q.DropLate()
+		q.DropLate(p.format.Height)
 		f, err := q.Next(t.Context())
 		if err != nil || f.Sequence != want {
 			t.Fatalf("%s: frame %v, %v, want frame %d", policy, f, err, want)
@@ -170,6 +170,10 @@ func TestALateConsumerTakesTheNewestFrame(t *testing.T) {
 		q.Done(f)
 		if n := a.Counts(); n.Dropped["late"] != want || q.Len() != 3-int(want) {
 			t.Errorf("%s: %+v, %d wait", policy, n, q.Len())
+		}
+		q.DropLate(p.format.Height - 1) // these are complete
+		if got := q.Len(); got != 3-int(want) {
+			t.Errorf("%s: %d wait", policy, got)
 		}
 		q.drain()
 		if err := p.Close(); err != nil {

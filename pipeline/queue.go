@@ -198,12 +198,12 @@ func (q *Queue) NextFilling(ctx context.Context) (*Frame, error) {
 	}
 }
 
-// DropLate drops all waiting frames but the newest, for a consumer that would rather leave out frames than stay behind. A queue with
-// Block keeps them.
-func (q *Queue) DropLate() {
+// DropLate drops all waiting frames but the newest, for a consumer that would rather leave out frames than stay behind, and that one as
+// well if more than most of its lines are there. A queue with Block keeps them.
+func (q *Queue) DropLate(most int) {
 	q.mu.Lock()
 	var late []*Frame
-	for q.policy == Latest && q.count > 1 {
+	for q.policy == Latest && (q.count > 1 || q.count == 1 && q.ring[q.head].Lines() > most) {
 		late = append(late, q.pop())
 	}
 	q.mu.Unlock()

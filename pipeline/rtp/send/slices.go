@@ -26,13 +26,18 @@ type filling struct {
 }
 
 // frame waits for a frame: for one whose packets may be sent as they come, if the stream is one of slices. Such a stream goes on with
-// the newest frame when another one has begun behind it: then it is more than a period late.
+// the newest frame when it is more than a period late, and with the one after that when it cannot make up for its lateness soon: a
+// receiver's buffer drains at a tenth more than the stream's rate, so a paced frame makes up for at most an eleventh of a period.
 func (s *Sink) frame(ctx context.Context, q *pipeline.Queue, t *train) (*pipeline.Frame, error) {
 	t.filling = filling{}
 	if _, can := s.packer.(rtp.Slicer); !s.config.Slices || !can {
 		return q.Next(ctx)
 	}
-	q.DropLate()
+	most := s.format.Height
+	if s.sender.span > 0 {
+		most /= 2
+	}
+	q.DropLate(most)
 	f, err := q.NextFilling(ctx)
 	if err == nil && f.Filling() {
 		t.filling = s.fills(ctx, f)
