@@ -121,8 +121,9 @@ test-long-streams: setup-test ## 1,000 connections, 1,000 killed consumers, disk
 	go -C pipeline/webrtc/livekittest mod tidy -diff
 	$(call long,$(LONG_STREAMS),$(LONG_STREAMS_IN))
 
-test-long-packages: setup-test ## the packages installed, updated, removed and purged by apt
+test-long-packages: setup-test ## the packages installed, updated, removed and purged by apt; the service reloaded by the systemd of Debian 12 and of 13
 	@$(call install,mmdebstrap)
+	$(call long,TestReloadsBySystemd,./cmd/tegracast)
 	TEGRACAST_LONG=1 go -C systemd/deb test -count=1 -timeout 60m -v -run '^TestAptLives$$' .
 
 test-long-newcomer: setup-test ## README's commands in a bare Debian 12

@@ -125,6 +125,7 @@ type word struct {
 func commands() []word {
 	return []word{
 		{"serve", "run the appliance; without a configuration it streams a model of the camera", serve},
+		{"reload", "have the service read its configuration again; systemctl reload runs it", reloadCommand},
 		{"loopback", "copy memory through the FPGA and compare every byte", loopbackCommand},
 		{"probe", "receive a stream and check it: losses, jitter, pixels, latency", probe},
 		{"send", "have serve send a stream to one more receiver", sendCommand},

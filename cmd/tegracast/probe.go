@@ -173,14 +173,14 @@ func receiveAll(ctx context.Context, e env, cfg receive.Config, streams []*probe
 	end := time.AfterFunc(d, cancel)
 	defer end.Stop()
 	if command.Terminal(e.Err) && ctx.Err() == nil {
-		go progress(ctx, e, streams)
+		go showCounts(ctx, e, streams)
 	}
 	running.Wait()
 	return errors.Join(failed...)
 }
 
-// progress says every second what has come.
-func progress(ctx context.Context, e env, streams []*probed) {
+// showCounts says every second what has come.
+func showCounts(ctx context.Context, e env, streams []*probed) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {

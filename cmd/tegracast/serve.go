@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/kept"
 	"github.com/tegracast/tegracast/cmd/tegracast/live"
 	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
+	"github.com/tegracast/tegracast/cmd/tegracast/progress"
 	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/pipeline/web"
@@ -181,8 +183,5 @@ func addFaults(c *config.Appliance, faults []string) error {
 
 // sdpDir is the service manager's runtime directory, else the working folder.
 func sdpDir() string {
-	if dir := os.Getenv("RUNTIME_DIRECTORY"); dir != "" {
-		return dir
-	}
-	return "."
+	return cmp.Or(progress.RuntimeDir(), ".")
 }

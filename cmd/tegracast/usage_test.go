@@ -48,6 +48,9 @@ var wrongUsages = []wrong{
 	{"serve --log-level loud", 2, "--log-level loud", "debug, info, warn or error"},
 	{"serve --log-format xml", 2, "--log-format xml", "text or json"},
 
+	{"reload now", 2, `unexpected argument "now"`, tryHelp + "reload --help"},
+	{"reload", 2, "only systemd runs it", "systemctl reload tegracast"},
+
 	{"loopback model", 2, `unexpected argument "model"`, tryHelp + "loopback --help"},
 	{"loopback --size", 2, "--size: the value is missing", "write --size BYTES"},
 	{"loopback --size 16X", 2, "--size 16X", "such as 4MB or 16MiB"},

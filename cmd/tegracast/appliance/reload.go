@@ -13,6 +13,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/kept"
+	"github.com/tegracast/tegracast/cmd/tegracast/progress"
 	"github.com/tegracast/tegracast/cmd/tegracast/site"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
@@ -31,6 +32,7 @@ type runner struct {
 	shown atomic.Pointer[web.Configuration]
 	dir   string // of the SDP files
 	web   *site.Server
+	tells *progress.Watch // is told of reloads
 	ended chan *flow
 	over  chan struct{} // closed when nobody waits for ended any more
 	exits bool          // when all sources have ended
@@ -96,14 +98,22 @@ func (r *runner) replay(p plan, c *config.Appliance) {
 // reload reads the configuration again and restarts only what has changed. A file with a mistake changes nothing. An error
 // means that the appliance cannot go on.
 func (r *runner) reload(ctx context.Context) error {
+	done := r.tells.Reload()
 	next, kept, err := r.store.Load(r.a.env.Log)
 	if err != nil {
 		r.a.env.Log.Error("SIGHUP: configuration rejected: still running the previous one", "error", err)
+		done(err)
 		return nil
 	}
 	_, refused, fatal := r.become(ctx, "SIGHUP", next)
-	if refused == nil && fatal == nil {
+	switch {
+	case fatal != nil:
+		done(fatal)
+	case refused != nil:
+		done(refused)
+	default:
 		r.show(kept)
+		done(nil)
 	}
 	return fatal
 }

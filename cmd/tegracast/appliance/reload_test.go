@@ -22,6 +22,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines/linestest"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/cmd/tegracast/progress"
 	"github.com/tegracast/tegracast/cmd/tegracast/site"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
@@ -152,8 +153,12 @@ func newReloads(t *testing.T, text string, board lines.Board) *reloads {
 	if err != nil {
 		t.Fatal(err)
 	}
+	health, err := progress.New(a.started, a.stats, nil, e.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.runner = &runner{
-		a: a, cfg: c, store: kept.Store{Installed: s.file}, dir: filepath.Dir(s.file), web: &site.Server{},
+		a: a, cfg: c, store: kept.Store{Installed: s.file}, dir: filepath.Dir(s.file), web: &site.Server{}, tells: health,
 	}
 	if err := s.announce(everything(c).outputs); err != nil {
 		t.Fatal(err)

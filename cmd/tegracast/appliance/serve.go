@@ -87,6 +87,9 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 		signal.Notify(hangup, syscall.SIGHUP)
 		defer signal.Stop(hangup)
 	}
+	if r.tells = health; !r.fixed {
+		health.Reloads()
+	}
 	usr1 := make(chan os.Signal, 1)
 	signal.Notify(usr1, syscall.SIGUSR1)
 	defer signal.Stop(usr1)

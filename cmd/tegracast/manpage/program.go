@@ -48,7 +48,7 @@ var (
 	Files = []Pair{
 		{"/etc/tegracast/tegracast.yaml", "configuration of the service"},
 		{"/etc/default/tegracast", "more options of the service, as TEGRACAST_OPTIONS=--log-level debug; it need not be there"},
-		{"/run/tegracast", "SDP file of each stream of the service"},
+		{"/run/tegracast", "SDP file of each stream of the service; what came of its last reload (reload.json)"},
 		{
 			"/var/lib/tegracast", "state of the service: the configuration that was changed on the page (tegracast.yaml, and .old), " +
 				"messages that wait for the bus, the number of consecutive failed starts",

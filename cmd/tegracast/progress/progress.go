@@ -27,7 +27,12 @@ type Watch struct {
 
 	patience time.Duration // with a part that stands still
 	every    time.Duration
-	said     string // to the service manager
+
+	talking   sync.Mutex // is held while the service manager is told something
+	announced bool       // READY=1 was said, and STOPPING=1 was not
+	said      string     // the status
+	reloading time.Time  // when a reload began; zero: there is none
+	failure   string     // of the last reload; empty: it went well
 
 	guard   sync.Mutex
 	ready   bool
@@ -75,11 +80,10 @@ func (h *Watch) Run(ctx context.Context) {
 		return
 	}
 	h.set(true, nil)
-	h.said = status(h.stats(), nil)
-	h.tell(daemon.SdNotifyReady + "\nSTATUS=" + h.said)
+	h.announce(true, h.stats())
 	defer func() {
 		h.set(false, nil)
-		h.tell(daemon.SdNotifyStopping)
+		h.announce(false, pipeline.Stats{})
 	}()
 	tick := time.NewTicker(h.every)
 	defer tick.Stop()
@@ -101,6 +105,18 @@ func (h *Watch) Run(ctx context.Context) {
 	}
 }
 
+// announce tells the service manager that the service is ready, or that it stops.
+func (h *Watch) announce(ready bool, st pipeline.Stats) {
+	h.talking.Lock()
+	defer h.talking.Unlock()
+	if h.announced = ready; !ready {
+		h.tell(daemon.SdNotifyStopping)
+		return
+	}
+	h.said = h.status(st, nil)
+	h.tell(daemon.SdNotifyReady + "\nSTATUS=" + h.said)
+}
+
 // look feeds the watchdog, or says what stalls. It reports whether something does.
 func (h *Watch) look(st pipeline.Stats, stalled error) bool {
 	_, before := h.State()
@@ -111,26 +127,38 @@ func (h *Watch) look(st pipeline.Stats, stalled error) bool {
 	case stalled == nil && before != nil:
 		h.log.Info("the pipeline makes progress again")
 	}
-	if now := status(st, stalled); now != h.said && (stalled == nil || before == nil) { // how long it has stalled changes all the time
+	h.talking.Lock()
+	defer h.talking.Unlock()
+	if now := h.status(st, stalled); now != h.said && (stalled == nil || before == nil) { // how long it has stalled changes all the time
 		h.said = now
 		h.tell("STATUS=" + now)
 	}
 	if stalled == nil && h.watchdog > 0 {
 		h.tell(daemon.SdNotifyWatchdog)
 	}
+	// A reload may take longer than TimeoutStartSec=. EXTEND_TIMEOUT_USEC= also puts the watchdog off, but by no more than this.
+	if stalled == nil && !h.reloading.IsZero() && time.Since(h.reloading) < reloadTime {
+		h.tell(fmt.Sprint("EXTEND_TIMEOUT_USEC=", h.patience.Microseconds()))
+	}
 	return stalled != nil
 }
 
-// status describes what stalls, which outputs have failed and which sources have ended, for the service manager to show.
-func status(st pipeline.Stats, stalled error) string {
+// longest is the most bytes of a status. A message to the service manager may have 4096, or is lost.
+const longest = 3000
+
+// status describes what stalls, why the last reload has failed, which outputs have failed and which sources have ended, for the service
+// manager to show.
+func (h *Watch) status(st pipeline.Stats, stalled error) string {
 	var list []string
 	if stalled != nil {
-		list = append(list, strings.ReplaceAll(stalled.Error(), "\n", "; "))
+		list = append(list, oneLine(stalled.Error()))
+	}
+	if h.failure != "" {
+		list = append(list, h.failure)
 	}
 	for _, o := range st.Outputs {
 		if o.State == pipeline.Retrying {
-			why := strings.ReplaceAll(o.Error, "\n", "; ")
-			list = append(list, fmt.Sprintf("output %s is retrying since %s: %s", o.Name, o.Since.Format(time.TimeOnly), why))
+			list = append(list, fmt.Sprintf("output %s is retrying since %s: %s", o.Name, o.Since.Format(time.TimeOnly), oneLine(o.Error)))
 		}
 	}
 	live := false
@@ -142,8 +170,15 @@ func status(st pipeline.Stats, stalled error) string {
 	if stalled == nil && live {
 		list = append([]string{"streaming"}, list...)
 	}
-	return strings.Join(list, "; ")
+	text := strings.Join(list, "; ")
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "") + "…"
+	}
+	return text
 }
+
+// oneLine is a text without line breaks.
+func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
 
 // tell sends the service manager a message; without one nothing happens.
 func (h *Watch) tell(state string) {
