@@ -26,8 +26,8 @@ type filling struct {
 }
 
 // frame waits for a frame: for one whose packets may be sent as they come, if the stream is one of slices. Such a stream goes on with
-// the newest frame when it is more than a period late, and with the one after that when it cannot make up for its lateness soon: a
-// receiver's buffer drains at a tenth more than the stream's rate, so a paced frame makes up for at most an eleventh of a period.
+// the newest frame when it is more than a period late, or three quarters of one where it is paced: a receiver's buffer drains at a tenth
+// more than the stream's rate, so each frame makes up for at most an eleventh of a period.
 func (s *Sink) frame(ctx context.Context, q *pipeline.Queue, t *train) (*pipeline.Frame, error) {
 	t.filling = filling{}
 	if _, can := s.packer.(rtp.Slicer); !s.config.Slices || !can {
@@ -35,7 +35,7 @@ func (s *Sink) frame(ctx context.Context, q *pipeline.Queue, t *train) (*pipelin
 	}
 	most := s.format.Height
 	if s.sender.span > 0 {
-		most /= 2
+		most -= most / 4
 	}
 	q.DropLate(most)
 	f, err := q.NextFilling(ctx)
