@@ -66,7 +66,8 @@ type Appliance struct {
 	quarantine *kernel.Quarantine
 	order      *kernel.Order
 
-	health func() (ready bool, stalled error) // nil: nobody watches
+	health    func() (ready bool, stalled error) // nil: nobody watches
+	describes func() error                       // writes the SDP files; nil: nobody does
 
 	changing sync.RWMutex // held while a reload closes and opens
 	views    preview.Views

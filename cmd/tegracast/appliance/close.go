@@ -31,7 +31,7 @@ func (a *Appliance) dropFlow(f *flow) error {
 	a.mu.Unlock()
 	var errs []error
 	for _, o := range outputs { // some have pinned the graph's slots
-		errs = append(errs, o.close())
+		errs = append(errs, a.closeOutput(o))
 	}
 	for _, c := range slices.Backward(stages) { // before the slots, which a GPU may still write to
 		err := c()
@@ -58,7 +58,14 @@ func (a *Appliance) dropOutput(ctx context.Context, f *flow, o *output) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f.outputs = slices.DeleteFunc(f.outputs, func(x *output) bool { return x == o })
-	return o.close()
+	return a.closeOutput(o)
+}
+
+// closeOutput gives back what an output holds, which is not opened again.
+func (a *Appliance) closeOutput(o *output) error {
+	err := o.close()
+	a.egress.Remove(o.name)
+	return err
 }
 
 // dropCards closes the cards that are not in keep. Nothing may use them any more.

@@ -38,6 +38,7 @@ type runner struct {
 
 // run runs all flows until ctx ends, one has failed, or all sources have ended and the runner exits then.
 func (r *runner) run(ctx context.Context, reload <-chan os.Signal) error {
+	r.a.describes = func() error { return r.announce(nil) }
 	r.ended, r.over = make(chan *flow), make(chan struct{})
 	defer close(r.over)
 	ctx, cancel := context.WithCancel(ctx)
