@@ -58,6 +58,7 @@ type Appliance struct {
 	threads    *send.Threads  // of the RTP streams
 	storage    *cufile.Driver // nil: nothing is recorded
 	recordings record.Recordings
+	disks      record.Disks // that hang
 	fanout     fanout.Outputs
 	shares     fanout.Shares
 	egress     *egress.Streams
@@ -67,6 +68,7 @@ type Appliance struct {
 	order      *kernel.Order
 
 	health    func() (ready bool, stalled error) // nil: nobody watches
+	ending    *ending                            // nil: nobody watches the end
 	describes func() error                       // writes the SDP files; nil: nobody does
 
 	changing sync.RWMutex // held while a reload closes and opens

@@ -137,7 +137,7 @@ func (s *Streams) Listen(c readers.RTSP, out io.Writer, log *slog.Logger) error 
 	return nil
 }
 
-// Close ends all sessions. No other one begins.
+// Close ends all sessions, beside each other. No other one begins.
 func (s *Streams) Close() {
 	var closing sync.WaitGroup // a server that has gone keeps its publisher for a while
 	for _, x := range s.open() {
@@ -145,9 +145,9 @@ func (s *Streams) Close() {
 			closing.Go(x.publisher.Close)
 		}
 	}
+	closing.Go(s.viewers.Close)
+	closing.Go(s.endRTSP)
 	closing.Wait()
-	s.viewers.Close()
-	s.endRTSP()
 }
 
 func (s *Streams) endRTSP() {
