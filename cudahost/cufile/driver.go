@@ -69,7 +69,10 @@ func Open(c Config) (*Driver, error) {
 	for _, key := range c.Settings.Unknown {
 		c.Logger.Warn("cufile.json has a key that is not known: it has no effect", "key", key)
 	}
-	d := &Driver{trial: trial, log: c.Logger, access: c.Access, set: *c.Settings, files: map[int]*File{}, memory: map[uintptr]*region{}, streams: map[uintptr]StreamFlags{}}
+	d := &Driver{
+		trial: trial, log: c.Logger, access: c.Access, set: *c.Settings,
+		files: map[int]*File{}, memory: map[uintptr]*region{}, streams: map[uintptr]StreamFlags{},
+	}
 	if c.Library == "" {
 		if !c.Settings.AllowCompat {
 			return nil, notAllowed(c.Settings.Path)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tegracast/tegracast/capture"
 	"github.com/tegracast/tegracast/cmd/tegracast/egress"
+	"github.com/tegracast/tegracast/cmd/tegracast/ending"
 	"github.com/tegracast/tegracast/cmd/tegracast/fanout"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
@@ -68,7 +69,7 @@ type Appliance struct {
 	order      *kernel.Order
 
 	health    func() (ready bool, stalled error) // nil: nobody watches
-	ending    *ending                            // nil: nobody watches the end
+	ending    *ending.End                        // nil: nobody watches the end
 	describes func() error                       // writes the SDP files; nil: nobody does
 
 	changing sync.RWMutex // held while a reload closes and opens

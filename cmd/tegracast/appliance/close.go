@@ -16,7 +16,7 @@ func (a *Appliance) Close() error {
 	defer a.changing.Unlock()
 	var errs []error
 	do := func(what string, closes func() error) {
-		a.ending.step(what, func() { errs = append(errs, closes()) })
+		a.ending.Step(what, func() { errs = append(errs, closes()) })
 	}
 	for _, f := range slices.Backward(slices.Clone(a.flows)) {
 		do("source "+f.name, func() error { return a.dropFlow(f) })
@@ -39,7 +39,7 @@ func (a *Appliance) dropFlow(f *flow) error {
 	a.mu.Unlock()
 	var errs []error
 	for _, o := range outputs { // some have pinned the graph's slots
-		a.ending.step("output "+o.name, func() { errs = append(errs, a.closeOutput(o)) })
+		a.ending.Step("output "+o.name, func() { errs = append(errs, a.closeOutput(o)) })
 	}
 	for _, c := range slices.Backward(stages) { // before the slots, which a GPU may still write to
 		err := c()

@@ -70,7 +70,7 @@ func (r *runner) run(ctx context.Context, reload <-chan os.Signal) error {
 		}
 	}
 	cancel()
-	r.a.ending.begin(err)
+	r.a.ending.Begin(err)
 	for _, f := range r.a.flows {
 		f.stop()
 		if !errors.Is(err, f.err) {

@@ -5,6 +5,7 @@ package hangtest
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -93,7 +94,7 @@ func (s *server) run(fd int) error {
 	for {
 		b := make([]byte, mostWritten+4096)
 		n, err := unix.Read(fd, b)
-		if err == unix.EINTR || err == unix.EAGAIN || err == unix.ENOENT {
+		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOENT) {
 			continue
 		}
 		if err != nil {
@@ -124,18 +125,11 @@ func encode(b *bytes.Buffer, v any) { _ = binary.Write(b, binary.NativeEndian, v
 
 // errnoOf is that of an error of package os.
 func errnoOf(err error) unix.Errno {
-	for {
-		switch e := err.(type) {
-		case nil:
-			return 0
-		case unix.Errno:
-			return e
-		case interface{ Unwrap() error }:
-			err = e.Unwrap()
-		default:
-			return unix.EIO
-		}
+	var errno unix.Errno
+	if err != nil && !errors.As(err, &errno) {
+		return unix.EIO
 	}
+	return errno
 }
 
 // do is one request.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package appliance
+package ending
 
 import (
 	"bytes"
@@ -26,17 +26,18 @@ func TestWhatDoesNotEnd(t *testing.T) {
 				defer cancel()
 			}
 			began := time.Now()
-			err := within(ctx, log, func(e *ending) error {
-				e.step("the streams", func() { time.Sleep(time.Hour) })
-				e.begin(why)
-				e.step("the page", func() {})
-				e.step("the message bus", func() { <-free })
+			err := Within(ctx, log, func(e *End) error {
+				e.Of(func() []string { return []string{"output rec"} }, func() error { <-free; return nil })
+				e.Step("the streams", func() { time.Sleep(time.Hour) })
+				e.Begin(why)
+				e.Step("the page", func() {})
+				e.Step("the message bus", func() { <-free })
 				return nil
 			})
-			if d := time.Since(began); !errors.Is(err, why) || (err == nil) != (why == nil) || d != time.Hour+endTime {
+			if d := time.Since(began); !errors.Is(err, why) || (err == nil) != (why == nil) || d != time.Hour+Limit+lastTime {
 				t.Errorf("after %v: %v", d, err)
 			}
-			if said := b.String(); !strings.Contains(said, `"not ended"="the message bus"`) {
+			if said := b.String(); !strings.Contains(said, `"not ended"="the message bus, output rec"`) {
 				t.Errorf("the log:\n%s", said)
 			}
 			close(free)
@@ -51,8 +52,8 @@ func TestAnEndInTime(t *testing.T) {
 		defer cancel()
 		var b bytes.Buffer
 		want := errors.New("the flight recorder cannot be written")
-		err := within(ctx, slog.New(slog.NewTextHandler(&b, nil)), func(*ending) error {
-			time.Sleep(time.Second + endTime - time.Millisecond)
+		err := Within(ctx, slog.New(slog.NewTextHandler(&b, nil)), func(*End) error {
+			time.Sleep(time.Second + Limit - time.Millisecond)
 			return want
 		})
 		if !errors.Is(err, want) || b.Len() > 0 {
