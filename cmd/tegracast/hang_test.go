@@ -75,7 +75,7 @@ func TestServeOnADiskThatHangs(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		ask(http.MethodPost, "/api/v1/outputs/first/stop", 6*time.Second)
+		ask(http.MethodPost, "/api/v1/outputs/first/stop", 20*time.Second)
 	}()
 	for running := true; running; {
 		select {
@@ -83,12 +83,12 @@ func TestServeOnADiskThatHangs(t *testing.T) {
 			running = false
 		case <-time.After(200 * time.Millisecond):
 		}
-		ask(http.MethodGet, "/healthz", time.Second)
-		ask(http.MethodGet, "/api/v1/status", time.Second)
+		ask(http.MethodGet, "/healthz", 3*time.Second)
+		ask(http.MethodGet, "/api/v1/status", 3*time.Second)
 	}
-	ask(http.MethodPost, "/api/v1/outputs/first/start", 2*time.Second)
+	ask(http.MethodPost, "/api/v1/outputs/first/start", 5*time.Second)
 	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		said := ask(http.MethodGet, "/api/v1/status", time.Second)
+		said := ask(http.MethodGet, "/api/v1/status", 3*time.Second)
 		if strings.Contains(said, `"state":"retrying","error":"the disk hangs: the recording `+disk.Dir) {
 			break
 		}
@@ -96,37 +96,39 @@ func TestServeOnADiskThatHangs(t *testing.T) {
 			t.Fatalf("started again, it is\n%s", said)
 		}
 	}
-	before := deliveredTo("other", ask(http.MethodGet, "/metrics", time.Second))
+	before := deliveredTo("other", ask(http.MethodGet, "/metrics", 5*time.Second))
 	if err := serve.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	for began := time.Now(); !hangtest.Exiting(serve.Process.Pid); time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > 5*time.Second {
+		if time.Since(began) > 10*time.Second { // 5 s, and what a busy machine adds: package ending has the exact bound
 			t.Fatal("it does not end")
 		}
 	}
 	var out, errw bytes.Buffer
 	files, err := record.Files(other, "other")
-	if status := run(t.Context(), append([]string{"record", "verify"}, files...), &out, &errw); status != exitOK || len(files) != 1 || err != nil || before < 5 {
+	status := run(t.Context(), append([]string{"record", "verify"}, files...), &out, &errw)
+	if status != exitOK || len(files) != 1 || err != nil || before < 5 {
 		t.Errorf("the other recording, of %d frames and more: status %d, %v\n%s%s", before, status, err, &out, &errw)
 	}
 	disk.Pull(t)
-	if status := serve.End(t, time.Minute); status != exitOK {
+	if status = serve.End(t, time.Minute); status != exitOK {
 		t.Errorf("status %d", status)
 	}
+	log := serve.Err.String()
 	for _, name := range []string{"first", "second"} {
 		file, err := record.Files(disk.Back, name)
 		if err != nil || len(file) != 1 {
 			t.Fatal(file, err)
 		}
-		if !strings.Contains(serve.Err.String(), "a recording is not closed") || !strings.Contains(serve.Err.String(), strings.Replace(file[0], disk.Back, disk.Dir, 1)) {
-			t.Errorf("the log does not name %s", file[0])
+		if path := strings.Replace(file[0], disk.Back, disk.Dir, 1); !strings.Contains(log, "a recording is not closed\" output="+name+" file="+path) {
+			t.Errorf("the log does not name %s", path)
 		}
 		if r, err := record.Inspect(t.Context(), file[0], true, func(float64) {}); err != nil || r.Finished || r.Frames < 1 {
 			t.Errorf("%s: %+v, %v", file[0], r, err)
 		}
 		anew := filepath.Join(t.TempDir(), "anew.mcap")
-		if status := run(t.Context(), []string{"record", "export", file[0], "-o", anew}, &out, &errw); status != exitOK && status != exitFailure { // it may end in a part of a frame
+		if status := run(t.Context(), []string{"record", "export", file[0], "-o", anew}, &out, &errw); status > exitFailure { // it may end in a part of a frame
 			t.Errorf("%s: status %d\n%s", file[0], status, &errw)
 		}
 		if r, err := record.Inspect(t.Context(), anew, true, func(float64) {}); err != nil || !r.Finished || !r.Good() || r.Frames < 1 {
@@ -134,6 +136,6 @@ func TestServeOnADiskThatHangs(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.Logf("the log:\n%s", serve.Err.String())
+		t.Logf("the log:\n%s", log)
 	}
 }

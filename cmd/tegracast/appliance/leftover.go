@@ -30,7 +30,8 @@ func (a *Appliance) unended() (list []string) {
 func (a *Appliance) unheld(what string, err error) error {
 	if err != nil && a.disks.Hanging() {
 		text, _, _ := strings.Cut(err.Error(), "\n")
-		a.env.Log.Warn("closed with errors, since a recording whose disk hangs holds frames: what is left is free with the process", "what", what, "error", text)
+		a.env.Log.Warn("closed with errors, since a recording whose disk hangs holds frames: what is left is free with the process",
+			"what", what, "error", text)
 		return nil
 	}
 	return err
