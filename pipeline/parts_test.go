@@ -46,6 +46,13 @@ func TestHistogramAgainstSortedValues(t *testing.T) {
 }
 
 func TestSignedHistogramAgainstSortedValues(t *testing.T) {
+	for want := -time.Duration(subBuckets) + 1; want < subBuckets; want++ { // these have buckets of their own
+		var h SignedHistogram
+		h.Observe(want)
+		if p := h.Percentiles(); p != (Percentiles{1, want, want, want, want}) {
+			t.Errorf("of %v: %+v", want, p)
+		}
+	}
 	for name, shift := range map[string]time.Duration{"negative": -time.Second, "both": -3 * time.Millisecond, "positive": 0, "none": 0} {
 		var h SignedHistogram
 		rng := rand.New(rand.NewPCG(1, 2))

@@ -63,7 +63,8 @@ type Sink interface {
 	// Needs says what the sink needs of the graph. It is called once, when the sink is attached.
 	Needs() SinkNeeds
 	// Run takes frames from q and gives each back by q.Done or q.Fail, until q.Next returns an error. It may return that
-	// error as it is, or joined with its own: the graph knows the normal end. Any other error ends the output.
+	// error as it is, or joined with its own: the graph knows the normal end. Any other error ends the output. When ctx ends it
+	// returns within seconds, whatever it waits for: a reload and the end of the service wait for it.
 	Run(ctx context.Context, q *Queue) error
 }
 

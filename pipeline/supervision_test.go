@@ -97,13 +97,17 @@ func TestAFailedOutputIsOpenedAgain(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- g.Run(ctx) }()
 		time.Sleep(100 * time.Millisecond)
-		if st := o.Stats(); st.State != Retrying || st.Error != errDisk.Error() || st.Next.Sub(*st.Since) != firstReopen || st.Waiting != 0 {
-			t.Errorf("%+v", st)
+		first := o.Stats()
+		if first.State != Retrying || first.Error != errDisk.Error() || first.Next.Sub(*first.Since) != firstReopen || first.Waiting != 0 {
+			t.Errorf("%+v", first)
 		}
 		time.Sleep(3*time.Minute - 100*time.Millisecond)
 		synctest.Wait()
 		if n := strings.Count(log.String(), "output failed"); n != 3 {
 			t.Errorf("%d lines in three minutes:\n%s", n, log.String())
+		}
+		if st := o.Stats(); st.State != Retrying || !st.Since.Equal(*first.Since) {
+			t.Errorf("it has failed since %v: %+v", first.Since, st)
 		}
 		pause := firstReopen
 		for i := 1; i < len(f.opened); i++ {

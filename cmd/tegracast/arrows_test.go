@@ -55,7 +55,7 @@ var may = map[string][]string{
 	"cmd/tegracast/appliance": {
 		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture",
 		"cmd/tegracast/config/...", "cmd/tegracast/lines", "cmd/tegracast/device", "cmd/tegracast/boardwatch", "cmd/tegracast/fanout",
-		"cmd/tegracast/egress", "cmd/tegracast/telemetry", "cmd/tegracast/live", "cmd/tegracast/starts", "cmd/tegracast/programtest",
+		"cmd/tegracast/egress", "cmd/tegracast/telemetry", "cmd/tegracast/live", "cmd/tegracast/starts", "cmd/tegracast/ending", "cmd/tegracast/programtest",
 		"cmd/tegracast/control", "cmd/tegracast/kept", "cmd/tegracast/site", "cmd/tegracast/progress", "cmd/tegracast/memlock",
 	},
 	"cmd/tegracast/live":      {"pipeline", "pipeline/rtp/send", "cmd/tegracast/command"},
@@ -65,6 +65,7 @@ var may = map[string][]string{
 	"cmd/tegracast/kept":      {"pipeline/...", "cmd/tegracast/config/...", "cmd/tegracast/memlock"},
 	"cmd/tegracast/memlock":   {"cudahost", "tegra", "pipeline/...", "cmd/tegracast/config/..."},
 	"cmd/tegracast/starts":    {},
+	"cmd/tegracast/ending":    {},
 	"cmd/tegracast/telemetry": {"pipeline/...", "cmd/tegracast/config"},
 	"cmd/tegracast/doctor": {
 		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/config", "cmd/tegracast/appliance",

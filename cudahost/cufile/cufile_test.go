@@ -178,15 +178,43 @@ func TestAMountIsMeasuredOnce(t *testing.T) {
 	if err := d.Prepare(s.folder); err != nil {
 		t.Fatal(err)
 	}
-	for dev, direct := range d.mounts.direct {
+	for _, m := range d.mounts.list {
 		for range 2 {
-			if h := s.handle(t, d, os.O_RDWR); h.direct.fd >= 0 != direct {
-				t.Errorf("direct is %t on the mount, and the file has the descriptor %d", direct, h.direct.fd)
+			if h := s.handle(t, d, os.O_RDWR); h.direct.fd >= 0 != m.direct {
+				t.Errorf("direct is %t on the mount, and the file has the descriptor %d", m.direct, h.direct.fd)
 			}
-			d.mounts.direct[dev], direct = !direct, !direct // nobody measures it again
+			m.direct = !m.direct // nobody measures it again
 		}
 	}
 	s.roundTrip(t, d, 1<<20)
+}
+
+// TestAMountThatHangs while it is measured holds up nobody who uses another one.
+func TestAMountThatHangs(t *testing.T) {
+	s := &site{folder: t.TempDir(), memory: memory}
+	d := s.open(t, nil)
+	begun, answers := make(chan struct{}), make(chan struct{})
+	defer close(answers)
+	d.trial = func(folder string, flags int, memory []byte) (time.Duration, error) {
+		if folder != "hangs" {
+			return trial(folder, flags, memory)
+		}
+		close(begun)
+		<-answers
+		return 0, unix.EIO
+	}
+	go d.measured("hangs", 1)
+	<-begun
+	prepared := make(chan error, 1)
+	go func() { prepared <- d.Prepare(s.folder) }()
+	select {
+	case err := <-prepared:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it is held up")
+	}
 }
 
 // noDescriptor: a file that has to be opened once more cannot be registered when no descriptor is left.

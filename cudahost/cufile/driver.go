@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Access is how a file is read and written.
@@ -37,6 +38,7 @@ type Driver struct {
 	access Access
 	back   backend
 	mounts mounts
+	trial  func(folder string, flags int, memory []byte) (time.Duration, error) // measures; tests have another one
 
 	closing atomic.Bool
 	mu      sync.Mutex // of all below
@@ -67,7 +69,10 @@ func Open(c Config) (*Driver, error) {
 	for _, key := range c.Settings.Unknown {
 		c.Logger.Warn("cufile.json has a key that is not known: it has no effect", "key", key)
 	}
-	d := &Driver{log: c.Logger, access: c.Access, set: *c.Settings, files: map[int]*File{}, memory: map[uintptr]*region{}, streams: map[uintptr]StreamFlags{}}
+	d := &Driver{
+		trial: trial, log: c.Logger, access: c.Access, set: *c.Settings,
+		files: map[int]*File{}, memory: map[uintptr]*region{}, streams: map[uintptr]StreamFlags{},
+	}
 	if c.Library == "" {
 		if !c.Settings.AllowCompat {
 			return nil, notAllowed(c.Settings.Path)

@@ -14,8 +14,14 @@ import (
 
 // mounts are those of which it is known whether direct transfers are faster than the page cache.
 type mounts struct {
-	mu     sync.Mutex
-	direct map[uint64]bool // by device number
+	mu   sync.Mutex
+	list map[uint64]*mount // by device number
+}
+
+// mount is measured once. Whoever measures one whose disk hangs holds up nobody who asks for another one.
+type mount struct {
+	once   sync.Once
+	direct bool
 }
 
 // wantsDirect says whether a file that was not opened with O_DIRECT is to be read and written so.
@@ -51,17 +57,21 @@ func (d *Driver) Prepare(folder string) error {
 
 // measured says whether direct transfers are faster on the mount of a folder.
 func (d *Driver) measured(folder string, dev uint64) bool {
-	d.mounts.mu.Lock()
-	defer d.mounts.mu.Unlock()
-	direct, known := d.mounts.direct[dev]
-	if !known {
-		if d.mounts.direct == nil {
-			d.mounts.direct = map[uint64]bool{}
-		}
-		direct = d.measure(folder)
-		d.mounts.direct[dev] = direct
+	m := d.mounts.of(dev)
+	m.once.Do(func() { m.direct = d.measure(folder) })
+	return m.direct
+}
+
+func (m *mounts) of(dev uint64) *mount {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.list == nil {
+		m.list = map[uint64]*mount{}
 	}
-	return direct
+	if m.list[dev] == nil {
+		m.list[dev] = &mount{}
+	}
+	return m.list[dev]
 }
 
 // A trial writes so much, in pieces.
@@ -78,12 +88,12 @@ func (d *Driver) measure(folder string) bool {
 		return true
 	}
 	defer func() { _ = unix.Munmap(memory) }()
-	direct, err := trial(folder, unix.O_DIRECT, memory)
+	direct, err := d.trial(folder, unix.O_DIRECT, memory)
 	if err != nil {
 		d.log.Info("files are written through the page cache", "folder", folder, "reason", err)
 		return false
 	}
-	buffered, err := trial(folder, 0, memory)
+	buffered, err := d.trial(folder, 0, memory)
 	if err != nil {
 		return true
 	}

@@ -15,22 +15,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writing are the files that are being written. They are not deleted.
-type writing struct {
+// files are those that are being written. They are not deleted.
+type files struct {
 	mu   sync.Mutex
 	list []*segment
 }
 
-func (w *writing) add(g *segment) {
+func (w *files) add(g *segment) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.list = append(slices.DeleteFunc(w.list, func(g *segment) bool { return g.closed.Load() }), g)
 }
 
-func (w *writing) has(path string) bool {
+func (w *files) has(path string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.list, func(g *segment) bool { return !g.closed.Load() && g.path() == path })
+}
+
+// open are the paths of those that are not closed.
+func (w *files) open() (list []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, g := range w.list {
+		if !g.closed.Load() {
+			list = append(list, g.path())
+		}
+	}
+	return list
 }
 
 // ErrFull is that of a disk without room.

@@ -43,6 +43,10 @@ func (s *source) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 		if err != nil {
 			return nil
 		}
+		if ctx.Err() != nil {
+			f.Release()
+			return nil
+		}
 		if n%10 == 9 {
 			n++
 		}

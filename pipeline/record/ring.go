@@ -128,6 +128,8 @@ func (r *ring) expire() {
 	}
 	r.trimming.Wait() // what was forgotten a second ago
 	r.trimming.Go(func() {
+		r.run.sink.waits.begin(forgetting)
+		defer r.run.sink.waits.end(forgetting)
 		if err := g.forget(from, to); err != nil {
 			r.run.fail(fmt.Errorf("recording %s: %w", g.path(), err))
 		}
@@ -282,6 +284,8 @@ func (r *ring) leave(take bool) {
 	r.trimming.Wait()
 	run.sink.ending.Wait()
 	run.sink.ending.Go(func() {
+		run.sink.waits.begin(ending)
+		defer run.sink.waits.end(ending)
 		p.segment.pending.Wait()
 		err := run.failure()
 		if err == nil && needed < p.end {

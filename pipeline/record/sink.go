@@ -47,7 +47,9 @@ type Config struct {
 	Kernels string
 	Window  *Window // what triggers ask for; nil: all frames are kept
 	// Told hears of triggers and of files that are whole; nil: nobody does. It must not wait.
-	Told   func(News)
+	Told func(News)
+	// Disks are those that hang; nil: nobody knows.
+	Disks  *Disks
 	Logger *slog.Logger // nil: slog.Default()
 }
 
@@ -62,11 +64,17 @@ type Sink struct {
 
 	frames, bytes, files atomic.Uint64
 
-	writing  writing
+	writing  files
 	ending   sync.WaitGroup // the file before, whose end is being written
 	triggers chan Trigger
 	ended    atomic.Bool
 	longest  int64 // that of the constant; tests have another one
+
+	waits    waits
+	patience time.Duration // diskPatience; tests have less
+	hangs    error         // why Run does nothing; nil: the disk has answered
+	busy     atomic.Bool   // the disk is waited for
+	freeing  sync.Mutex
 }
 
 // New checks that frames of format f can be recorded. An error says what is wrong with the directory, or wraps pipeline.ErrFormat
@@ -80,20 +88,15 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 		}
 		words = &given
 	}
-	info, err := os.Stat(c.Directory)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is no directory", c.Directory)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("recordings: %w: create it, or name another one", err)
-	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	if err := c.Driver.Prepare(c.Directory); err != nil {
+	s := &Sink{config: c, format: f, words: words, log: c.Logger, triggers: make(chan Trigger, waitingTriggers), longest: longest, patience: diskPatience}
+	if err := s.look(); errors.Is(err, ErrHangs) { // it may answer by and by
+		s.hangs = err
+	} else if err != nil {
 		return nil, fmt.Errorf("recordings: %w", err)
 	}
-	s := &Sink{config: c, format: f, words: words, log: c.Logger, triggers: make(chan Trigger, waiting), longest: longest}
 	if err := s.openPacker(); err != nil {
 		return nil, fmt.Errorf("recordings: %w", err)
 	}
@@ -107,11 +110,35 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	return s, nil
 }
 
+// look looks at the folder.
+func (s *Sink) look() error {
+	c := &s.config
+	err := c.Disks.try(c.Directory, statPatience, func() error {
+		info, err := os.Stat(c.Directory)
+		if err == nil && !info.IsDir() {
+			err = fmt.Errorf("%s is no directory", c.Directory)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: create it, or name another one", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.Disks.try(c.Directory, diskPatience, func() error { return c.Driver.Prepare(c.Directory) })
+}
+
 // Needs implements pipeline.Sink. The CPU reads each frame, for its CRC.
 func (s *Sink) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{Holds: Holds} }
 
-// Close frees what New has allocated. Run does so, too.
+// Close frees what New has allocated. Run does so, too. While the disk hangs that is left to its end.
 func (s *Sink) Close() error {
+	if s.busy.Load() {
+		return nil
+	}
+	s.freeing.Lock()
+	defer s.freeing.Unlock()
 	var errs []error
 	for _, j := range s.memory {
 		errs = append(errs, j.close())
@@ -121,9 +148,9 @@ func (s *Sink) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run implements pipeline.Sink. An error ends the recording: the file that is being written ends with its last whole frame.
-func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) (err error) {
-	r := &run{sink: s, queue: q, free: make(chan *job, Holds), writing: make(chan *job, Holds)}
+// run records what comes into its hands, until ctx ends or no more does.
+func (s *Sink) run(ctx context.Context, h *hands) (err error) {
+	r := &run{sink: s, hands: h, free: make(chan *job, Holds), writing: make(chan *job, Holds)}
 	if w := s.config.Window; w != nil {
 		r.ring = newRing(r, w)
 	}
@@ -134,14 +161,17 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) (err error) {
 	finishing.Go(r.finish)
 	for {
 		var f *pipeline.Frame
-		if f, err = q.Next(ctx); err != nil {
+		if f, err = h.next(ctx); err != nil {
 			break
 		}
-		if err = r.record(ctx, f); err != nil {
+		s.waits.begin(laying)
+		err = r.record(ctx, f)
+		s.waits.end(laying)
+		if err != nil {
 			if errors.Is(err, context.Canceled) { // its end is no fault
-				q.Fail(f, pipeline.DropSink, nil)
+				h.fail(f, nil)
 			} else {
-				q.Fail(f, pipeline.DropSink, err)
+				h.fail(f, err)
 			}
 			break
 		}
@@ -149,18 +179,20 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) (err error) {
 	s.ended.Store(true)
 	close(r.writing)
 	finishing.Wait()
+	s.waits.begin(laying)
 	ended := r.end()
+	s.waits.end(laying)
 	s.ending.Wait()
 	if ended == nil {
 		ended = r.failure()
 	}
-	return errors.Join(err, ended, s.Close())
+	return errors.Join(err, ended)
 }
 
 // run is a recording that runs.
 type run struct {
 	sink    *Sink
-	queue   *pipeline.Queue
+	hands   *hands
 	segment *segment
 	ring    *ring // nil: all frames are kept
 	free    chan *job
@@ -277,6 +309,8 @@ func (r *run) end() error {
 		return errors.Join(err, g.cut())
 	}
 	r.sink.ending.Go(func() {
+		r.sink.waits.begin(ending)
+		defer r.sink.waits.end(ending)
 		err := g.end()
 		if err != nil {
 			r.fail(fmt.Errorf("recording %s: %w", g.path(), err))
@@ -291,26 +325,31 @@ func (r *run) end() error {
 func (r *run) finish() {
 	s := r.sink
 	synced := time.Now()
-	var syncing sync.WaitGroup
-	defer syncing.Wait()
+	var putting sync.WaitGroup
+	defer putting.Wait()
 	for j := range r.writing { // ends: Run closes it
-		if err := j.wait(); err != nil {
+		s.waits.begin(writing)
+		err := j.wait()
+		s.waits.end(writing)
+		if err != nil {
 			err = fmt.Errorf("recording %s: %w", j.segment.path(), err)
 			r.fail(err)
-			r.queue.Fail(j.frame, pipeline.DropSink, err)
+			r.hands.fail(j.frame, err)
 		} else {
 			if r.failure() == nil {
 				j.segment.written = j.end
 			}
 			s.frames.Add(1)
 			s.bytes.Add(uint64(j.end - j.begin))
-			r.queue.Done(j.frame)
+			r.hands.done(j.frame)
 		}
 		g := j.segment
 		if now := time.Now(); !g.idle.Load() && s.config.Sync > 0 && now.Sub(synced) >= s.config.Sync {
-			syncing.Wait() // the one before
+			putting.Wait() // the one before
 			synced = now
-			syncing.Go(func() {
+			putting.Go(func() {
+				s.waits.begin(syncing)
+				defer s.waits.end(syncing)
 				if err := g.sync(); err != nil && !errors.Is(err, cufile.HandleNotRegistered) {
 					r.fail(fmt.Errorf("recording %s: %w", g.path(), err))
 				}

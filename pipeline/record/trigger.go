@@ -49,8 +49,8 @@ var (
 	ErrEnded     = errors.New("the recording has ended")
 )
 
-// waiting is how many triggers may wait for the next frame.
-const waiting = 64
+// waitingTriggers is how many triggers may wait for the next frame.
+const waitingTriggers = 64
 
 // Trigger asks for the frames around a moment. It never waits, and may be called from any goroutine. Errors are those above.
 func (s *Sink) Trigger(t Trigger) error {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tegracast/tegracast/capture"
 	"github.com/tegracast/tegracast/cmd/tegracast/egress"
+	"github.com/tegracast/tegracast/cmd/tegracast/ending"
 	"github.com/tegracast/tegracast/cmd/tegracast/fanout"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
@@ -58,6 +59,7 @@ type Appliance struct {
 	threads    *send.Threads  // of the RTP streams
 	storage    *cufile.Driver // nil: nothing is recorded
 	recordings record.Recordings
+	disks      record.Disks // that hang
 	fanout     fanout.Outputs
 	shares     fanout.Shares
 	egress     *egress.Streams
@@ -66,7 +68,9 @@ type Appliance struct {
 	quarantine *kernel.Quarantine
 	order      *kernel.Order
 
-	health func() (ready bool, stalled error) // nil: nobody watches
+	health    func() (ready bool, stalled error) // nil: nobody watches
+	ending    *ending.End                        // nil: nobody watches the end
+	describes func() error                       // writes the SDP files; nil: nobody does
 
 	changing sync.RWMutex // held while a reload closes and opens
 	views    preview.Views

@@ -15,10 +15,18 @@ func (a *Appliance) Close() error {
 	a.changing.Lock() // somebody may still take a picture
 	defer a.changing.Unlock()
 	var errs []error
-	for _, f := range slices.Backward(slices.Clone(a.flows)) {
-		errs = append(errs, a.dropFlow(f))
+	do := func(what string, closes func() error) {
+		a.ending.Step(what, func() { errs = append(errs, closes()) })
 	}
-	return errors.Join(append(errs, a.env.Bus.Close(), a.dropCards(nil), a.lines.Close(nil), a.dropStorage(), a.dropMemory())...)
+	for _, f := range slices.Backward(slices.Clone(a.flows)) {
+		do("source "+f.name, func() error { return a.dropFlow(f) })
+	}
+	do("the message bus", a.env.Bus.Close)
+	do("the FPGAs", func() error { return a.dropCards(nil) })
+	do("the GPIO lines", func() error { return a.lines.Close(nil) })
+	do("the driver of files", a.dropStorage)
+	do("the memory of frames", a.dropMemory)
+	return errors.Join(errs...)
 }
 
 // dropFlow stops a flow, closes it and forgets it. When its GPU is lost it is left as it is.
@@ -31,7 +39,7 @@ func (a *Appliance) dropFlow(f *flow) error {
 	a.mu.Unlock()
 	var errs []error
 	for _, o := range outputs { // some have pinned the graph's slots
-		errs = append(errs, o.close())
+		a.ending.Step("output "+o.name, func() { errs = append(errs, a.closeOutput(o)) })
 	}
 	for _, c := range slices.Backward(stages) { // before the slots, which a GPU may still write to
 		err := c()
@@ -40,9 +48,9 @@ func (a *Appliance) dropFlow(f *flow) error {
 			return errors.Join(errs...)
 		}
 	}
-	errs = append(errs, f.graph.Close())
+	errs = append(errs, a.unheld("graph of "+f.name, f.graph.Close()))
 	for _, c := range slices.Backward(f.closers) {
-		errs = append(errs, c())
+		errs = append(errs, a.unheld("source "+f.name, c()))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,7 +66,14 @@ func (a *Appliance) dropOutput(ctx context.Context, f *flow, o *output) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f.outputs = slices.DeleteFunc(f.outputs, func(x *output) bool { return x == o })
-	return o.close()
+	return a.closeOutput(o)
+}
+
+// closeOutput gives back what an output holds, which is not opened again.
+func (a *Appliance) closeOutput(o *output) error {
+	err := o.close()
+	a.egress.Remove(o.name)
+	return err
 }
 
 // dropCards closes the cards that are not in keep. Nothing may use them any more.
@@ -66,7 +81,7 @@ func (a *Appliance) dropCards(keep map[string]bool) error {
 	var errs []error
 	for name, closeCard := range a.devices {
 		if !keep[name] {
-			errs = append(errs, closeCard())
+			errs = append(errs, a.unheld("card "+name, closeCard()))
 			a.mu.Lock()
 			delete(a.devices, name)
 			delete(a.cards, name)

@@ -122,6 +122,7 @@ func (a *Appliance) addOutput(c *config.Output) error {
 	o := &output{name: c.Name, config: c, from: c.From, view: c.View(f.source.Format())}
 	sink, err := a.openSink(f, o, c, own)
 	if err != nil {
+		a.egress.Remove(c.Name)
 		return err
 	}
 	o.attached, err = f.graph.Attach(pipeline.OutputConfig{
@@ -129,7 +130,7 @@ func (a *Appliance) addOutput(c *config.Output) error {
 		Books: a.books[c.Name], Reopen: func(ctx context.Context) (pipeline.Sink, error) { return a.reopen(ctx, f, o, own) },
 	})
 	if err != nil {
-		return errors.Join(c.At.Errorf("%w", oneLine{err}), o.close())
+		return errors.Join(c.At.Errorf("%w", oneLine{err}), a.closeOutput(o))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -24,7 +24,7 @@ func (a *Appliance) openRecord(f *flow, o *output, c *config.Output, k *config.R
 		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: int64(k.Keep.V), Sync: k.Sync.V,
 		DeleteOldest: k.WhenFull == "delete_oldest", Pack: k.Pack, Memory: a.memory, Kernels: kernelCache(),
 		Configuration: a.text, Window: recordWindow(k.Trigger), Settings: cameraSettings(f.source),
-		Told: a.env.Bus.Recording, Logger: a.env.Log.With("output", c.Name),
+		Told: a.env.Bus.Recording, Disks: &a.disks, Logger: a.env.Log.With("output", c.Name),
 	}, own)
 	if err != nil {
 		return nil, c.OpenAt.Errorf("%w", err)
@@ -60,7 +60,7 @@ func recordWindow(t *config.RecordTrigger) *record.Window {
 
 // dropStorage closes the files' driver; no output uses it any more.
 func (a *Appliance) dropStorage() error {
-	if a.storage == nil {
+	if a.storage == nil || a.disks.Hanging() { // it waits for what is being written
 		return nil
 	}
 	err := a.storage.Close()

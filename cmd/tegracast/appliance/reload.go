@@ -40,6 +40,7 @@ type runner struct {
 
 // run runs all flows until ctx ends, one has failed, or all sources have ended and the runner exits then.
 func (r *runner) run(ctx context.Context, reload <-chan os.Signal) error {
+	r.a.describes = func() error { return r.announce(nil) }
 	r.ended, r.over = make(chan *flow), make(chan struct{})
 	defer close(r.over)
 	ctx, cancel := context.WithCancel(ctx)
@@ -71,6 +72,7 @@ func (r *runner) run(ctx context.Context, reload <-chan os.Signal) error {
 		}
 	}
 	cancel()
+	r.a.ending.Begin(err)
 	for _, f := range r.a.flows {
 		f.stop()
 		if !errors.Is(err, f.err) {

@@ -45,7 +45,7 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 		return nil, errors.Join(fmt.Errorf("output %s: %w", c.Name, err), encoder.Close())
 	}
 	o.free = func() error {
-		a.egress.Remove(c.Name)
+		a.egress.Rest(c.Name)
 		return errors.Join(sink.Close(), encoder.Close())
 	}
 	if err := a.egress.Add(c.Name, sink, k.Publish, cfg.Logger); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/boardwatch"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/egress"
+	"github.com/tegracast/tegracast/cmd/tegracast/ending"
 	"github.com/tegracast/tegracast/cmd/tegracast/kept"
 	"github.com/tegracast/tegracast/cmd/tegracast/live"
 	"github.com/tegracast/tegracast/cmd/tegracast/progress"
@@ -37,7 +38,14 @@ type Options struct {
 
 // Serve opens the appliance and runs it until ctx ends, one source has failed, or all have ended and Options say so. It answers SIGHUP, and tells
 // the service manager how it goes (sd_notify(3)). After starts that failed it waits first.
+//
+// From the end of ctx, or a fault, to its return it takes little longer than ending.Limit: what has not ended then is named in the log, and left
+// to the end of the process.
 func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
+	return ending.Within(ctx, e.Log, func(end *ending.End) error { return serve(ctx, end, e, c, o) })
+}
+
+func serve(ctx context.Context, end *ending.End, e Env, c *config.Appliance, o Options) error {
 	failed := starts.In(stateDir())
 	if !failed.Begin(ctx, e.Log) {
 		return nil
@@ -57,6 +65,8 @@ func Serve(ctx context.Context, e Env, c *config.Appliance, o Options) error {
 	} else if err != nil {
 		return err
 	}
+	a.ending = end
+	end.Of(a.unended, func() error { return a.lines.Close(nil) })
 	r := &runner{a: a, cfg: c, store: o.Store, fixed: o.Fixed, dir: o.Dir, exits: o.ExitAtEnd}
 	r.show(o.Kept)
 	err = r.serve(ctx, failed)
@@ -106,7 +116,7 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	if err := r.a.egress.Listen(r.cfg.RTSP, r.a.env.Out, r.a.env.Log); err != nil {
 		return err
 	}
-	defer r.a.egress.Close()
+	defer r.a.ending.Step("RTSP, WebRTC and publishing", r.a.egress.Close)
 	if err := r.announce(everything(r.cfg).outputs); err != nil {
 		return err
 	}
@@ -116,12 +126,13 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	watching.Go(func() { r.a.recordings.Answer(watch, usr1, r.a.env.Log) })
 	watching.Go(func() { r.a.env.Bus.Watch(watch, r.a.told(health)) })
 	watching.Go(func() { boardwatch.Watch(watch, r.a.env.Log, os.DirFS("/")) })
-	err = r.run(ctx, hangup)
+	r.a.ending.Step("the streams", func() { err = r.run(ctx, hangup) })
+	r.a.ending.Begin(err)
 	stop()
-	watching.Wait()
-	r.web.Close()
+	r.a.ending.Step("the status and the board's health", watching.Wait)
+	r.a.ending.Step("the page", r.web.Close)
 	if err != nil {
-		err = errors.Join(err, r.a.dump(r.dir))
+		r.a.ending.Step("the flight recorder's file", func() { err = errors.Join(err, r.a.dump(r.dir)) })
 	}
 	live.Summary(r.a.env.Out, r.a.stats())
 	for _, c := range r.a.controllers() {

@@ -22,8 +22,13 @@ func (a *Appliance) reopen(ctx context.Context, f *flow, o *output, own pipeline
 			next.free, next.stream = nil, nil
 		}
 		a.mu.Lock()
-		defer a.mu.Unlock()
 		o.free, o.stream = next.free, next.stream
+		a.mu.Unlock()
+		if o.stream != nil && a.describes != nil {
+			if err := a.describes(); err != nil {
+				a.env.Log.Warn("the description of a stream that was opened again cannot be written", "output", o.name, "error", err)
+			}
+		}
 		opened <- sink
 		return err, nil
 	}); err != nil {

@@ -40,10 +40,12 @@ func (s *Streams) WHEP() http.Handler { return s.viewers }
 
 type stream struct {
 	name      string
-	sink      *send.Sink
-	publisher publisher // nil: it is not published
-	guests    []string  // destinations that clients have asked for
-	lent      []string  // of them, those that a reload which is not over has taken
+	sink      *send.Sink // nil: it rests
+	publisher publisher  // nil: it is not published
+	guests    []string   // destinations that clients have asked for
+	lent      []string   // of them, those that a reload which is not over has taken
+	sent      []send.Destination
+	before    []send.DestinationStats // what the sinks before this one have sent to its destinations
 }
 
 // publisher has a server take a stream until Close.
@@ -61,7 +63,7 @@ func (s *Streams) publish(name string, sink *send.Sink, p *readers.Publish, log 
 	return rtsp.Publish(sink, to)
 }
 
-// Add adds a stream, and publishes it where p says, if it is there. Readers find it by its name.
+// Add adds a stream, or has one that rests go on, and publishes it where p says, if it is there. Readers find it by its name.
 func (s *Streams) Add(name string, sink *send.Sink, p *readers.Publish, log *slog.Logger) error {
 	x := stream{name: name, sink: sink}
 	if sink.Payload() == rtp.H264 {
@@ -75,7 +77,12 @@ func (s *Streams) Add(name string, sink *send.Sink, p *readers.Publish, log *slo
 		}
 	}
 	s.mu.Lock()
-	s.list = append(s.list, x)
+	if old := s.stream(name); old != nil {
+		x.resume(old, log)
+		*old = x
+	} else {
+		s.list = append(s.list, x)
+	}
 	server := s.server
 	s.mu.Unlock()
 	if server == nil {
@@ -84,21 +91,12 @@ func (s *Streams) Add(name string, sink *send.Sink, p *readers.Publish, log *slo
 	return server.Add(name, sink)
 }
 
-// Remove forgets a stream and ends the sessions of its readers and viewers.
+// Remove forgets a stream and ends the sessions of its readers and viewers. One that is not there is no error.
 func (s *Streams) Remove(name string) {
-	for _, x := range s.open() {
-		if x.name == name && x.publisher != nil {
-			x.publisher.Close()
-		}
-	}
-	s.viewers.Remove(name)
+	s.Rest(name)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.list = slices.DeleteFunc(s.list, func(x stream) bool { return x.name == name })
-	server := s.server
-	s.mu.Unlock()
-	if server != nil { // it waits for the sessions
-		server.Remove(name)
-	}
 }
 
 // Listen has the streams read by RTSP as c says, and tells where. The server that there was ends, with its sessions. The default
@@ -139,7 +137,7 @@ func (s *Streams) Listen(c readers.RTSP, out io.Writer, log *slog.Logger) error 
 	return nil
 }
 
-// Close ends all sessions. No other one begins.
+// Close ends all sessions, beside each other. No other one begins.
 func (s *Streams) Close() {
 	var closing sync.WaitGroup // a server that has gone keeps its publisher for a while
 	for _, x := range s.open() {
@@ -147,9 +145,9 @@ func (s *Streams) Close() {
 			closing.Go(x.publisher.Close)
 		}
 	}
+	closing.Go(s.viewers.Close)
+	closing.Go(s.endRTSP)
 	closing.Wait()
-	s.viewers.Close()
-	s.endRTSP()
 }
 
 func (s *Streams) endRTSP() {
@@ -176,7 +174,7 @@ func (s *Streams) URL(name string) string {
 func (s *Streams) open() []stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.list)
+	return slices.DeleteFunc(slices.Clone(s.list), func(x stream) bool { return x.sink == nil })
 }
 
 // Readers are those that take a stream by RTSP or WHEP.
@@ -198,7 +196,7 @@ func (s *Streams) readers(x stream) []send.DestinationStats {
 
 // receivers are all that a stream is sent to.
 func (s *Streams) receivers(x stream, st send.Stats) []send.DestinationStats {
-	return append(st.Destinations, s.viewers.Viewers(x.name)...)
+	return append(x.added(st.Destinations), s.viewers.Viewers(x.name)...)
 }
 
 // Receivers are all whom each stream is sent to.

@@ -17,7 +17,9 @@ const maxGuests = 32
 
 var errTooMany = errors.New("the stream is sent to as many destinations as clients may ask for: take one away (tegracast send --stop)")
 
-// Send sends a stream to one more destination until Unsend, or until the stream ends, and describes it.
+var errRests = errors.New("the stream has failed and is opened again: ask for it when it runs")
+
+// Send sends a stream to one more destination until Unsend, or until the stream is removed, and describes it.
 func (s *Streams) Send(ctx context.Context, name, dest string) (sdp []byte, err error) {
 	if !s.has(name) {
 		return nil, web.ErrNoOutput
@@ -48,6 +50,8 @@ func (s *Streams) mayAdd(name string, to send.Destination) (x *stream, known boo
 	switch {
 	case x == nil:
 		return nil, false, web.ErrNoOutput
+	case x.sink == nil:
+		return nil, false, errRests
 	case slices.Contains(x.guests, to.Name):
 		return x, true, nil
 	case len(x.guests) >= maxGuests:
@@ -71,7 +75,7 @@ func (s *Streams) Unsend(name, dest string) error {
 		return web.ErrDestination
 	}
 	x.guests = slices.DeleteFunc(slices.Clone(x.guests), func(g string) bool { return g == dest })
-	return x.sink.Remove(dest)
+	return x.remove(dest)
 }
 
 // Redirect has a stream sent where a configuration says, which said was before, and says next now. A destination that a client has asked
@@ -84,6 +88,9 @@ func (s *Streams) Redirect(ctx context.Context, name string, was, next []string)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := s.stream(name)
+	if x.sink == nil {
+		return nil // it is opened again as the configuration says
+	}
 	sent, gone, fresh := x.sink.Destinations(), without(was, next), without(next, was)
 	taken, back := both(x.guests, fresh), both(x.lent, gone)
 	gone, fresh = without(gone, back), without(fresh, taken)
@@ -126,10 +133,10 @@ func (s *Streams) Settle() error {
 	for i := range s.list {
 		x := &s.list[i]
 		x.lent = nil
-		for _, g := range of(x.sink.Destinations(), x.guests) {
+		for _, g := range of(x.destinations(), x.guests) {
 			if s.elsewhere(x.name, g, true) != "" {
 				x.guests = without(x.guests, []string{g.Name})
-				err = errors.Join(err, x.sink.Remove(g.Name))
+				err = errors.Join(err, x.remove(g.Name))
 			}
 		}
 	}
@@ -139,11 +146,12 @@ func (s *Streams) Settle() error {
 // elsewhere is another stream than name that is sent to dest, or "". One that only clients have sent there does not count if configured.
 // The lock is held.
 func (s *Streams) elsewhere(name string, to send.Destination, configured bool) string {
-	for _, o := range s.list {
+	for i := range s.list {
+		o := &s.list[i]
 		if o.name == name || configured && slices.Contains(o.guests, to.Name) {
 			continue
 		}
-		if slices.ContainsFunc(o.sink.Destinations(), func(d send.Destination) bool { return d.Addr == to.Addr }) {
+		if slices.ContainsFunc(o.destinations(), func(d send.Destination) bool { return d.Addr == to.Addr }) {
 			return o.name
 		}
 	}
