@@ -59,6 +59,16 @@ func (d *Device) Inject(id FaultID) error {
 	return nil
 }
 
+// Withdraw forgets the faults that Inject has asked for and that have not happened yet.
+func (d *Device) Withdraw() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults.injected = d.faults.asked
+	for _, e := range d.engines() {
+		e.armed = [faultIDs]armed{}
+	}
+}
+
 // takeInjected is the oldest fault of the kind that was asked for and not armed yet.
 func (d *Device) takeInjected(id FaultID, opportunity uint64) armed {
 	if d.faults.asked[id] == d.faults.injected[id] {
