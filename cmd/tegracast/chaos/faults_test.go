@@ -157,24 +157,27 @@ func leaveOutAbsent(err error) error {
 	return err
 }
 
-// memoryLeft and descriptorsLeft are what the limits leave to the service.
-const (
-	memoryLeft      = 4 << 20
-	descriptorsLeft = 2
-)
+// memoryLeft are what memory limits leave beyond what the service had at the beginning, and descriptorsLeft is the same of descriptors, and of what
+// it has at the moment.
+var memoryLeft = map[string]int64{"tight": 4 << 20, "too tight": 1 << 10}
+
+const descriptorsLeft = 2
 
 func (w *world) limitFaults() (list []fault) {
 	s := w.service
-	if s.group != nil {
-		list = append(list, fault{
-			"memory", "limited", func() error { w.memoryLimited.Store(true); return s.group.limitTo(memoryLeft) },
-			func() error {
-				err := s.group.limitTo(-1)
-				time.AfterFunc(time.Second, func() { w.memoryLimited.Store(false) })
-				return err
-			},
-		})
+	for name, left := range memoryLeft {
+		if s.group == nil {
+			break
+		}
+		list = append(list, again("memory", name, time.Second, func() error {
+			w.memoryLimited.Store(true)
+			return s.group.limitTo(w.memory + left)
+		}, func() error {
+			time.AfterFunc(time.Second, func() { w.memoryLimited.Store(false) })
+			return s.group.limitTo(0)
+		}, w.log))
 	}
+	list = inOrder(list)
 	return append(list, fault{
 		"descriptors", "limited", func() error {
 			p := s.process()

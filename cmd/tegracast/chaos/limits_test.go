@@ -53,21 +53,26 @@ func (g *memoryGroup) add(pid int) error {
 	return os.WriteFile(filepath.Join(g.folder, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600)
 }
 
-// limitTo leaves the processes of the group that many bytes more than they have; negative: as many as there are.
-func (g *memoryGroup) limitTo(more int64) error {
-	value := g.none
-	if more >= 0 {
-		text, err := os.ReadFile(filepath.Join(g.folder, g.used))
-		if err != nil {
-			return err
-		}
-		used, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-		if err != nil {
-			return err
-		}
-		value = strconv.FormatInt(used+more, 10)
+// has is how much memory the processes of the group have.
+func (g *memoryGroup) has() (int64, error) {
+	text, err := os.ReadFile(filepath.Join(g.folder, g.used))
+	if err != nil {
+		return 0, err
 	}
-	return os.WriteFile(filepath.Join(g.folder, g.limit), []byte(value), 0o600)
+	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+}
+
+// limitTo limits the memory of the group; 0: not. Less than the processes have may be refused for now.
+func (g *memoryGroup) limitTo(bytes int64) error {
+	value := g.none
+	if bytes > 0 {
+		value = strconv.FormatInt(bytes, 10)
+	}
+	err := os.WriteFile(filepath.Join(g.folder, g.limit), []byte(value), 0o600)
+	if bytes > 0 && errors.Is(err, unix.EBUSY) {
+		return nil
+	}
+	return err
 }
 
 // descriptors are the file descriptors that a process has.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -62,6 +63,7 @@ type service struct {
 	network *network
 	group   *memoryGroup
 	notify  *net.UnixConn
+	asking  sync.Mutex // of control
 
 	mu      sync.Mutex
 	now     *process // nil: it is not to run
@@ -198,14 +200,21 @@ func (s *service) wait(p *process) {
 	})
 }
 
-// judge says whether a process may have ended by itself: only the kernel may end it, for its memory.
+// givenUp is what a process says at last whose FPGA did not come back for 30 s: then it ends with status 1, and the service manager starts it again
+// (docs/operations.md).
+var givenUp = regexp.MustCompile(`tegracast serve: source (front|rear): recovery was given up after `)
+
+// judge says whether a process may have ended by itself: the kernel may end it for its memory, and an FPGA that stays away.
 func (s *service) judge(p *process) {
-	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if status.Signaled() && status.Signal() == syscall.SIGKILL && p.limited {
+	status, said := p.cmd.ProcessState.Sys().(syscall.WaitStatus), p.said()
+	switch {
+	case status.Signaled() && status.Signal() == syscall.SIGKILL && p.limited:
 		go s.comesBack(p)
-		return
+	case status.ExitStatus() == 1 && givenUp.MatchString(said):
+		s.log.say("%s", givenUp.FindString(said))
+	default:
+		s.log.fail("start %d has ended by itself: %v\n%s", p.number, p.cmd.ProcessState, lastOf(said))
 	}
-	s.log.fail("start %d has ended by itself: %v\n%s", p.number, p.cmd.ProcessState, lastOf(p.said()))
 }
 
 // comesBack says whether the service answers soon after a process was killed.
@@ -275,7 +284,12 @@ func (p *process) said() string {
 
 // control asks one of the models for something.
 func (s *service) control(seed int, line string) error {
-	c, err := net.DialTimeout("unix", filepath.Join(s.folder, "models", fmt.Sprintf("model-%d", seed)), time.Second)
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	own := filepath.Join(s.folder, "models", "test")
+	_ = os.Remove(own)
+	c, err := net.DialUnix("unixgram", &net.UnixAddr{Name: own, Net: "unixgram"},
+		&net.UnixAddr{Name: filepath.Join(s.folder, "models", fmt.Sprintf("model-%d", seed)), Net: "unixgram"})
 	if err != nil {
 		return err
 	}
@@ -283,12 +297,12 @@ func (s *service) control(seed int, line string) error {
 	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(c, line); err != nil {
+	if _, err := c.Write([]byte(line)); err != nil {
 		return err
 	}
-	answer := make([]byte, 256)
+	answer := make([]byte, 1024)
 	n, err := c.Read(answer)
-	if err == nil && strings.TrimSpace(string(answer[:n])) != "ok" {
+	if err == nil && string(answer[:n]) != "ok" {
 		err = fmt.Errorf("model %d: %s: %s", seed, line, answer[:n])
 	}
 	return err

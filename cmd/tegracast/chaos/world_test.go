@@ -30,6 +30,7 @@ type world struct {
 	nats, mqtt    *reader
 	late          *lateness
 	memoryLimited atomic.Bool
+	memory        int64 // of the service at the beginning
 }
 
 // needs skips the test where it cannot be run, and says what is missing.

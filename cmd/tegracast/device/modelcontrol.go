@@ -5,7 +5,6 @@
 package device
 
 import (
-	"bufio"
 	"fmt"
 	"net"
 	"os"
@@ -24,7 +23,8 @@ import (
 )
 
 // ControlFolder is the environment variable that names the folder of the models' control sockets, in programs that are built for tests with
-// the tag modelcontrol. The model with seed N listens at model-N. A client sends a line and gets "ok", or what is wrong:
+// the tag modelcontrol. The model with seed N listens at model-N. A client sends a
+// line and gets "ok", or what is wrong:
 //
 //	inject F5      the fault happens once, at the next opportunity
 //	revoke N       the pin number N, in the order of addresses, is revoked
@@ -35,7 +35,8 @@ import (
 //	collect        the process collects garbage, and gives memory back to the system
 const ControlFolder = "TEGRACAST_MODEL_CONTROL"
 
-// control has tests reach the model from another process until stop is called. A socket that was left behind is replaced.
+// control has tests reach the model from another process until stop is called, by datagrams, for which no further file descriptor is needed. A
+// socket that was left behind is replaced.
 func control(d *Model, seed uint64) (stop func(), err error) {
 	folder := os.Getenv(ControlFolder)
 	if folder == "" {
@@ -43,36 +44,25 @@ func control(d *Model, seed uint64) (stop func(), err error) {
 	}
 	path := filepath.Join(folder, fmt.Sprintf("model-%d", seed))
 	_ = os.Remove(path)
-	l, err := net.Listen("unix", path)
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
 		return nil, err
 	}
 	var open sync.WaitGroup
 	open.Go(func() {
-		for {
-			c, err := l.Accept()
+		for buffer := make([]byte, 1<<10); ; {
+			n, from, err := c.ReadFromUnix(buffer)
 			if err != nil {
 				return
 			}
-			open.Go(func() { d.answer(c) })
+			said := "ok"
+			if err := d.command(strings.Fields(string(buffer[:n]))); err != nil {
+				said = err.Error()
+			}
+			_, _ = c.WriteToUnix([]byte(said), from)
 		}
 	})
-	return func() { _ = l.Close(); open.Wait() }, nil
-}
-
-// answer does what one line asks for.
-func (d *Model) answer(c net.Conn) {
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
-	line, err := bufio.NewReader(c).ReadString('\n')
-	if err == nil {
-		err = d.command(strings.Fields(line))
-	}
-	said := "ok"
-	if err != nil {
-		said = err.Error()
-	}
-	_, _ = fmt.Fprintln(c, said)
+	return func() { _ = c.Close(); _ = os.Remove(path); open.Wait() }, nil
 }
 
 func (d *Model) command(words []string) error {
