@@ -89,12 +89,12 @@ func (l *lateness) since(t time.Time) (sum time.Duration) {
 	return sum
 }
 
-// waits are for how long each thread of some processes, which was ready to run, has waited for a processor (the kernel's
+// delays are for how long each thread of some processes, which was ready to run, has waited for a processor (the kernel's
 // scheduler/sched-stats.rst: the second number).
-type waits map[string]time.Duration
+type delays map[string]time.Duration
 
-func waitsOf(pids ...int) waits {
-	w := waits{}
+func delaysOf(pids ...int) delays {
+	w := delays{}
 	for _, pid := range pids {
 		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 		for _, file := range files {
@@ -109,7 +109,7 @@ func waitsOf(pids ...int) waits {
 }
 
 // since is for how long in all the threads have waited after before.
-func (w waits) since(before waits) (sum time.Duration) {
+func (w delays) since(before delays) (sum time.Duration) {
 	for file, wait := range w {
 		sum += wait - before[file]
 	}
@@ -157,10 +157,10 @@ func (h *healthWatch) end() {
 
 // ask asks once. A process that does not listen yet, or has ended meanwhile, need not answer.
 func (h *healthWatch) ask(p *process) {
-	before, began := waitsOf(os.Getpid(), p.cmd.Process.Pid), time.Now()
+	before, began := delaysOf(os.Getpid(), p.cmd.Process.Pid), time.Now()
 	status, body, err := get(h.client, "/healthz")
 	took := time.Since(began)
-	late := waitsOf(os.Getpid(), p.cmd.Process.Pid).since(before) + h.late.since(began)
+	late := delaysOf(os.Getpid(), p.cmd.Process.Pid).since(before) + h.late.since(began)
 	listens, ends := h.service.answered(p, err == nil, began)
 	log := h.service.log
 	switch {

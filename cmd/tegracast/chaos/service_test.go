@@ -200,11 +200,14 @@ func (s *service) wait(p *process) {
 	})
 }
 
-// givenUp is what a process says at last whose FPGA did not come back for 30 s: then it ends with status 1, and the service manager starts it again
-// (docs/operations.md).
-var givenUp = regexp.MustCompile(`tegracast serve: source (front|rear): recovery was given up after `)
+// What a process says at last that ends with status 1, after which the service manager starts it again (docs/operations.md): its FPGA did not come
+// back for 30 s; or, at a start, something that it needs was not there.
+var (
+	givenUp     = regexp.MustCompile(`(?m)^tegracast serve: source (front|rear): recovery was given up after `)
+	cannotBegin = regexp.MustCompile(`(?m)^tegracast serve: .*(host is not known|network is unreachable|too many open files|read-only file system|no space left|refused).*$`)
+)
 
-// judge says whether a process may have ended by itself: the kernel may end it for its memory, and an FPGA that stays away.
+// judge says whether a process may have ended by itself: the kernel may end it for its memory, and it may end with status 1 for what others do.
 func (s *service) judge(p *process) {
 	status, said := p.cmd.ProcessState.Sys().(syscall.WaitStatus), p.said()
 	switch {
@@ -212,10 +215,15 @@ func (s *service) judge(p *process) {
 		go s.comesBack(p)
 	case status.ExitStatus() == 1 && givenUp.MatchString(said):
 		s.log.say("%s", givenUp.FindString(said))
+	case status.ExitStatus() == 1 && p.ready.IsZero() && cannotBegin.MatchString(said):
+		s.log.say("%s", cannotBegin.FindString(said))
 	default:
 		s.log.fail("start %d has ended by itself: %v\n%s", p.number, p.cmd.ProcessState, lastOf(said))
 	}
 }
+
+// waits is what a process says that waits before it begins, after several starts that came to nothing.
+const waits = "previous starts failed: waiting before this start"
 
 // comesBack says whether the service answers soon after a process was killed.
 func (s *service) comesBack(p *process) {
@@ -224,7 +232,7 @@ func (s *service) comesBack(p *process) {
 	time.Sleep(late)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if next := s.now; next != nil && next.number > p.number && next.answered.IsZero() {
+	if next := s.now; next != nil && next.number > p.number && next.answered.IsZero() && !strings.Contains(next.said(), waits) {
 		s.log.fail("start %d was killed for its memory, and start %d does not answer %v later (the machine was late by %v)\n%s",
 			p.number, next.number, time.Since(p.at), late, lastOf(next.said()))
 	}
@@ -245,7 +253,7 @@ func (s *service) answered(p *process, has bool, at time.Time) (listens, ends bo
 	if has && p.answered.IsZero() {
 		p.answered = at
 	}
-	return !p.answered.IsZero(), p != s.now || p.ending || !p.at.IsZero()
+	return p != nil && !p.answered.IsZero(), p == nil || p != s.now || p.ending || !p.at.IsZero()
 }
 
 // stop sends SIGTERM and waits for the end; late is how much later than the bound that may come. The service is not started again.
@@ -282,8 +290,17 @@ func (p *process) said() string {
 	return string(text)
 }
 
-// control asks one of the models for something.
+// control asks one of the models for something. It returns os.ErrNotExist where the process has ended meanwhile.
 func (s *service) control(seed int, line string) error {
+	p := s.process()
+	err := s.ask(seed, line)
+	if _, ends := s.answered(p, false, time.Time{}); err != nil && ends {
+		return os.ErrNotExist
+	}
+	return err
+}
+
+func (s *service) ask(seed int, line string) error {
 	s.asking.Lock()
 	defer s.asking.Unlock()
 	own := filepath.Join(s.folder, "models", "test")
