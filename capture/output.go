@@ -150,9 +150,11 @@ func (o *FPGAOutput) Run(ctx context.Context, q *pipeline.Queue) error {
 	o.queue = q
 	engine, stop := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
+	var served error
 	go func() {
 		defer close(ended)
-		stop(o.serve(engine))
+		served = o.serve(engine)
+		stop(served)
 	}()
 	err := o.feed(engine, q)
 	if errors.Is(err, pipeline.ErrDetached) { // what is with the device may still arrive
@@ -165,7 +167,10 @@ func (o *FPGAOutput) Run(ctx context.Context, q *pipeline.Queue) error {
 	if cause := context.Cause(engine); cause != nil && !errors.Is(cause, context.Canceled) && ctx.Err() == nil {
 		err = cause
 	}
-	return errors.Join(err, o.Close())
+	if !errors.Is(served, xdma.ErrBusy) {
+		served = nil
+	}
+	return errors.Join(err, o.close(served))
 }
 
 // feed hands frames to the ring.
@@ -303,7 +308,10 @@ func (o *FPGAOutput) attempt(ctx context.Context) error {
 }
 
 // Close unpins the slots of an output that does not run. A second Close does nothing.
-func (o *FPGAOutput) Close() error {
+func (o *FPGAOutput) Close() error { return o.close(nil) }
+
+// close is Close. stuck says that the engine was waited for just now, and has not stopped: it is not waited for again.
+func (o *FPGAOutput) close(stuck error) error {
 	o.mu.Lock()
 	closed := o.done
 	o.done = true
@@ -311,7 +319,10 @@ func (o *FPGAOutput) Close() error {
 	if closed {
 		return nil
 	}
-	err := o.ring.Close() // it may still give slots back
+	err := stuck
+	if err == nil {
+		err = o.ring.Close() // it may still give slots back
+	}
 	if errors.Is(err, xdma.ErrBusy) {
 		err = errors.Join(err, o.cfg.Card.abandon(fpga.H2C, o.cfg.Channel), o.ring.Abandon())
 	}
