@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +71,7 @@ func (w *world) ends() {
 		}
 	}
 	if !in {
-		w.log.fail("start %d does not end within %v of SIGTERM:\n%s", p.number, endBound, p.stacks())
+		w.log.fail("start %d does not end within %v of SIGTERM; in force: %s\n%s", p.number, endBound, strings.Join(w.inForce, ", "), p.stacks())
 		_ = p.cmd.Process.Kill()
 		<-p.done
 		return
@@ -198,6 +199,10 @@ func (w *world) do(f *fault, what act) {
 	w.log.say("%s %v", name, f)
 	if err := done(); err != nil {
 		w.log.fail("%s %v: %v", name, f, err)
+	}
+	w.inForce = slices.DeleteFunc(w.inForce, func(is string) bool { return is == f.String() })
+	if what == take {
+		w.inForce = append(w.inForce, f.String())
 	}
 }
 

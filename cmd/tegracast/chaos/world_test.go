@@ -30,7 +30,8 @@ type world struct {
 	nats, mqtt    *reader
 	late          *lateness
 	memoryLimited atomic.Bool
-	memory        int64 // of the service at the beginning
+	memory        int64    // of the service at the beginning
+	inForce       []string // faults, for the goroutine that plays the script
 }
 
 // needs skips the test where it cannot be run, and says what is missing.
