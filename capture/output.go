@@ -150,11 +150,9 @@ func (o *FPGAOutput) Run(ctx context.Context, q *pipeline.Queue) error {
 	o.queue = q
 	engine, stop := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
-	var served error
 	go func() {
 		defer close(ended)
-		served = o.serve(engine)
-		stop(served)
+		stop(o.serve(engine))
 	}()
 	err := o.feed(engine, q)
 	if errors.Is(err, pipeline.ErrDetached) { // what is with the device may still arrive
@@ -167,10 +165,7 @@ func (o *FPGAOutput) Run(ctx context.Context, q *pipeline.Queue) error {
 	if cause := context.Cause(engine); cause != nil && !errors.Is(cause, context.Canceled) && ctx.Err() == nil {
 		err = cause
 	}
-	if !errors.Is(served, xdma.ErrBusy) {
-		served = nil
-	}
-	return errors.Join(err, o.close(served))
+	return errors.Join(err, o.Close())
 }
 
 // feed hands frames to the ring.
@@ -308,10 +303,7 @@ func (o *FPGAOutput) attempt(ctx context.Context) error {
 }
 
 // Close unpins the slots of an output that does not run. A second Close does nothing.
-func (o *FPGAOutput) Close() error { return o.close(nil) }
-
-// close is Close. stuck says that the engine was waited for just now, and has not stopped: it is not waited for again.
-func (o *FPGAOutput) close(stuck error) error {
+func (o *FPGAOutput) Close() error {
 	o.mu.Lock()
 	closed := o.done
 	o.done = true
@@ -319,10 +311,7 @@ func (o *FPGAOutput) close(stuck error) error {
 	if closed {
 		return nil
 	}
-	err := stuck
-	if err == nil {
-		err = o.ring.Close() // it may still give slots back
-	}
+	err := o.ring.Close() // it may still give slots back
 	if errors.Is(err, xdma.ErrBusy) {
 		err = errors.Join(err, o.cfg.Card.abandon(fpga.H2C, o.cfg.Channel), o.ring.Abandon())
 	}
