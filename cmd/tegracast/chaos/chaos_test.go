@@ -76,8 +76,9 @@ func (w *world) ends() {
 		<-p.done
 		return
 	}
-	w.log.say("start %d has ended %v after SIGTERM", p.number, took.Round(time.Millisecond))
-	if status := p.cmd.ProcessState.ExitCode(); status != 0 && !diskRefuses.MatchString(p.said()) {
+	w.log.say("start %d has ended %v after SIGTERM; in force: %s", p.number, took.Round(time.Millisecond), strings.Join(w.inForce, ", "))
+	begins := p.ready.IsZero() && cannotBegin.MatchString(p.said())
+	if status := p.cmd.ProcessState.ExitCode(); status != 0 && !begins && !endsBadly.MatchString(p.said()) {
 		w.log.fail("start %d ends with %v:\n%s", p.number, p.cmd.ProcessState, lastOf(p.said()))
 	}
 	if err := checkBooks(read(p.out)); err != nil && !p.ready.IsZero() {
@@ -88,8 +89,8 @@ func (w *world) ends() {
 	}
 }
 
-// diskRefuses is what a process says at last whose disk took nothing when it ended.
-var diskRefuses = regexp.MustCompile(`(?m)^tegracast serve: .*(read-only file system|no space left on device)`)
+// endsBadly is what a process says at last that ends with status 1 at SIGTERM: its disk took nothing, or an FPGA did not stop.
+var endsBadly = regexp.MustCompile(`(?m)^tegracast serve: .*(read-only file system|no space left on device|channel is busy)`)
 
 // TestFaultsAlone takes each thing away by itself, and gives it back.
 func TestFaultsAlone(t *testing.T) {
@@ -116,12 +117,12 @@ func TestFaultsAlone(t *testing.T) {
 }
 
 // shortSeed is that of the short form.
-const shortSeed = 1
+const shortSeed = 260038
 
 // The short form, and how fast things are taken away.
 var (
-	shortPhases = []phase{{11 * time.Second, terminate}, {8 * time.Second, calm}, {3 * time.Second, finish}}
-	shortPace   = pace{pause: 900 * time.Millisecond, longest: 5 * time.Second, most: 6}
+	shortPhases = []phase{{10 * time.Second, terminate}, {7 * time.Second, calm}, {3 * time.Second, finish}}
+	shortPace   = pace{pause: 700 * time.Millisecond, longest: 4 * time.Second, most: 8}
 	longPace    = pace{pause: 3 * time.Second, longest: 20 * time.Second, most: 8}
 )
 
@@ -129,7 +130,7 @@ var (
 // as it was.
 func TestChaos(t *testing.T) {
 	needs(t)
-	warm, phases, speed := 3*time.Second, shortPhases, shortPace
+	warm, phases, speed := 2*time.Second, shortPhases, shortPace
 	if *seed == 0 {
 		*seed = shortSeed
 		if *length > 0 {

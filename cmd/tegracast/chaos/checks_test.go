@@ -125,9 +125,9 @@ func outputsRun(before, now state) error {
 	return errors.Join(append(errs, errorf(len(now.Books.Outputs) == 8, "%d outputs", len(now.Books.Outputs)))...)
 }
 
-// holdings are what the service's process holds.
+// holdings are what the service's process holds: memory in KiB, of which file is the kernel's copy of the program's file, as far as it was used.
 type holdings struct {
-	goroutines, files, resident float64
+	goroutines, files, resident, file float64
 }
 
 // holds reads that, after a collection of garbage.
@@ -136,7 +136,17 @@ func (w *world) holds() (h holdings, err error) {
 		return h, err
 	}
 	s, err := w.look()
-	return holdings{s.metric("go_goroutines"), s.metric("process_open_fds"), s.metric("process_resident_memory_bytes")}, err
+	p := w.service.process()
+	if err != nil || p == nil {
+		return h, errors.Join(err, errorf(p != nil, "it does not run"))
+	}
+	status := read(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	kib := func(name string) float64 {
+		m := regexp.MustCompile(`(?m)^` + name + `:\s+(\d+) kB$`).FindStringSubmatch(status)
+		v, _ := strconv.ParseFloat(append(m, "", "")[1], 64) // it is 0 else
+		return v
+	}
+	return holdings{s.metric("go_goroutines"), s.metric("process_open_fds"), kib("VmRSS"), kib("RssFile")}, nil
 }
 
 // within fails where more is held than before: some goroutines and files come and go with connections.

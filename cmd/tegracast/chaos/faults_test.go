@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -70,6 +71,7 @@ func (w *world) faults() (list []fault) {
 		list = append(list, w.processFaults(r)...)
 	}
 	list = append(list, w.cardFaults()...)
+	list = append(list, w.clockFaults()...)
 	return append(list, w.limitFaults()...)
 }
 
@@ -146,6 +148,20 @@ func (w *world) cardFaults() (list []fault) {
 			again(of, "refuses pins", strikes, func() error { return ask("refuse 1 1") }, func() error { return ask("refuse 0 0") }, w.log),
 			fault{of, "clock steps", func() error { return leaveOutAbsent(ask("step 3s")) }, func() error { return leaveOutAbsent(ask("step -3s")) }},
 		)
+	}
+	return list
+}
+
+// clockFaults are those of the service's own wall clock, which can be had on amd64. This machine's clock stays as it is.
+func (w *world) clockFaults() (list []fault) {
+	if runtime.GOARCH != "amd64" {
+		return nil
+	}
+	set := func(ahead time.Duration) func() error {
+		return func() error { return w.service.control(cards[0].seed, fmt.Sprintf("wall %v", ahead)) }
+	}
+	for _, ahead := range []time.Duration{time.Hour, -time.Minute} {
+		list = append(list, again("wall clock", fmt.Sprintf("%v ahead", ahead), time.Second, set(ahead), set(0), w.log))
 	}
 	return list
 }

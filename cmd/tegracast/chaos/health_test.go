@@ -155,16 +155,24 @@ func (h *healthWatch) end() {
 	h.service.log.say("/healthz was answered %d times, within %v and the lateness of the machine", h.answered, h.longest.Round(time.Millisecond))
 }
 
+// endsSoon is within which the end of a process is known that has cut off a request by it.
+const endsSoon = 200 * time.Millisecond
+
 // ask asks once. A process that does not listen yet, or has ended meanwhile, need not answer.
 func (h *healthWatch) ask(p *process) {
 	before, began := delaysOf(os.Getpid(), p.cmd.Process.Pid), time.Now()
 	status, body, err := get(h.client, "/healthz")
 	took := time.Since(began)
 	late := delaysOf(os.Getpid(), p.cmd.Process.Pid).since(before) + h.late.since(began)
+	if err != nil {
+		time.Sleep(endsSoon)
+	}
 	listens, ends := h.service.answered(p, err == nil, began)
 	log := h.service.log
 	switch {
 	case ends || err != nil && !listens:
+	case err != nil && took < late: // such as that of a server which has waited 5 s for a request
+		log.say("/healthz: %v after %v, the machine was late by %v", err, took.Round(time.Millisecond), late.Round(time.Millisecond))
 	case err != nil:
 		log.fail("/healthz: %v after %v, the machine was late by %v", err, took.Round(time.Millisecond), late.Round(time.Millisecond))
 	case took > healthLimit+late:

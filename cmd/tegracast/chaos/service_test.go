@@ -294,6 +294,9 @@ func (p *process) said() string {
 func (s *service) control(seed int, line string) error {
 	p := s.process()
 	err := s.ask(seed, line)
+	if err != nil {
+		time.Sleep(endsSoon)
+	}
 	if _, ends := s.answered(p, false, time.Time{}); err != nil && ends {
 		return os.ErrNotExist
 	}

@@ -32,6 +32,7 @@ import (
 //	withdraw       faults that have not happened yet do not happen
 //	reset          the device is reset
 //	step 2s        the FPGA's clock makes a step
+//	wall 2s        the process's wall clock is ahead of the machine's by so much
 //	collect        the process collects garbage, and gives memory back to the system
 const ControlFolder = "TEGRACAST_MODEL_CONTROL"
 
@@ -110,6 +111,12 @@ func (d *Model) command(words []string) error {
 			d.Device.StepClock(step)
 		}
 		return err
+	case "wall":
+		ahead, err := time.ParseDuration(word(1))
+		if err != nil {
+			return err
+		}
+		return stepWall(ahead)
 	case "collect":
 		debug.FreeOSMemory()
 	default:
