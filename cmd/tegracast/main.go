@@ -122,10 +122,11 @@ func statusOf(err error) int {
 }
 
 // passes reports whether an error that has a place in the configuration is no mistake in it, but says that the machine has too little of
-// something now: a later start may be fine, so the service manager is to try again.
+// something now, or that a device is not ready: a later start may be fine, so the service manager is to try again.
 func passes(err error) bool {
 	return slices.ContainsFunc([]syscall.Errno{
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.ENOBUFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO,
+		syscall.EBUSY, syscall.ESTALE,
 	}, func(e syscall.Errno) bool { return errors.Is(err, e) })
 }
 

@@ -36,6 +36,7 @@ func TestStatusOfWhatPasses(t *testing.T) {
 		{placed(syscall.EMFILE), exitFailure},
 		{placed(syscall.ENOMEM), exitFailure},
 		{placed(syscall.EROFS), exitFailure},
+		{placed(syscall.ESTALE), exitFailure},
 		{placed(syscall.ENOENT), exitUsage},
 		{placed(errors.New("x")), exitUsage},
 		{command.UsageError{Err: syscall.EMFILE}, exitUsage},
