@@ -133,6 +133,7 @@ test-long-newcomer: setup-test ## README's commands in a bare Debian 12
 CHAOS ?= 30m
 CHAOS_SEED ?= 0
 test-long-chaos: setup-test ## the service for half an hour while network, disk, bus, readers, FPGAs, memory and descriptors are taken away: CHAOS=30m CHAOS_SEED=0
+	TEGRACAST_LONG=1 go test -count=1 -timeout 20m -v -run '^TestFaultsAlone$$' ./cmd/tegracast/chaos -held 1s
 	go test -count=1 -timeout 75m -v -run '^TestChaos$$' ./cmd/tegracast/chaos -chaos $(CHAOS) -seed $(CHAOS_SEED)
 
 sanitized = TEGRACAST_SANITIZED=1 go test -count=1 -timeout 180m -run '^($(1))$$' -v ./tegra/kmod/kmodtest

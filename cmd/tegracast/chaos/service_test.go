@@ -204,7 +204,8 @@ func (s *service) wait(p *process) {
 // back for 30 s; or, at a start, something that it needs was not there.
 var (
 	givenUp     = regexp.MustCompile(`(?m)^tegracast serve: source (front|rear): recovery was given up after `)
-	cannotBegin = regexp.MustCompile(`(?m)^tegracast serve: .*(host is not known|network is unreachable|too many open files|read-only file system|no space left|refused).*$`)
+	cannotBegin = regexp.MustCompile(`(?m)^tegracast serve: .*(host is not known|network is unreachable|too many open files|read-only file system|no space left` +
+		`|PIN: |ALLOC: |device is fenced|registers read all ones|channel is busy).*$`)
 )
 
 // judge says whether a process may have ended by itself: the kernel may end it for its memory, and it may end with status 1 for what others do.
