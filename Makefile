@@ -2,7 +2,7 @@
 # tegracast: `make run` streams on any Linux machine and needs Go alone; `make test` checks everything and installs what it misses.
 
 .DEFAULT_GOAL := help
-.PHONY: help go setup setup-deb setup-test release run test test-units test-programs test-long test-long-kernel test-long-machine test-long-streams test-long-packages test-long-newcomer check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
+.PHONY: help go setup setup-deb setup-test release run test test-units test-programs test-long test-long-kernel test-long-machine test-long-streams test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
@@ -109,7 +109,7 @@ lint: ## gofumpt, vet, staticcheck, errors, spelling, scripts, code that nothing
 	go -C systemd/deb mod tidy -diff
 	go -C tools mod tidy -diff
 
-test-long: test-long-kernel test-long-machine test-long-streams test-long-packages test-long-newcomer ## what make test leaves out because it takes long, in five targets of at most 75 minutes each
+test-long: test-long-kernel test-long-machine test-long-streams test-long-packages test-long-newcomer test-long-chaos ## what make test leaves out because it takes long, in six targets of at most 75 minutes each
 
 test-long-kernel: setup-test ## other kernels, and the kernel module's fuzzer for ten minutes
 	$(call long,$(LONG_KERNEL),./tegra/kmod/kmodtest)
@@ -129,6 +129,13 @@ test-long-packages: setup-test ## the packages installed, updated, removed and p
 test-long-newcomer: setup-test ## README's commands in a bare Debian 12
 	@$(call install,mmdebstrap)
 	.ci/newcomer run
+
+# How long the service lives through it, and the seed of what is taken away; 0: a new one, which is printed.
+CHAOS ?= 30m
+CHAOS_SEED ?= 0
+test-long-chaos: setup-test ## the service for half an hour while network, disk, bus, readers, FPGAs, memory and descriptors are taken away: CHAOS=30m CHAOS_SEED=0
+	TEGRACAST_LONG=1 go test -count=1 -timeout 20m -v -run '^TestFaultsAlone$$' ./cmd/tegracast/chaos -held 1s
+	go test -count=1 -timeout 75m -v -run '^TestChaos$$' ./cmd/tegracast/chaos -chaos $(CHAOS) -seed $(CHAOS_SEED)
 
 sanitized = TEGRACAST_SANITIZED=1 go test -count=1 -timeout 180m -run '^($(1))$$' -v ./tegra/kmod/kmodtest
 needs-kernel-source: setup-test

@@ -206,7 +206,11 @@ func TestOutputEndsWhileTheEngineIsStuck(t *testing.T) {
 			}
 			timer := time.AfterFunc(700*time.Millisecond+reset, w.device.Reset)
 			defer timer.Stop()
+			began := time.Now()
 			w.run(t, 700*time.Millisecond)
+			if took := time.Since(began); took > 3500*time.Millisecond { // the engine is waited for once, 2 s
+				t.Errorf("it took %v to its end", took)
+			}
 		})
 	}
 }

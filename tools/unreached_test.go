@@ -41,6 +41,7 @@ var allowed = map[string]string{
 	"fpga/model.Device.SetClockPPM": "tests: an oscillator that is off",
 	"fpga/model.Device.SetSink":     "tests: how the FPGA takes an H2C stream",
 	"fpga/model.Device.StepClock":   "tests: a clock that steps",
+	"fpga/model.Device.Withdraw":    "tests: faults that were asked for and do not happen any more",
 	"fpga/model.FaultIDs":           "tests: each fault",
 	"fpga/model.FaultPlan.Schedule": "tests: a fault at a known frame",
 	"fpga/model.ReadStamp":          "tests: the number that the sensor writes into each frame",

@@ -52,6 +52,7 @@ var may = map[string][]string{
 	"cmd/tegracast/loopback":        {"cudahost", "tegra", "fpga", "capture", "pipeline", "cmd/tegracast/command", "cmd/tegracast/device"},
 	"cmd/tegracast/verdict":         {"pipeline/...", "cmd/tegracast/command"},
 	"cmd/tegracast/programtest":     {"pipeline/..."},
+	"cmd/tegracast/chaos":           {"fpga", "pipeline/...", "cmd/tegracast/programtest"},
 	"cmd/tegracast/appliance": {
 		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture",
 		"cmd/tegracast/config/...", "cmd/tegracast/lines", "cmd/tegracast/device", "cmd/tegracast/boardwatch", "cmd/tegracast/fanout",

@@ -92,7 +92,6 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	}
 	err := list[i].run(ctx, e, args[1:])
 	var u command.UsageError
-	var c *yamlfile.Error
 	switch {
 	case err == nil || errors.Is(err, pflag.ErrHelp):
 		return exitOK
@@ -106,13 +105,29 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	default:
 		fmt.Fprintf(errw, "tegracast %s: %v\n", args[0], err)
 	}
+	return statusOf(err)
+}
+
+// statusOf is the exit status after an error.
+func statusOf(err error) int {
+	var u command.UsageError
+	var c *yamlfile.Error
 	switch {
 	case pipeline.DeviceLost(err):
 		return exitDevice
-	case errors.As(err, &u) || errors.As(err, &c):
+	case errors.As(err, &u) || errors.As(err, &c) && !passes(err):
 		return exitUsage
 	}
 	return exitFailure
+}
+
+// passes reports whether an error that has a place in the configuration is no mistake in it, but says that the machine has too little of
+// something now, or that a device is not ready: a later start may be fine, so the service manager is to try again.
+func passes(err error) bool {
+	return slices.ContainsFunc([]syscall.Errno{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.ENOBUFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO,
+		syscall.EBUSY, syscall.ESTALE,
+	}, func(e syscall.Errno) bool { return errors.Is(err, e) })
 }
 
 // word is one word after tegracast.

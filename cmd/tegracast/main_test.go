@@ -4,9 +4,14 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"syscall"
 	"testing"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
 // TestUntilSignal: a signal ends the program as its own end does. With another cause serve took it for a fault, and ended with status 1.
@@ -18,5 +23,27 @@ func TestUntilSignal(t *testing.T) {
 	<-ctx.Done()
 	if cause := context.Cause(ctx); cause.Error() != context.Canceled.Error() {
 		t.Errorf("the cause is %v", cause)
+	}
+}
+
+// TestStatusOfWhatPasses: what the machine lacks now is no mistake in the configuration, after which the service manager would not try again.
+func TestStatusOfWhatPasses(t *testing.T) {
+	placed := func(err error) error { return &yamlfile.Error{Err: fmt.Errorf("frame slot: memfd_create: %w", err)} }
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{
+		{placed(syscall.EMFILE), exitFailure},
+		{placed(syscall.ENOMEM), exitFailure},
+		{placed(syscall.EROFS), exitFailure},
+		{placed(syscall.ESTALE), exitFailure},
+		{placed(syscall.ENOENT), exitUsage},
+		{placed(errors.New("x")), exitUsage},
+		{command.UsageError{Err: syscall.EMFILE}, exitUsage},
+		{errors.New("x"), exitFailure},
+	} {
+		if got := statusOf(tt.err); got != tt.want {
+			t.Errorf("%v: status %d, want %d", tt.err, got, tt.want)
+		}
 	}
 }

@@ -351,3 +351,27 @@ func TestTransferSchedule(t *testing.T) {
 		}
 	}
 }
+
+// TestWithdraw: a fault that was asked for and withdrawn does not happen, and a link that is lost for ever comes back.
+func TestWithdraw(t *testing.T) {
+	h := newTransferHost(t, FaultPlan{})
+	for range 3 {
+		h.inject(F1)
+	}
+	h.start(0x1000)
+	h.happened(F1, 1)
+	h.d.Withdraw()
+	h.w(0x100c, 1)
+	h.idle(0x1000)
+	h.whole(0x1000)
+	if n := h.d.FaultCounts()[F1]; n != 1 {
+		t.Errorf("F1 has happened %d times", n)
+	}
+	h.d.mu.Lock()
+	h.d.loseLink(0)
+	h.d.mu.Unlock()
+	h.clock.Advance(time.Hour)
+	h.stays("lost", func() bool { return h.r(0x1040) == 0xffffffff })
+	h.d.Withdraw()
+	h.whole(0x1000)
+}

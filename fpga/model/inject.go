@@ -59,6 +59,21 @@ func (d *Device) Inject(id FaultID) error {
 	return nil
 }
 
+// Withdraw forgets the faults that Inject has asked for and that have not happened yet. A link that is lost is there again, and the device in its
+// reset state.
+func (d *Device) Withdraw() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults.injected = d.faults.asked
+	for _, e := range d.engines() {
+		e.armed = [faultIDs]armed{}
+	}
+	if d.down.Load() {
+		d.reset() // also of what a write left that was under way when the link was lost
+		d.down.Store(false)
+	}
+}
+
 // takeInjected is the oldest fault of the kind that was asked for and not armed yet.
 func (d *Device) takeInjected(id FaultID, opportunity uint64) armed {
 	if d.faults.asked[id] == d.faults.injected[id] {

@@ -164,7 +164,7 @@ func (b *bare) open(t testing.TB, n int) {
 	for c.read(regCompleted) == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	if err := c.stop(nil); err != nil {
+	if err := c.stop(c.dev.cfg.StopBound, nil); err != nil {
 		t.Fatal(err)
 	}
 }

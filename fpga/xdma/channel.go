@@ -104,18 +104,18 @@ func (c *channel) running(while string) error {
 	return nil
 }
 
-// stop clears Run, waits until the channel is not busy, pulses the descriptor fetch's halt, and masks the
+// stop clears Run, waits until the channel is not busy, at most for bound, pulses the descriptor fetch's halt, and masks the
 // interrupts. Half the time into the wait it halts the fetch and calls unblock, if not nil, to end the descriptor under
 // way. Until stop has returned nil or ErrGone, memory that the channel knows must not be reused.
-func (c *channel) stop(unblock func()) error {
+func (c *channel) stop(bound time.Duration, unblock func()) error {
 	c.write(regControlW1C, controlRun)
-	err := c.idle(c.dev.cfg.StopBound / 2)
+	err := c.idle(bound / 2)
 	if errors.Is(err, ErrBusy) {
 		c.commonWrite(regHaltW1S)
 		if unblock != nil {
 			unblock()
 		}
-		err = c.idle(c.dev.cfg.StopBound - c.dev.cfg.StopBound/2)
+		err = c.idle(bound - bound/2)
 	}
 	if err != nil {
 		c.dirty.Store(true)
@@ -153,7 +153,7 @@ func (c *channel) recover() error {
 		c.dirty.Store(true)
 		return c.errorf(ErrGone, "its identifier reads %#08x and was %#08x", id, c.identifier)
 	}
-	if err := c.stop(nil); err != nil {
+	if err := c.stop(c.dev.cfg.StopBound, nil); err != nil {
 		return err
 	}
 	c.write(regControl, 0)

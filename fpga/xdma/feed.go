@@ -39,6 +39,7 @@ type feed struct {
 
 	mu      sync.Mutex // held for a few register accesses, never while something is waited for
 	state   feedState
+	stuck   bool // it was waited for, and has not stopped
 	slots   []*slot
 	frames  []frame // with the engine, oldest first
 	next    int     // position of the next frame
@@ -346,6 +347,9 @@ func (f *feed) audit() error {
 
 func (f *feed) stopped() error { return f.c.errorf(ErrStopped, "start it first") }
 
+// stuckBound divides the time for which an engine is waited for that has not stopped in the whole of it before: whoever ends waits once.
+const stuckBound = 20
+
 // stop stops the engine. It may be called again when it returned an error that wraps ErrBusy.
 func (f *feed) stop(unblock func()) error {
 	f.mu.Lock()
@@ -354,8 +358,15 @@ func (f *feed) stop(unblock func()) error {
 		return nil
 	}
 	f.state = stopping
+	bound := f.c.dev.cfg.StopBound
+	if f.stuck {
+		bound /= stuckBound
+	}
 	f.mu.Unlock()
-	err := f.c.stop(unblock)
+	err := f.c.stop(bound, unblock)
+	f.mu.Lock()
+	f.stuck = errors.Is(err, ErrBusy)
+	f.mu.Unlock()
 	if errors.Is(err, ErrBusy) {
 		return err
 	}

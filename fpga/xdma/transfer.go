@@ -90,7 +90,7 @@ func (t *Transfer) Run(ctx context.Context) (Result, error) {
 		r.Counters, err = c.counters()
 	}
 	if !errors.Is(err, ErrGone) {
-		stopErr := c.stop(nil)
+		stopErr := c.stop(c.dev.cfg.StopBound, nil)
 		t.stuck.Store(errors.Is(stopErr, ErrBusy))
 		err = errors.Join(err, stopErr)
 	}

@@ -19,6 +19,7 @@ type Model struct {
 	Sim    *tegrasim.Sim
 	cancel context.CancelFunc
 	ended  chan error
+	stop   func() // of control
 }
 
 // NewModel plugs a model in, with memory as cfg says. configure gets the bus and returns what stands on the card.
@@ -42,6 +43,10 @@ func NewModel(cfg cudahost.Config, seed uint64, configure func(*tegrasim.Sim) mo
 		Card:   capture.NewCard(capture.Hardware{BARs: m.BARs(), Interrupts: m.Interrupts(), Pinner: sim, Memory: memory}),
 		Device: m, Sim: sim, cancel: cancel, ended: make(chan error, 1),
 	}
+	if d.stop, err = control(d, seed); err != nil {
+		cancel()
+		return nil, errors.Join(err, memory.Close(), sim.Close())
+	}
 	go func() { d.ended <- m.Run(ctx) }()
 	return d, nil
 }
@@ -49,6 +54,7 @@ func NewModel(cfg cudahost.Config, seed uint64, configure func(*tegrasim.Sim) mo
 // Close unplugs the model. What was pinned must have been unpinned. Its error names accesses that the SMMU has refused and that are no
 // fault of the model's plan, such as those of descriptors that outlive their memory.
 func (d *Model) Close() error {
+	d.stop()
 	d.cancel()
 	return errors.Join(<-d.ended, d.Card.Memory.Close(), d.Sim.Close()) // ends: cancel has ended its context
 }

@@ -123,6 +123,9 @@ func (j *job) checksum() uint32 {
 func (j *job) release(by *flight) {
 	h, f, q := j.sink.hub, j.frame, j.queue
 	last := j.holders.Add(-1) == 0
+	if last {
+		q.Done(f) // before end takes the job: then the books are closed
+	}
 	h.mu.Lock()
 	if last {
 		j.frame, j.queue, j.summed = nil, nil, false
@@ -132,7 +135,4 @@ func (j *job) release(by *flight) {
 		by.put()
 	}
 	h.mu.Unlock()
-	if last {
-		q.Done(f)
-	}
 }

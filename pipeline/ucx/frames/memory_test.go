@@ -389,3 +389,23 @@ func TestRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestTheBooksAreClosedAtTheEnd: a frame is counted before the job is free that end waits for. Else a stream could end without its last frame in
+// the books.
+func TestTheBooksAreClosedAtTheEnd(t *testing.T) {
+	f := format(t, pipeline.UYVY, 64, 2)
+	k := newTestSink(t, newTestHub(t), StreamConfig{Name: "camera"}, f)
+	j := <-k.jobs
+	account, given := pipeline.NewAccount("camera", nil), false
+	pool := pipeline.NewPool("camera", f, []pipeline.Slot{{Bytes: make([]byte, f.Size())}}, func(int) {
+		given = true
+		if len(k.jobs) == cap(k.jobs) {
+			t.Error("end could return before the frame is counted")
+		}
+	})
+	j.frame, j.queue = pool.Get(), pipeline.NewQueue(1, pipeline.Latest, account)
+	j.holders.Store(1)
+	if j.release(nil); !given || len(k.jobs) != cap(k.jobs) || account.Counts().Delivered != 1 {
+		t.Errorf("given back: %v, %d of %d jobs are free, %+v", given, len(k.jobs), cap(k.jobs), account.Counts())
+	}
+}

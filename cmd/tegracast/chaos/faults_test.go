@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tegracast/tegracast/fpga/model"
+)
+
+// A fault takes something away from the service, and gives it back. It knows nothing of other faults.
+type fault struct {
+	of   string // what it takes away: at most one fault of that is in force at a time
+	name string
+	take func() error
+	give func() error
+}
+
+func (f *fault) String() string { return f.of + " " + f.name }
+
+// again is a fault that must be renewed while it is in force, as the service may be another process by then.
+func again(of, name string, every time.Duration, renew, give func() error, log *journal) fault {
+	var stop chan struct{}
+	var ended sync.WaitGroup
+	return fault{of, name, func() error {
+		stop = make(chan struct{})
+		err := renew()
+		ended.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(every):
+				}
+				if err := renew(); err != nil && !absent(err) {
+					log.fail("%s %s: %v", of, name, err)
+				}
+			}
+		})
+		if absent(err) {
+			err = nil
+		}
+		return err
+	}, func() error {
+		close(stop)
+		ended.Wait()
+		if err := give(); !absent(err) {
+			return err
+		}
+		return nil
+	}}
+}
+
+// absent reports whether an error says that the service is not there, or is on its way.
+func absent(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) || err != nil && err.Error() == "EOF"
+}
+
+// faults are all that the script draws from.
+func (w *world) faults() (list []fault) {
+	list = append(list, w.networkFaults()...)
+	list = append(list, w.diskFaults()...)
+	for _, r := range append(w.readers, w.nats, w.mqtt) {
+		list = append(list, w.processFaults(r)...)
+	}
+	list = append(list, w.cardFaults()...)
+	list = append(list, w.clockFaults()...)
+	return append(list, w.limitFaults()...)
+}
+
+func (w *world) networkFaults() (list []fault) {
+	for name, how := range map[string]answers{"silent": silent, "refusing": refusing, "wrong": wrong} {
+		list = append(list, fault{
+			"name server", name,
+			func() error { w.names.is(how); return nil }, func() error { w.names.is(right); return nil },
+		})
+	}
+	here := w.here.name
+	return append(inOrder(list), fault{
+		"link", "down",
+		func() error { return ip("-n", here, "link", "set", "v", "down") },
+		func() error { return ip("-n", here, "link", "set", "v", "up") },
+	}, fault{
+		"address", "gone",
+		func() error { return ip("-n", here, "address", "delete", serviceAddress+"/24", "dev", "v") },
+		func() error { return ip("-n", here, "address", "add", serviceAddress+"/24", "dev", "v") },
+	})
+}
+
+func (w *world) diskFaults() []fault {
+	d := w.disk
+	return []fault{
+		again("disk", "full", time.Second, d.fill, func() error { return os.Remove(d.ballast()) }, w.log),
+		{"disk", "read-only", func() error { d.readOnly.Store(true); return nil }, func() error { d.readOnly.Store(false); return nil }},
+		{"disk", "slow", func() error { d.holdUp.Store(int64(slowWrite)); return nil }, func() error { d.holdUp.Store(0); return nil }},
+	}
+}
+
+// slowWrite is how long a slow disk takes for each operation.
+const slowWrite = 2 * time.Second
+
+func (w *world) processFaults(r *reader) []fault {
+	return []fault{
+		{r.name, "stopped", func() error { r.signal(syscall.SIGSTOP); return nil }, func() error { r.signal(syscall.SIGCONT); return nil }},
+		{
+			r.name, "killed", func() error { r.hold(true); r.signal(syscall.SIGKILL); return nil },
+			func() error { r.hold(false); return nil },
+		},
+	}
+}
+
+// cards are the seeds of the models, by their sources.
+var cards = []struct {
+	name string
+	seed int
+}{{"front", 1}, {"rear", 2}}
+
+// strikes is how often a fault of an FPGA happens while it is in force.
+const strikes = 700 * time.Millisecond
+
+func (w *world) cardFaults() (list []fault) {
+	for _, card := range cards {
+		of := "FPGA " + card.name
+		ask := func(format string, values ...any) error {
+			return w.service.control(card.seed, fmt.Sprintf(format, values...))
+		}
+		withdraw := func() error { return ask("withdraw") }
+		reset := func() error { return errors.Join(withdraw(), ask("reset")) }
+		none := func() error { return nil }
+		for _, id := range model.FaultIDs() {
+			inject := func() error { return ask("inject %v", id) }
+			if id == model.F3 || id == model.F4 { // an engine that is stuck until the device is reset
+				list = append(list, again(of, id.Name(), strikes, inject, reset, w.log))
+				continue
+			}
+			list = append(list, again(of, id.Name(), strikes, inject, withdraw, w.log))
+		}
+		pins := 0
+		list = append(list,
+			again(of, "revokes pins", strikes, func() error { pins++; return ask("revoke %d", pins) }, none, w.log),
+			again(of, "refuses pins", strikes, func() error { return ask("refuse 1 1") }, func() error { return ask("refuse 0 0") }, w.log),
+			fault{of, "clock steps", func() error { return leaveOutAbsent(ask("step 3s")) }, func() error { return leaveOutAbsent(ask("step -3s")) }},
+		)
+	}
+	return list
+}
+
+// clockFaults are those of the service's own wall clock, which can be had on amd64. This machine's clock stays as it is.
+func (w *world) clockFaults() (list []fault) {
+	if runtime.GOARCH != "amd64" {
+		return nil
+	}
+	set := func(ahead time.Duration) func() error {
+		return func() error { return w.service.control(cards[0].seed, fmt.Sprintf("wall %v", ahead)) }
+	}
+	for _, ahead := range []time.Duration{time.Hour, -time.Minute} {
+		list = append(list, again("wall clock", fmt.Sprintf("%v ahead", ahead), time.Second, set(ahead), set(0), w.log))
+	}
+	return list
+}
+
+func leaveOutAbsent(err error) error {
+	if absent(err) {
+		return nil
+	}
+	return err
+}
+
+// memoryLeft are what memory limits leave beyond what the service had at the beginning, and descriptorsLeft is the same of descriptors, and of what
+// it has at the moment.
+var memoryLeft = map[string]int64{"tight": 4 << 20, "too tight": 1 << 10}
+
+const descriptorsLeft = 2
+
+func (w *world) limitFaults() (list []fault) {
+	s := w.service
+	for name, left := range memoryLeft {
+		if s.group == nil {
+			break
+		}
+		list = append(list, again("memory", name, time.Second, func() error {
+			w.memoryLimited.Store(true)
+			return s.group.limitTo(w.memory + left)
+		}, func() error {
+			time.AfterFunc(time.Second, func() { w.memoryLimited.Store(false) })
+			return s.group.limitTo(0)
+		}, w.log))
+	}
+	list = inOrder(list)
+	return append(list, fault{
+		"descriptors", "limited", func() error {
+			p := s.process()
+			if p == nil {
+				return nil
+			}
+			numbers, err := descriptors(p.cmd.Process.Pid)
+			if err != nil || len(numbers) == 0 {
+				return nil // it has ended
+			}
+			return limitDescriptors(p.cmd.Process.Pid, uint64(len(numbers)+descriptorsLeft))
+		}, func() error {
+			if p := s.process(); p != nil {
+				return limitDescriptors(p.cmd.Process.Pid, 0)
+			}
+			return nil
+		},
+	})
+}

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// configuration is that of the service: folders and the bus's address are to be filled in. The look-ups of raw and of the bus ask the name server.
+const configuration = `
+memory: host
+web: {listen: "0.0.0.0:8443", certificate: %[1]s/web.crt, key: %[1]s/web.key, password_file: %[1]s/web.password}
+rtsp: {listen: "0.0.0.0:8554", user: me, password_file: %[1]s/web.password}
+bus: {server: "%[3]s", board: chaos}
+sources:
+  - {name: front, model: {width: 160, height: 120, rate: 20, seed: 1}}
+  - {name: rear, model: {width: 160, height: 120, rate: 20, seed: 2}}
+  - {name: clip, file: {path: %[1]s/clip.raw, width: 160, height: 120, rate: 20, once: true}}
+isp:
+  - {name: colour, from: front, workers: 1}
+  - {name: figures, from: rear, workers: 1, statistics: true}
+outputs:
+  - {name: raw, from: colour, rtp: {payload: raw, destinations: ["reader.test:5004"], checksum: true}}
+  - {name: live, from: colour, rtp: {payload: h264}}
+  - {name: frames, from: front, ucx: {listen: "0.0.0.0:5020"}}
+  - {name: kept, from: rear, record: {directory: %[2]s/recordings, duration: 5s, keep: 24MB}}
+  - {name: shared, from: rear, share: {socket: %[1]s/frames}}
+  - {name: numbers, from: figures, results: {bus: true}}
+  - {name: back, from: figures, fpga: {}}
+  - {name: once, from: clip, record: {directory: %[2]s/recordings}}
+`
+
+// clipFrames is the length of the finite source.
+const clipFrames = 20
+
+// buses are the servers of the bus; each start of the service takes the next one.
+var buses = []string{"nats://nats.test:4222", "mqtt://mqtt.test:1883"}
+
+// restartPause is the unit's RestartSec=, and watchdog its WatchdogSec=.
+const (
+	restartPause = 200 * time.Millisecond
+	restartBound = 5 * time.Second // within which a service that was killed answers again
+	watchdog     = 40 * time.Second
+)
+
+// A service is the program with its service manager.
+type service struct {
+	log     *journal
+	program string
+	folder  string // of everything that is not on the disk
+	disk    *disk
+	network *network
+	group   *memoryGroup
+	notify  *net.UnixConn
+	asking  sync.Mutex // of control
+
+	mu      sync.Mutex
+	now     *process // nil: it is not to run
+	starts  int
+	ended   []*process
+	limited func() bool // whether memory is limited now
+	late    *lateness
+}
+
+// A process is one run of the service.
+type process struct {
+	number   int
+	cmd      *exec.Cmd
+	out, err string // files
+	began    time.Time
+	ready    time.Time // when the service manager was told; zero: not yet
+	fed      time.Time // when the watchdog was fed last
+	answered time.Time // when /healthz was answered first; zero: not yet
+	stopping bool
+	ending   bool // it has said so
+	limited  bool // memory was limited at its end
+	done     chan struct{}
+	at       time.Time // of its end
+}
+
+// newService prepares the service, and does not start it.
+func newService(t *testing.T, log *journal, program string, d *disk, n *network) *service {
+	t.Helper()
+	s := &service{log: log, program: program, folder: t.TempDir(), disk: d, network: n, group: newMemoryGroup(t), limited: func() bool { return false }}
+	for _, path := range []string{filepath.Join(d.behind, "state"), filepath.Join(d.behind, "recordings"), filepath.Join(s.folder, "models")} {
+		if err := os.Mkdir(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command(program, "config", "tls", "--dir", s.folder).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(s.folder, "clip.raw"), make([]byte, clipFrames*160*120*2), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.notify, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(s.folder, "notify"), Net: "unixgram"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.kill(); s.notify.Close() })
+	go s.listen()
+	return s
+}
+
+// listen takes what the program tells its service manager (sd_notify(3)).
+func (s *service) listen() {
+	for buffer := make([]byte, 4096); ; {
+		n, err := s.notify.Read(buffer)
+		if err != nil {
+			return
+		}
+		said := string(buffer[:n])
+		s.mu.Lock()
+		if p := s.now; p != nil {
+			p.ending = p.ending || strings.HasPrefix(said, "STOPPING=1")
+			if p.fed = time.Now(); strings.HasPrefix(said, "READY=1") && p.ready.IsZero() {
+				p.ready = p.fed
+				s.log.say("start %d is ready after %v", p.number, p.ready.Sub(p.began).Round(time.Millisecond))
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// start starts the program, and again whenever it ends by itself.
+func (s *service) start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.startLocked()
+}
+
+func (s *service) startLocked() error {
+	s.starts++
+	p := &process{number: s.starts, began: time.Now(), fed: time.Now(), done: make(chan struct{})}
+	p.out, p.err = filepath.Join(s.folder, fmt.Sprintf("%03d.out", p.number)), filepath.Join(s.folder, fmt.Sprintf("%03d.log", p.number))
+	file := filepath.Join(s.folder, "tegracast.yaml")
+	text := fmt.Sprintf(configuration, s.folder, s.disk.folder, buses[(p.number-1)%len(buses)])
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return err
+	}
+	out, err := os.Create(p.out)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	errors, err := os.Create(p.err)
+	if err != nil {
+		return err
+	}
+	defer errors.Close()
+	p.cmd = s.network.command(s.program, "serve", "--config", file, "--sdp-dir", s.folder)
+	p.cmd.Stdout, p.cmd.Stderr = out, errors
+	p.cmd.Env = append(os.Environ(), "UCX_TLS=tcp", "GOTRACEBACK=crash", "STATE_DIRECTORY="+filepath.Join(s.disk.folder, "state"),
+		"TEGRACAST_MODEL_CONTROL="+filepath.Join(s.folder, "models"), "NOTIFY_SOCKET="+s.notify.LocalAddr().String(),
+		fmt.Sprintf("WATCHDOG_USEC=%d", watchdog.Microseconds()))
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	if err := s.group.add(p.cmd.Process.Pid); err != nil {
+		s.log.fail("%v", err)
+	}
+	s.now = p
+	go s.wait(p)
+	return nil
+}
+
+// wait waits for the end of a process, and starts the next one unless it was to end.
+func (s *service) wait(p *process) {
+	_ = p.cmd.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.at, p.limited = time.Now(), s.limited()
+	s.ended = append(s.ended, p)
+	close(p.done)
+	s.log.say("start %d has ended: %v", p.number, p.cmd.ProcessState)
+	if s.now != p || p.stopping {
+		return
+	}
+	s.judge(p)
+	time.AfterFunc(restartPause, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.now == p {
+			if err := s.startLocked(); err != nil {
+				s.log.fail("%v", err)
+			}
+		}
+	})
+}
+
+// What a process says at last that ends with status 1, after which the service manager starts it again (docs/operations.md): its FPGA did not come
+// back for 30 s; or, at a start, something that it needs was not there.
+var (
+	givenUp     = regexp.MustCompile(`(?m)^tegracast serve: source (front|rear): recovery was given up after `)
+	cannotBegin = regexp.MustCompile(`(?m)^tegracast serve: .*(host is not known|network is unreachable|too many open files|read-only file system|no space left` +
+		`|PIN: |ALLOC: |device is fenced|registers read all ones|channel is busy).*$`)
+)
+
+// judge says whether a process may have ended by itself: the kernel may end it for its memory, and it may end with status 1 for what others do.
+func (s *service) judge(p *process) {
+	status, said := p.cmd.ProcessState.Sys().(syscall.WaitStatus), p.said()
+	switch {
+	case status.Signaled() && status.Signal() == syscall.SIGKILL && p.limited:
+		go s.comesBack(p)
+	case status.ExitStatus() == 1 && givenUp.MatchString(said):
+		s.log.say("%s", givenUp.FindString(said))
+	case status.ExitStatus() == 1 && p.ready.IsZero() && cannotBegin.MatchString(said):
+		s.log.say("%s", cannotBegin.FindString(said))
+	default:
+		s.log.fail("start %d has ended by itself: %v\n%s", p.number, p.cmd.ProcessState, lastOf(said))
+	}
+}
+
+// waits is what a process says that waits before it begins, after several starts that came to nothing.
+const waits = "previous starts failed: waiting before this start"
+
+// comesBack says whether the service answers soon after a process was killed.
+func (s *service) comesBack(p *process) {
+	time.Sleep(restartBound)
+	late := s.late.since(p.at)
+	time.Sleep(late)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if next := s.now; next != nil && next.number > p.number && next.answered.IsZero() && !strings.Contains(next.said(), waits) {
+		s.log.fail("start %d was killed for its memory, and start %d does not answer %v later (the machine was late by %v)\n%s",
+			p.number, next.number, time.Since(p.at), late, lastOf(next.said()))
+	}
+}
+
+// process is the one that runs, or is to run.
+func (s *service) process() *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+// answered notes whether a process has answered a request that was made at a time. It reports whether it listens, and whether it has ended, or
+// says that it ends.
+func (s *service) answered(p *process, has bool, at time.Time) (listens, ends bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if has && p.answered.IsZero() {
+		p.answered = at
+	}
+	return p != nil && !p.answered.IsZero(), p == nil || p != s.now || p.ending || !p.at.IsZero()
+}
+
+// stop sends SIGTERM and waits for the end; late is how much later than the bound that may come. The service is not started again.
+func (s *service) stop(bound time.Duration) (p *process, took time.Duration, in bool) {
+	s.mu.Lock()
+	p = s.now
+	s.now, p.stopping = nil, true
+	s.mu.Unlock()
+	began := time.Now()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+		return p, p.at.Sub(began), true
+	case <-time.After(bound):
+		return p, bound, false
+	}
+}
+
+// kill ends everything.
+func (s *service) kill() {
+	s.mu.Lock()
+	p := s.now
+	s.now = nil
+	s.mu.Unlock()
+	if p != nil {
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+// said is the log of a process.
+func (p *process) said() string {
+	text, _ := os.ReadFile(p.err)
+	return string(text)
+}
+
+// control asks one of the models for something. It returns os.ErrNotExist where the process has ended meanwhile.
+func (s *service) control(seed int, line string) error {
+	p := s.process()
+	err := s.ask(seed, line)
+	if err != nil {
+		time.Sleep(endsSoon)
+	}
+	if _, ends := s.answered(p, false, time.Time{}); err != nil && ends {
+		return os.ErrNotExist
+	}
+	return err
+}
+
+func (s *service) ask(seed int, line string) error {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	own := filepath.Join(s.folder, "models", "test")
+	_ = os.Remove(own)
+	c, err := net.DialUnix("unixgram", &net.UnixAddr{Name: own, Net: "unixgram"},
+		&net.UnixAddr{Name: filepath.Join(s.folder, "models", fmt.Sprintf("model-%d", seed)), Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return err
+	}
+	if _, err := c.Write([]byte(line)); err != nil {
+		return err
+	}
+	answer := make([]byte, 1024)
+	n, err := c.Read(answer)
+	if err == nil && string(answer[:n]) != "ok" {
+		err = fmt.Errorf("model %d: %s: %s", seed, line, answer[:n])
+	}
+	return err
+}
+
+// eventually waits until f succeeds, and returns its last error if it does not within the bound.
+func eventually(ctx context.Context, bound time.Duration, f func() error) error {
+	for began := time.Now(); ; {
+		err := f()
+		if err == nil || time.Since(began) > bound || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// read is the text of a file.
+func read(path string) string {
+	text, _ := os.ReadFile(path)
+	return string(text)
+}
+
+// lastOf is the end of a log.
+func lastOf(text string) string { return text[max(0, len(text)-4000):] }
+
+// stacks ends a process that does not end, with what its goroutines do.
+func (p *process) stacks() string {
+	before := len(p.said())
+	_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+	select {
+	case <-p.done:
+	case <-time.After(2 * time.Second):
+	}
+	return p.said()[before:]
+}
