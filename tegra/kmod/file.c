@@ -208,9 +208,10 @@ static void tp_file_leave(struct tp_file *file)
 	int idx = srcu_read_lock(&dev->srcu);
 
 	tp_file_end(file);
-	if (!READ_ONCE(dev->gone) && file->writer) {
+	if (file->writer) {
 		tp_writer_out(file);
-		tp_halt_release(dev, file);
+		if (!READ_ONCE(dev->gone)) /* else remove() has done that, or does */
+			tp_halt_release(dev, file);
 	}
 	srcu_read_unlock(&dev->srcu, idx);
 	if (file->writer)

@@ -241,7 +241,7 @@ int tp_writer_in(struct tp_file *file, bool share)
 	return err;
 }
 
-/* One less, with the function there. */
+/* One less. Also with the function gone, since another's close may still find it there. */
 void tp_writer_out(struct tp_file *file)
 {
 	struct tp_dev *dev = file->dev;
@@ -253,7 +253,7 @@ void tp_writer_out(struct tp_file *file)
 	last = !--dev->opens;
 	mutex_unlock(&dev->fence_lock);
 	/* The engine may be at work on memory that was put. Whoever opens next starts it again. */
-	if (last) {
+	if (last && !READ_ONCE(dev->gone)) {
 		tp_stop(dev, TP_FENCE_CLOSED, 0);
 		dev->used = dev->flr;
 	}
