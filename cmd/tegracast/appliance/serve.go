@@ -125,6 +125,7 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	watching.Go(func() { health.Run(watch) })
 	watching.Go(func() { r.a.recordings.Answer(watch, usr1, r.a.env.Log) })
 	watching.Go(func() { r.a.env.Bus.Watch(watch, r.a.told(health)) })
+	watching.Go(func() { r.a.egress.Follow(watch, r.a.env.Log, r.a.redescribe(watch)) })
 	watching.Go(func() { boardwatch.Watch(watch, r.a.env.Log, os.DirFS("/")) })
 	r.a.ending.Step("the streams", func() { err = r.run(ctx, hangup) })
 	r.a.ending.Begin(err)

@@ -24,10 +24,8 @@ func (a *Appliance) reopen(ctx context.Context, f *flow, o *output, own pipeline
 		a.mu.Lock()
 		o.free, o.stream = next.free, next.stream
 		a.mu.Unlock()
-		if o.stream != nil && a.describes != nil {
-			if err := a.describes(); err != nil {
-				a.env.Log.Warn("the description of a stream that was opened again cannot be written", "output", o.name, "error", err)
-			}
+		if o.stream != nil {
+			a.describeAgain()
 		}
 		opened <- sink
 		return err, nil
@@ -35,6 +33,28 @@ func (a *Appliance) reopen(ctx context.Context, f *flow, o *output, own pipeline
 		return nil, err
 	}
 	return <-opened, nil // ends: the function has put a value there
+}
+
+// describeAgain writes the streams' descriptions again.
+func (a *Appliance) describeAgain() {
+	if a.describes == nil {
+		return
+	}
+	if err := a.describes(); err != nil {
+		a.env.Log.Warn("the descriptions of the streams cannot be written again", "error", err)
+	}
+}
+
+// redescribe returns what has a change of streams made between two reloads, until ctx ends, and their descriptions written again.
+func (a *Appliance) redescribe(ctx context.Context) func(change func() (changed bool)) {
+	return func(change func() bool) {
+		_ = a.ask(ctx, func(context.Context) (result, fatal error) {
+			if change() {
+				a.describeAgain()
+			}
+			return nil, nil
+		}) // an error is ctx's end
+	}
 }
 
 // reconfigure notes how outputs are described from now on, for when they are opened again.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline/resolve/resolvetest"
 )
 
 // The service's address, and that of its readers and servers, at the two ends of a link. Nobody has the wrong address.
@@ -177,30 +180,13 @@ func (s *nameServer) is(how answers) { s.how.Store(int32(how)) }
 
 // answer makes the answer to a question: nil for none.
 func (s *nameServer) answer(question []byte) []byte {
-	var m dnsmessage.Message
-	how := answers(s.how.Load())
-	if m.Unpack(question) != nil || len(m.Questions) != 1 || how == silent {
+	switch answers(s.how.Load()) {
+	case silent:
 		return nil
+	case refusing:
+		return resolvetest.Reply(question, dnsmessage.RCodeRefused)
+	case wrong:
+		return resolvetest.Reply(question, dnsmessage.RCodeSuccess, netip.MustParseAddr(wrongAddress))
 	}
-	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
-	address := net.ParseIP(readerAddress).To4()
-	switch {
-	case how == refusing:
-		m.RCode = dnsmessage.RCodeRefused
-	case how == wrong:
-		address = net.ParseIP(wrongAddress).To4()
-		fallthrough
-	default:
-		if m.Questions[0].Type == dnsmessage.TypeA {
-			m.Answers = []dnsmessage.Resource{{
-				Header: dnsmessage.ResourceHeader{Name: m.Questions[0].Name, Class: dnsmessage.ClassINET, TTL: 1},
-				Body:   &dnsmessage.AResource{A: [4]byte(address)},
-			}}
-		}
-	}
-	packed, err := m.Pack()
-	if err != nil {
-		return nil
-	}
-	return packed
+	return resolvetest.Reply(question, dnsmessage.RCodeSuccess, netip.MustParseAddr(readerAddress))
 }

@@ -1,37 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resolvetest is for tests of what happens when no name server answers.
+// Package resolvetest is for tests of what happens when a name server does not answer, or answers something else.
 package resolvetest
 
 import (
 	"context"
 	"net"
+	"net/netip"
 	"testing"
+
+	"golang.org/x/net/dns/dnsmessage"
 )
 
 // Silence replaces the process's name server by one that takes questions and never answers, until the test ends. The channel gets a value
 // for questions, unless one waits there.
 func Silence(t *testing.T) (asked <-chan struct{}) {
 	t.Helper()
+	questions := make(chan struct{}, 1)
+	serve(t, func([]byte) []byte {
+		select {
+		case questions <- struct{}{}:
+		default:
+		}
+		return nil
+	}, func() { close(questions) })
+	return questions
+}
+
+// Answer replaces the process's name server by one for which every host has the IPv4 addresses that addrs returns, until the test ends.
+func Answer(t *testing.T, addrs func() []netip.Addr) {
+	t.Helper()
+	serve(t, func(question []byte) []byte { return Reply(question, dnsmessage.RCodeSuccess, addrs()...) }, func() {})
+}
+
+// Reply is the message that answers a question with a code and IPv4 addresses (RFC 1035); nil if it is none.
+func Reply(question []byte, code dnsmessage.RCode, addrs ...netip.Addr) []byte {
+	var m dnsmessage.Message
+	if m.Unpack(question) != nil || len(m.Questions) != 1 {
+		return nil
+	}
+	m.Response, m.RecursionAvailable, m.RCode, m.Additionals = true, true, code, nil
+	for _, a := range addrs {
+		if m.Questions[0].Type == dnsmessage.TypeA {
+			m.Answers = append(m.Answers, dnsmessage.Resource{
+				Header: dnsmessage.ResourceHeader{Name: m.Questions[0].Name, Class: dnsmessage.ClassINET, TTL: 1},
+				Body:   &dnsmessage.AResource{A: a.As4()},
+			})
+		}
+	}
+	packed, err := m.Pack()
+	if err != nil {
+		return nil
+	}
+	return packed
+}
+
+func serve(t *testing.T, reply func(question []byte) []byte, end func()) {
+	t.Helper()
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	questions, before := make(chan struct{}, 1), net.DefaultResolver
+	before := net.DefaultResolver
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{Resolver: before}).DialContext(ctx, "udp", server.LocalAddr().String()) // look-ups may outlive the test
 	}}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		defer close(questions)
+		defer end()
 		for buffer := make([]byte, 512); ; {
-			if _, _, err := server.ReadFrom(buffer); err != nil {
+			n, from, err := server.ReadFrom(buffer)
+			if err != nil {
 				return
 			}
-			select {
-			case questions <- struct{}{}:
-			default:
+			if answer := reply(buffer[:n]); answer != nil {
+				_, _ = server.WriteTo(answer, from)
 			}
 		}
 	}()
@@ -40,5 +84,4 @@ func Silence(t *testing.T) (asked <-chan struct{}) {
 		<-ended
 		net.DefaultResolver = before
 	})
-	return questions
 }
