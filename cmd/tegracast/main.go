@@ -20,6 +20,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/cmd/tegracast/starts"
 	"github.com/tegracast/tegracast/pipeline"
 )
 
@@ -115,19 +116,10 @@ func statusOf(err error) int {
 	switch {
 	case pipeline.DeviceLost(err):
 		return exitDevice
-	case errors.As(err, &u) || errors.As(err, &c) && !passes(err):
+	case errors.As(err, &u) || errors.As(err, &c) && !starts.Passes(err):
 		return exitUsage
 	}
 	return exitFailure
-}
-
-// passes reports whether an error that has a place in the configuration is no mistake in it, but says that the machine has too little of
-// something now, or that a device is not ready: a later start may be fine, so the service manager is to try again.
-func passes(err error) bool {
-	return slices.ContainsFunc([]syscall.Errno{
-		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.ENOBUFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO,
-		syscall.EBUSY, syscall.ESTALE,
-	}, func(e syscall.Errno) bool { return errors.Is(err, e) })
 }
 
 // word is one word after tegracast.

@@ -79,10 +79,13 @@ type Appliance struct {
 
 	asked chan func(context.Context) error // what is to be done between two reloads; an error means that the appliance cannot go on
 
-	mu    sync.Mutex            // guards cards, flows, their sources and outputs, names and off, against those who read the books
+	mu    sync.Mutex            // guards cards, flows, their sources and outputs, names, off and waiting, against those who read the books
 	flows []*flow               // in the order of the sources
 	names []string              // of the outputs, in the order of the configuration
 	off   map[string]web.Output // those that a client has stopped, by name
+
+	waiting map[string]*waiting // outputs that could not be opened yet, by name
+	patient bool                // outputs that cannot be opened now may wait
 }
 
 // flightEvents is how many frame events the flight recorder keeps: over half a minute at 30 frames a second and two
@@ -98,7 +101,7 @@ func newAppliance(e Env) *Appliance {
 		env: e, recorder: pipeline.NewRecorder(flightEvents),
 		quarantine: kernel.NewQuarantine(quarantineFolder()), order: kernel.NewOrder(),
 		cards: map[string]*capture.Card{}, models: map[string]*modelCard{}, devices: map[string]func() error{},
-		books: map[string]*pipeline.Books{}, off: map[string]web.Output{}, threads: send.NewThreads(e.Processors), egress: egress.New(e.Log),
+		books: map[string]*pipeline.Books{}, off: map[string]web.Output{}, waiting: map[string]*waiting{}, threads: send.NewThreads(e.Processors), egress: egress.New(e.Log),
 		asked: make(chan func(context.Context) error),
 	}
 	a.lines = lines.New(lines.Config{Board: e.Board, Cameras: a.cameras, Health: a.state, Record: a.recordings.Edge, Logger: e.Log})
@@ -177,6 +180,9 @@ func (a *Appliance) stats() pipeline.Stats {
 	for _, f := range a.flows {
 		st := f.graph.Stats()
 		all.Sources, all.Stages, all.Outputs = append(all.Sources, st.Sources...), append(all.Stages, st.Stages...), append(all.Outputs, st.Outputs...)
+	}
+	for name, w := range a.waiting {
+		all.Outputs = append(all.Outputs, pipeline.OutputStats{Name: name, From: w.from, OutputStatus: w.about.OutputStatus})
 	}
 	return all
 }

@@ -18,6 +18,8 @@ import (
 func Open(e Env, c *config.Appliance) (*Appliance, error) {
 	a := newAppliance(e)
 	c.FindPaths(context.Background())
+	a.patient = true
+	defer func() { a.patient = false }()
 	if err := a.open(c, everything(c)); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
@@ -59,7 +61,10 @@ func (a *Appliance) open(c *config.Appliance, p plan) error {
 	}
 	for i := range c.Outputs {
 		if o := &c.Outputs[i]; p.outputs[o.Name] && !a.stopped(o.Name) {
-			if err := a.addOutput(o); err != nil {
+			switch err := a.addOutput(o); {
+			case err == nil:
+				a.opened(o.Name)
+			case !a.wait(o, err):
 				return err
 			}
 		}

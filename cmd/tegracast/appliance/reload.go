@@ -60,6 +60,8 @@ func (r *runner) run(ctx context.Context, reload <-chan os.Signal) error {
 			if err == nil && ctx.Err() == nil {
 				r.a.env.Log.Info("source was played to its end", "source", f.name)
 			}
+		case <-r.a.due():
+			err = r.openWaiting(ctx)
 		case do := <-r.a.asked:
 			err = do(ctx)
 		case <-reload:
@@ -154,7 +156,7 @@ func (r *runner) become(ctx context.Context, who string, next *config.Appliance)
 		refused = err
 		r.a.env.Log.Error(who+": the new configuration cannot be opened: going back to the previous one", "error", err)
 		r.a.stopAgain(started)
-		if err := r.apply(ctx, old, p); pipeline.DeviceLost(err) {
+		if err := r.goBack(ctx, old, p); pipeline.DeviceLost(err) {
 			return nil, refused, err
 		} else if err != nil { // no config.Error: the file is not what is wrong, so the service manager shall start it again
 			return nil, refused, errors.New("the previous configuration cannot be opened again: " + err.Error())
@@ -165,6 +167,13 @@ func (r *runner) become(ctx context.Context, who string, next *config.Appliance)
 	r.settle()
 	r.a.env.Log.Info(who+": configuration reloaded", "changed", list)
 	return list, nil, nil
+}
+
+// goBack applies the configuration that was there before. What has become impossible meanwhile waits.
+func (r *runner) goBack(ctx context.Context, old *config.Appliance, p plan) error {
+	r.a.patient = true
+	defer func() { r.a.patient = false }()
+	return r.apply(ctx, old, p)
 }
 
 // settle ends what a reload has left to be undone.

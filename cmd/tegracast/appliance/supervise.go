@@ -69,5 +69,5 @@ func (a *Appliance) reconfigure(c *config.Appliance) {
 // retry has an output that has failed be opened again at once. It reports whether it had failed.
 func (a *Appliance) retry(name string) bool {
 	_, o := a.output(name)
-	return o != nil && o.attached.Retry()
+	return a.tryNow(name) || o != nil && o.attached.Retry()
 }

@@ -55,7 +55,13 @@ func (a *Appliance) turn(name string, on bool) web.Output {
 		delete(a.off, name)
 		return was
 	}
-	x := a.about(f, o)
+	x := web.Output{}
+	if w := a.waiting[name]; w != nil {
+		x = w.about
+		delete(a.waiting, name)
+	} else {
+		x = a.about(f, o)
+	}
 	x = web.Output{Name: x.Name, Sends: x.Sends, To: x.To, Record: x.Record, Stopped: true, OutputStatus: pipeline.OutputStatus{State: pipeline.Stopped}}
 	a.off[name] = x
 	return x
@@ -90,6 +96,7 @@ func (a *Appliance) setNames(c *config.Appliance) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.names = nil
+	a.forget(c)
 	for i := range c.Outputs {
 		a.names = append(a.names, c.Outputs[i].Name)
 	}

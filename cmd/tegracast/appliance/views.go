@@ -84,6 +84,9 @@ func (a *Appliance) list() []web.Output {
 	for _, o := range a.off {
 		list = append(list, o)
 	}
+	for _, w := range a.waiting {
+		list = append(list, w.about)
+	}
 	slices.SortFunc(list, func(x, y web.Output) int {
 		return cmp.Compare(slices.Index(a.names, x.Name), slices.Index(a.names, y.Name))
 	})

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"golang.org/x/net/dns/dnsmessage"
+
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/resolve/resolvetest"
 	"github.com/tegracast/tegracast/pipeline/rtp"
@@ -29,7 +31,7 @@ func TestFollow(t *testing.T) {
 		addrs.Store(&list)
 	}
 	lead("127.0.0.2")
-	resolvetest.Answer(t, func() []netip.Addr { return *addrs.Load() })
+	resolvetest.Answer(t, func() (dnsmessage.RCode, []netip.Addr) { return dnsmessage.RCodeSuccess, *addrs.Load() })
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))
 	s := New(log)
@@ -87,7 +89,7 @@ func TestFollowAtRest(t *testing.T) {
 	var to atomic.Pointer[netip.Addr]
 	first, second := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")
 	to.Store(&first)
-	resolvetest.Answer(t, func() []netip.Addr { return []netip.Addr{*to.Load()} })
+	resolvetest.Answer(t, func() (dnsmessage.RCode, []netip.Addr) { return dnsmessage.RCodeSuccess, []netip.Addr{*to.Load()} })
 	log := slog.New(slog.DiscardHandler)
 	s := New(log)
 	defer s.Close()

@@ -27,10 +27,14 @@ func Silence(t *testing.T) (asked <-chan struct{}) {
 	return questions
 }
 
-// Answer replaces the process's name server by one for which every host has the IPv4 addresses that addrs returns, until the test ends.
-func Answer(t *testing.T, addrs func() []netip.Addr) {
+// Answer replaces the process's name server by one for which every host has the IPv4 addresses that addrs returns, until the test ends. With
+// another code than success it has none.
+func Answer(t *testing.T, addrs func() (dnsmessage.RCode, []netip.Addr)) {
 	t.Helper()
-	serve(t, func(question []byte) []byte { return Reply(question, dnsmessage.RCodeSuccess, addrs()...) }, func() {})
+	serve(t, func(question []byte) []byte {
+		code, list := addrs()
+		return Reply(question, code, list...)
+	}, func() {})
 }
 
 // Reply is the message that answers a question with a code and IPv4 addresses (RFC 1035); nil if it is none.

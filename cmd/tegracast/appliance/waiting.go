@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"context"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/starts"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/web"
+)
+
+// Pauses before an output that waits is tried again; they double.
+const (
+	firstTry = 500 * time.Millisecond
+	lastTry  = 30 * time.Second
+)
+
+// A waiting output is one that could not be opened when the appliance started, for a reason that passes: no name server answered, the
+// network or the disk was not there yet. All else runs without it.
+type waiting struct {
+	about web.Output
+	from  string
+	pause time.Duration
+	log   pipeline.FaultLog
+}
+
+// wait notes why an output cannot be opened now, and when it is tried again. It reports false for a reason that does not pass, and where
+// nobody is to wait: in a reload, which goes back instead, unless the output waited before.
+func (a *Appliance) wait(c *config.Output, why error) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w, now := a.waiting[c.Name], time.Now()
+	if w == nil && !a.patient || !starts.Passes(why) {
+		return false
+	}
+	if w == nil {
+		w = &waiting{about: aboutConfigured(c), from: c.From}
+		w.about.State, w.about.Since = pipeline.Retrying, &now
+		a.waiting[c.Name] = w
+	}
+	w.pause = min(max(2*w.pause, firstTry), lastTry)
+	next := now.Add(w.pause)
+	w.about.Error, w.about.Next = why.Error(), &next
+	if left, due := w.log.Due("", now); due {
+		a.env.Log.Error("output cannot be opened yet, and is tried again", pipeline.Unlogged([]any{"output", c.Name, "error", why}, left)...)
+	}
+	return true
+}
+
+// aboutConfigured says what an output is that was never open.
+func aboutConfigured(c *config.Output) web.Output {
+	x := web.Output{Name: c.Name, Sends: "frames"}
+	switch k := c.Kind.(type) {
+	case *config.RTP:
+		x.Sends, x.To = payloadNames[k.Payload.V], k.Destinations
+	case *config.Record:
+		x.Sends, x.Record = "a recording", true
+	}
+	return x
+}
+
+// opened ends the waiting of an output.
+func (a *Appliance) opened(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting[name] != nil {
+		delete(a.waiting, name)
+		a.env.Log.Info("output is open now", "output", name)
+	}
+}
+
+// due returns a channel that tells when the next output is to be tried again; nil: none waits.
+func (a *Appliance) due() <-chan time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var next time.Time
+	for _, w := range a.waiting {
+		if next.IsZero() || w.about.Next.Before(next) {
+			next = *w.about.Next
+		}
+	}
+	if next.IsZero() {
+		return nil
+	}
+	return time.After(time.Until(next))
+}
+
+// openWaiting tries the outputs whose time has come. An error means that the appliance cannot go on.
+func (r *runner) openWaiting(ctx context.Context) error {
+	p, now := emptyPlan(), time.Now()
+	r.a.mu.Lock()
+	for name, w := range r.a.waiting {
+		if !w.about.Next.After(now) {
+			p.outputs[name] = true
+		}
+	}
+	r.a.mu.Unlock()
+	for name := range p.outputs {
+		one := emptyPlan()
+		one.outputs[name] = true
+		if err := r.apply(ctx, r.cfg, one); pipeline.DeviceLost(err) {
+			return err
+		} else if err != nil { // it does not pass any more
+			r.a.env.Log.Error("output cannot be opened", "output", name, "error", err)
+			r.a.giveUpWaiting(name, err)
+		}
+	}
+	return nil
+}
+
+// giveUpWaiting has an output be tried as seldom as it is.
+func (a *Appliance) giveUpWaiting(name string, why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if w := a.waiting[name]; w != nil {
+		next := time.Now().Add(lastTry)
+		w.pause, w.about.Error, w.about.Next = lastTry, why.Error(), &next
+	}
+}
+
+// tryNow has an output that waits be tried at once. It reports whether it waits.
+func (a *Appliance) tryNow(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w := a.waiting[name]
+	if w != nil {
+		now := time.Now()
+		w.pause, w.about.Next = 0, &now
+	}
+	return w != nil
+}
+
+// forget ends the waiting of outputs that c does not have.
+func (a *Appliance) forget(c *config.Appliance) {
+	for name := range a.waiting {
+		if c.Output(name) == nil {
+			delete(a.waiting, name)
+		}
+	}
+}

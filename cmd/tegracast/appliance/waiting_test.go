@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/resolve/resolvetest"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+// nameServer answers with a code of dnsmessage; every host is this one.
+func nameServer(t *testing.T) *atomic.Int32 {
+	code := &atomic.Int32{}
+	resolvetest.Answer(t, func() (dnsmessage.RCode, []netip.Addr) {
+		if code := dnsmessage.RCode(code.Load()); code != dnsmessage.RCodeSuccess {
+			return code, nil
+		}
+		return dnsmessage.RCodeSuccess, []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+	})
+	return code
+}
+
+// TestAnOutputWaitsForItsName: an output whose destination's name cannot be looked up at the start waits, and all else runs. It can be
+// stopped, survives a reload and one that is refused, and is opened when the name is known.
+func TestAnOutputWaitsForItsName(t *testing.T) {
+	code := nameServer(t)
+	code.Store(int32(dnsmessage.RCodeRefused))
+	p := rtptest.EvenPorts(t, 3)
+	named, other := fmt.Sprint("viewer.example:", p[0]), fmt.Sprint("127.0.0.1:", p[2])
+	text := func(third string, rate int) string {
+		return reloadConfig(t, []string{named, fmt.Sprint("127.0.0.1:", p[1]), third}, rate, 1.5, 1400)
+	}
+	s := newReloads(t, text(other, 31), nil)
+	s.begin(t)
+	s.becomes(t, "raw2", pipeline.Running)
+	if x := s.becomes(t, "raw1", pipeline.Retrying); !strings.Contains(x.Error, named) || x.Since == nil || x.Next == nil || x.Sends != "raw video (RFC 4175)" || x.To[0] != named {
+		t.Errorf("%+v", x)
+	}
+	s.streaming(t, "raw2")
+	s.put(t, text(other, 32))
+	if n := s.log.count("configuration reloaded"); n != 1 {
+		t.Errorf("a reload beside an output that waits:\n%s", s.log.take())
+	}
+	s.put(t, text("another.example:5004", 32))
+	if n := s.log.count("going back to the previous one"); n != 1 {
+		t.Errorf("a reload with another name:\n%s", s.log.take())
+	}
+	s.becomes(t, "raw1", pipeline.Retrying)
+	s.becomes(t, "raw3", pipeline.Running)
+	if err := s.switchOutput(t.Context(), "raw1", false); err != nil {
+		t.Error(err)
+	}
+	s.becomes(t, "raw1", pipeline.Stopped)
+	if err := s.switchOutput(t.Context(), "raw1", true); err == nil {
+		t.Error("an output whose name is not known was started")
+	}
+	code.Store(int32(dnsmessage.RCodeSuccess))
+	if err := s.switchOutput(t.Context(), "raw1", true); err != nil {
+		t.Error(err)
+	}
+	s.streaming(t, "raw1")
+	s.end(t)
+}
+
+// TestAWaitingOutputIsOpened when its name is known, without a word of anybody.
+func TestAWaitingOutputIsOpened(t *testing.T) {
+	code := nameServer(t)
+	code.Store(int32(dnsmessage.RCodeServerFailure))
+	p := rtptest.EvenPorts(t, 3)
+	s := newReloads(t, reloadConfig(t, []string{fmt.Sprint("viewer.example:", p[0]), fmt.Sprint("127.0.0.1:", p[1]), fmt.Sprint("127.0.0.1:", p[2])}, 31, 1.5, 1400), nil)
+	s.begin(t)
+	s.becomes(t, "raw1", pipeline.Retrying)
+	code.Store(int32(dnsmessage.RCodeSuccess))
+	s.becomes(t, "raw1", pipeline.Running)
+	s.streaming(t, "raw1")
+	if n := s.log.count("output is open now"); n != 1 {
+		t.Errorf("the log:\n%s", s.log.take())
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "raw1.sdp")); err != nil {
+		t.Error(err)
+	}
+	s.end(t)
+}
+
+// TestAWrongNameEndsTheStart: a name that does not exist is a mistake, which nobody waits for.
+func TestAWrongNameEndsTheStart(t *testing.T) {
+	nameServer(t).Store(int32(dnsmessage.RCodeNameError))
+	c, err := config.Load(programtest.Write(t, "c.yaml", reloadConfig(t, []string{"viewer.example:5004", "127.0.0.1:5006", "127.0.0.1:5008"}, 31, 1.5, 1400)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := Open(Env{Out: &logLines{}, Log: slog.New(slog.DiscardHandler)}, c)
+	if dns := (*net.DNSError)(nil); !errors.As(err, &dns) || !dns.IsNotFound {
+		t.Errorf("%v", err)
+	}
+	if a != nil {
+		t.Error(a.Close())
+	}
+}
