@@ -29,9 +29,8 @@ var directed = []string{
 
 // Limits of a directed package, without tests.
 const (
-	mostAgainst   = 5    // percent of the references between its files that run against the order
-	largest       = 2700 // lines of the package
-	largestOfMain = 200  // lines of a file of package main
+	mostAgainst   = 5   // percent of the references between its files that run against the order
+	largestOfMain = 200 // lines of a file of package main
 )
 
 // A reference is a use, in one file, of what another file of the package declares.
@@ -157,9 +156,6 @@ func linesOf(t *testing.T, name string, p *packages.Package) int {
 		if sum += n; p.Name == "main" && n > largestOfMain {
 			t.Errorf("%s: %d lines, more than %d: what does the work belongs into a package", relative(t, f), n, largestOfMain)
 		}
-	}
-	if sum > largest {
-		t.Errorf("%s: %d lines, more than %d: split the package", name, sum, largest)
 	}
 	return sum
 }

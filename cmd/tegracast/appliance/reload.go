@@ -176,6 +176,21 @@ func (r *runner) goBack(ctx context.Context, old *config.Appliance, p plan) erro
 	return r.apply(ctx, old, p)
 }
 
+// openWaiting tries the outputs whose time has come. An error means that the appliance cannot go on.
+func (r *runner) openWaiting(ctx context.Context) error {
+	for _, name := range r.a.overdue() {
+		p := emptyPlan()
+		p.outputs[name] = true
+		if err := r.apply(ctx, r.cfg, p); pipeline.DeviceLost(err) {
+			return err
+		} else if err != nil {
+			r.a.env.Log.Error("output cannot be opened, for a reason that does not pass by itself", "output", name, "error", err)
+			r.a.seldom(name, err)
+		}
+	}
+	return nil
+}
+
 // settle ends what a reload has left to be undone.
 func (r *runner) settle() {
 	if err := r.a.egress.Settle(); err != nil {

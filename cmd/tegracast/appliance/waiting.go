@@ -3,7 +3,6 @@
 package appliance
 
 import (
-	"context"
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
@@ -88,31 +87,20 @@ func (a *Appliance) due() <-chan time.Time {
 	return time.After(time.Until(next))
 }
 
-// openWaiting tries the outputs whose time has come. An error means that the appliance cannot go on.
-func (r *runner) openWaiting(ctx context.Context) error {
-	p, now := emptyPlan(), time.Now()
-	r.a.mu.Lock()
-	for name, w := range r.a.waiting {
-		if !w.about.Next.After(now) {
-			p.outputs[name] = true
+// overdue are the outputs that are to be tried now.
+func (a *Appliance) overdue() (names []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name, w := range a.waiting {
+		if !w.about.Next.After(time.Now()) {
+			names = append(names, name)
 		}
 	}
-	r.a.mu.Unlock()
-	for name := range p.outputs {
-		one := emptyPlan()
-		one.outputs[name] = true
-		if err := r.apply(ctx, r.cfg, one); pipeline.DeviceLost(err) {
-			return err
-		} else if err != nil { // it does not pass any more
-			r.a.env.Log.Error("output cannot be opened", "output", name, "error", err)
-			r.a.giveUpWaiting(name, err)
-		}
-	}
-	return nil
+	return names
 }
 
-// giveUpWaiting has an output be tried as seldom as it is.
-func (a *Appliance) giveUpWaiting(name string, why error) {
+// seldom has an output that waits be tried with the longest pauses.
+func (a *Appliance) seldom(name string, why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if w := a.waiting[name]; w != nil {
