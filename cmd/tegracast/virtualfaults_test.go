@@ -85,6 +85,7 @@ func stopsUnderFaults(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint)
 		serving(t, m, "/run/shared.yaml")
 		comesBack(t, m, card)
 		inject(t, card, id)
+		comesBack(t, m, card) // an engine takes the fault up with its next frame
 		if _, err := m.Shell(t.Context(), "kill -TERM $(pidof tegracast)"); err != nil {
 			t.Error(err)
 		}
