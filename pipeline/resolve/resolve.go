@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -63,10 +64,13 @@ func lookUp(ctx context.Context, network, hostport string) (all []netip.AddrPort
 	if addr, err := netip.ParseAddr(host); err == nil { // a look-up would lose its zone
 		return []netip.AddrPort{netip.AddrPortFrom(addr.Unmap(), uint16(port))}, nil
 	}
-	list, err := net.DefaultResolver.LookupNetIP(bounded, "ip", host)
+	list, err := addresses(bounded, host)
 	if err != nil {
 		if bounded.Err() != nil {
 			err = errors.Join(context.Cause(bounded), err)
+		}
+		if dns := (*net.DNSError)(nil); errors.As(err, &dns) && !dns.IsNotFound {
+			return nil, fmt.Errorf("no name server tells where it is: give the address, or wait until one does: %w", err)
 		}
 		return nil, fmt.Errorf("host is not known: check the name, or give the address: %w", err)
 	}
@@ -74,4 +78,12 @@ func lookUp(ctx context.Context, network, hostport string) (all []netip.AddrPort
 		all = append(all, netip.AddrPortFrom(a.Unmap(), uint16(port)))
 	}
 	return all, nil
+}
+
+// addresses asks the resolver, but for names that never have an address (RFC 6761 §6.4).
+func addresses(ctx context.Context, host string) ([]netip.Addr, error) {
+	if strings.HasSuffix(strings.TrimSuffix(host, "."), ".invalid") {
+		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+	}
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }

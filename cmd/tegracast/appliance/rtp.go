@@ -24,15 +24,6 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 	cfg.Slices, cfg.Threads = c.Slices, a.threads
 	cfg.Start = rtp.NewStart(f.timestamp)
 	cfg.Logger = a.env.Log.With("output", c.Name)
-	switch {
-	case cfg.Slices:
-		cfg.Logger.Info("packets leave while their frame arrives (latency: slice)")
-	case cfg.Payload == rtp.Raw:
-		cfg.Logger.Info("packets leave when their frame is complete", "reason", c.Whole)
-	}
-	if n := k.Narrow(); n > 0 {
-		cfg.Logger.Info("packets are as long as the path to the destinations takes (mtu: auto)", "bytes", n)
-	}
 	encoder, err := a.newEncoder(c, k, &cfg, own)
 	if err != nil {
 		return nil, err
@@ -44,6 +35,7 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("output %s: %w", c.Name, err), encoder.Close())
 	}
+	sayHow(&cfg, c, k)
 	o.free = func() error {
 		a.egress.Rest(c.Name)
 		return errors.Join(sink.Close(), encoder.Close())
@@ -53,6 +45,19 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 	}
 	o.stream = &stream{c.Name, k, sink}
 	return sink, nil
+}
+
+// sayHow tells the log how the packets of a stream leave.
+func sayHow(cfg *send.Config, c *config.Output, k *config.RTP) {
+	switch {
+	case cfg.Slices:
+		cfg.Logger.Info("packets leave while their frame arrives (latency: slice)")
+	case cfg.Payload == rtp.Raw:
+		cfg.Logger.Info("packets leave when their frame is complete", "reason", c.Whole)
+	}
+	if n := k.Narrow(); n > 0 {
+		cfg.Logger.Info("packets are as long as the path to the destinations takes (mtu: auto)", "bytes", n)
+	}
 }
 
 // newEncoder gives a stream the encoder that its payload needs, and returns what closes it.
