@@ -7,7 +7,6 @@ import (
 	"os"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -112,29 +111,24 @@ func TestWorkersAgainstDiscard(t *testing.T) {
 	s.usable(t)
 }
 
-// discardFile pins a private mapping of a file. Its first page is dropped while PIN faults in the others, each of which the
-// server reads once.
+// discardFile pins a private mapping of a file. Its first page is dropped while PIN faults in the others.
 func discardFile() {
 	d := &device{4}
 	fd, err := unix.Open(fuseRoot+"/once", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	must(err)
 	b, err := unix.Mmap(fd, 0, fuseSize, readWrite, unix.MAP_PRIVATE)
 	must(err)
-	must(unix.Madvise(b, unix.MADV_RANDOM))
+	must(unix.Madvise(b, unix.MADV_RANDOM)) // one page after the other
 	other, err := unix.Mmap(-1, 0, page, readWrite, unix.MAP_PRIVATE|unix.MAP_ANON)
 	must(err)
 	go func() {
 		_, _ = fmt.Scanln()
-		must(unix.Munmap(other))
-		fmt.Println("changed")
-	}()
-	go func() {
-		for there := [1]byte{}; there[0]&1 == 0; {
-			_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[4*page])), page, uintptr(unsafe.Pointer(&there)))
-			must(errnoOf(errno))
-		}
 		must(unix.Madvise(b[:page], unix.MADV_DONTNEED))
 		must(unix.Fadvise(fd, 0, page, unix.FADV_DONTNEED))
+		fmt.Println("dropped")
+		_, _ = fmt.Scanln()
+		must(unix.Munmap(other))
+		fmt.Println("changed")
 	}()
 	_, _, err = d.pin(b, uapi.PinToDevice)
 	fmt.Println("PIN:", err)
@@ -147,15 +141,22 @@ func TestPinAgainstDroppedFile(t *testing.T) {
 	d := open(t).live(t)
 	server := fuse(t)
 	c := startChild(t, "discard file", "", file(t, newMemory(t, page).fd), file(t, d.fd))
-	if line := server.line(t); line != "stalled" {
-		t.Fatal(line)
+	for _, step := range []struct {
+		who, next *child
+		says      string
+	}{
+		{server, c, "half way"}, {c, server, "dropped"}, {server, c, "stalled"},
+	} {
+		if line := step.who.line(t); line != step.says {
+			t.Fatalf("%q, want %q", line, step.says)
+		}
+		fmt.Fprintln(step.next.in)
 	}
 	within(t, "a change of the process's mappings", func() error {
-		_, err := fmt.Fprintln(c.in)
 		if line := c.line(t); line != "changed" {
 			t.Error(line)
 		}
-		return err
+		return nil
 	})
 	_ = server.Process.Kill()
 	c.kill(t)

@@ -167,6 +167,10 @@ func (s *fuseServer) transfer(in fuseIn, b []byte) {
 		s.answer(in, make([]byte, r.Size))
 	case in.Node == fuseOnce && !s.once[r.Offset/page]:
 		s.once[r.Offset/page] = true
+		if r.Offset == fuseSize/2 {
+			fmt.Println("half way")
+			_, _ = fmt.Scanln()
+		}
 		s.answer(in, at)
 	case in.Node == fuseStalled || in.Node == fuseOnce:
 		fmt.Println("stalled")
