@@ -132,9 +132,6 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	stop()
 	r.a.ending.Step("the status and the board's health", watching.Wait)
 	r.a.ending.Step("the page", r.web.Close)
-	if err != nil {
-		r.a.ending.Step("the flight recorder's file", func() { err = errors.Join(err, r.a.dump(r.dir)) })
-	}
 	live.Summary(r.a.env.Out, r.a.stats())
 	for _, c := range r.a.controllers() {
 		fmt.Fprintf(r.a.env.Out, "%v\n", c)
@@ -145,6 +142,9 @@ func (r *runner) serve(ctx context.Context, failed starts.Backoff) error {
 	r.a.env.Bus.Print(r.a.env.Out)
 	r.a.received()
 	fmt.Fprintf(r.a.env.Out, "cpu: %.1f s in %.1f s\n", (live.CPUTime() - cpu).Seconds(), time.Since(began).Seconds())
+	if err != nil {
+		r.a.ending.Step("the flight recorder's file", func() { err = errors.Join(err, r.a.dump(r.dir)) })
+	}
 	return err
 }
 
