@@ -27,12 +27,14 @@ type OutputStatus struct {
 	Next  *time.Time  `json:"next,omitempty"`  // it is opened again
 }
 
-// Pauses before an output is opened again, and how long it must run then for the next fault to be a new one.
+// Pauses before an output is opened again: the first, and the longest; they double.
 const (
-	firstReopen = 500 * time.Millisecond
-	lastReopen  = 30 * time.Second
-	settledRun  = lastReopen
+	FirstReopen = 500 * time.Millisecond
+	LastReopen  = 30 * time.Second
 )
+
+// settledRun is how long an output must run for the next fault to be a new one.
+const settledRun = LastReopen
 
 var errReturned = errors.New("it has ended by itself")
 
@@ -106,7 +108,7 @@ func (s *outputSupervisor) run() {
 		case <-ctx.Done():
 		}
 	})
-	s.Recovery = Recovery{First: firstReopen, Last: lastReopen, Now: o.again}
+	s.Recovery = Recovery{First: FirstReopen, Last: LastReopen, Now: o.again}
 	err := s.Run(ctx, s.attempt, s.letGo)
 	o.mu.Lock()
 	defer o.mu.Unlock()

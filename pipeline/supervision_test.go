@@ -98,7 +98,7 @@ func TestAFailedOutputIsOpenedAgain(t *testing.T) {
 		go func() { ended <- g.Run(ctx) }()
 		time.Sleep(100 * time.Millisecond)
 		first := o.Stats()
-		if first.State != Retrying || first.Error != errDisk.Error() || first.Next.Sub(*first.Since) != firstReopen || first.Waiting != 0 {
+		if first.State != Retrying || first.Error != errDisk.Error() || first.Next.Sub(*first.Since) != FirstReopen || first.Waiting != 0 {
 			t.Errorf("%+v", first)
 		}
 		time.Sleep(3*time.Minute - 100*time.Millisecond)
@@ -109,9 +109,9 @@ func TestAFailedOutputIsOpenedAgain(t *testing.T) {
 		if st := o.Stats(); st.State != Retrying || !st.Since.Equal(*first.Since) {
 			t.Errorf("it has failed since %v: %+v", first.Since, st)
 		}
-		pause := firstReopen
+		pause := FirstReopen
 		for i := 1; i < len(f.opened); i++ {
-			if d := f.opened[i] - f.opened[i-1]; d < min(2*pause, lastReopen)-time.Second || d > lastReopen+time.Second {
+			if d := f.opened[i] - f.opened[i-1]; d < min(2*pause, LastReopen)-time.Second || d > LastReopen+time.Second {
 				t.Errorf("opened at %v", f.opened)
 			}
 			pause *= 2

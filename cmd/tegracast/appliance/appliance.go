@@ -85,7 +85,6 @@ type Appliance struct {
 	off   map[string]web.Output // those that a client has stopped, by name
 
 	waiting map[string]*waiting // outputs that could not be opened yet, by name
-	patient bool                // outputs that cannot be opened now may wait
 }
 
 // flightEvents is how many frame events the flight recorder keeps: over half a minute at 30 frames a second and two

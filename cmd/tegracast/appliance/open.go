@@ -18,8 +18,6 @@ import (
 func Open(e Env, c *config.Appliance) (*Appliance, error) {
 	a := newAppliance(e)
 	c.FindPaths(context.Background())
-	a.patient = true
-	defer func() { a.patient = false }()
 	if err := a.open(c, everything(c)); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
@@ -64,7 +62,7 @@ func (a *Appliance) open(c *config.Appliance, p plan) error {
 			switch err := a.addOutput(o); {
 			case err == nil:
 				a.opened(o.Name)
-			case !a.wait(o, err):
+			case !a.wait(o, err, p.patient):
 				return err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 type plan struct {
 	memory, web, rtsp bool
 	bus               bool
+	patient           bool            // outputs that cannot be opened now may wait
 	flows             map[string]bool // by the source's name
 	outputs           map[string]bool
 	lines             map[string]bool
@@ -22,10 +23,10 @@ func emptyPlan() plan {
 	return plan{flows: map[string]bool{}, outputs: map[string]bool{}, lines: map[string]bool{}, cards: map[string]bool{}, adjusted: map[string]bool{}}
 }
 
-// everything is all that a configuration describes.
+// everything is all that a configuration describes, for a start.
 func everything(c *config.Appliance) plan {
 	p := emptyPlan()
-	p.memory, p.web, p.bus = true, true, true
+	p.memory, p.web, p.bus, p.patient = true, true, true, true
 	for _, l := range c.Lines {
 		p.lines[l.Name] = true
 	}

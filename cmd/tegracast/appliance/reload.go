@@ -3,6 +3,7 @@
 package appliance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -110,15 +111,11 @@ func (r *runner) reload(ctx context.Context) error {
 		return nil
 	}
 	_, refused, fatal := r.become(ctx, "SIGHUP", next)
-	switch {
-	case fatal != nil:
-		done(fatal)
-	case refused != nil:
-		done(refused)
-	default:
+	why := cmp.Or(fatal, refused)
+	if why == nil {
 		r.show(kept)
-		done(nil)
 	}
+	done(why)
 	return fatal
 }
 
@@ -156,7 +153,8 @@ func (r *runner) become(ctx context.Context, who string, next *config.Appliance)
 		refused = err
 		r.a.env.Log.Error(who+": the new configuration cannot be opened: going back to the previous one", "error", err)
 		r.a.stopAgain(started)
-		if err := r.goBack(ctx, old, p); pipeline.DeviceLost(err) {
+		p.patient = true // what has become impossible meanwhile waits
+		if err := r.apply(ctx, old, p); pipeline.DeviceLost(err) {
 			return nil, refused, err
 		} else if err != nil { // no config.Error: the file is not what is wrong, so the service manager shall start it again
 			return nil, refused, errors.New("the previous configuration cannot be opened again: " + err.Error())
@@ -167,13 +165,6 @@ func (r *runner) become(ctx context.Context, who string, next *config.Appliance)
 	r.settle()
 	r.a.env.Log.Info(who+": configuration reloaded", "changed", list)
 	return list, nil, nil
-}
-
-// goBack applies the configuration that was there before. What has become impossible meanwhile waits.
-func (r *runner) goBack(ctx context.Context, old *config.Appliance, p plan) error {
-	r.a.patient = true
-	defer func() { r.a.patient = false }()
-	return r.apply(ctx, old, p)
 }
 
 // openWaiting tries the outputs whose time has come. An error means that the appliance cannot go on.

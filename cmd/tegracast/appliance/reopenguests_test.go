@@ -75,7 +75,7 @@ func (s *reloads) canFail(t *testing.T, name string, room *bool) chan<- error {
 }
 
 // TestAReopenedStreamKeepsGuests: an RTP stream that fails and is opened again is sent where clients have asked for, and goes on counting;
-// its file says what is true. Meanwhile a client can end what it has asked for, a reload can take it over, and nobody else gets it.
+// its SDP file is correct. While it is being reopened, a client can remove its destination, a reload can take it over, and no other stream gets it.
 func TestAReopenedStreamKeepsGuests(t *testing.T) {
 	p := rtptest.EvenPorts(t, 3)
 	port := func(i int) string { return fmt.Sprint("127.0.0.1:", p[i]) }

@@ -11,45 +11,47 @@ import (
 	"github.com/tegracast/tegracast/pipeline/web"
 )
 
-// Pauses before an output that waits is tried again; they double.
-const (
-	firstTry = 500 * time.Millisecond
-	lastTry  = 30 * time.Second
-)
+// manyTries is after how many the pause is the longest.
+const manyTries = 16
 
 // A waiting output is one that could not be opened when the appliance started, for a reason that passes: no name server answered, the
 // network or the disk was not there yet. All else runs without it.
 type waiting struct {
 	about web.Output
 	from  string
-	pause time.Duration
+	tries pipeline.Recovery // for its pauses
 	log   pipeline.FaultLog
 }
 
 // wait notes why an output cannot be opened now, and when it is tried again. It reports false for a reason that does not pass, and where
 // nobody is to wait: in a reload, which goes back instead, unless the output waited before.
-func (a *Appliance) wait(c *config.Output, why error) bool {
+func (a *Appliance) wait(c *config.Output, why error, patient bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	w, now := a.waiting[c.Name], time.Now()
-	if w == nil && !a.patient || !starts.Passes(why) {
+	if w == nil && !patient || !starts.Passes(why) {
 		return false
 	}
 	if w == nil {
-		w = &waiting{about: aboutConfigured(c), from: c.From}
+		w = &waiting{about: aboutConfigured(c), from: c.From, tries: pipeline.Recovery{First: pipeline.FirstReopen, Last: pipeline.LastReopen}}
 		w.about.State, w.about.Since = pipeline.Retrying, &now
 		a.waiting[c.Name] = w
 	}
-	w.pause = min(max(2*w.pause, firstTry), lastTry)
-	next := now.Add(w.pause)
-	w.about.Error, w.about.Next = why.Error(), &next
+	w.tries.Attempts++
+	w.again(why)
 	if left, due := w.log.Due("", now); due {
 		a.env.Log.Error("output cannot be opened yet, and is tried again", pipeline.Unlogged([]any{"output", c.Name, "error", why}, left)...)
 	}
 	return true
 }
 
-// aboutConfigured says what an output is that was never open.
+// again notes why the output cannot be opened, and that it is tried again after the next pause.
+func (w *waiting) again(why error) {
+	next := time.Now().Add(w.tries.Pause())
+	w.about.Error, w.about.Next = why.Error(), &next
+}
+
+// aboutConfigured describes an output that was never open.
 func aboutConfigured(c *config.Output) web.Output {
 	x := web.Output{Name: c.Name, Sends: "frames"}
 	switch k := c.Kind.(type) {
@@ -104,8 +106,8 @@ func (a *Appliance) seldom(name string, why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if w := a.waiting[name]; w != nil {
-		next := time.Now().Add(lastTry)
-		w.pause, w.about.Error, w.about.Next = lastTry, why.Error(), &next
+		w.tries.Attempts = manyTries
+		w.again(why)
 	}
 }
 
@@ -116,7 +118,7 @@ func (a *Appliance) tryNow(name string) bool {
 	w := a.waiting[name]
 	if w != nil {
 		now := time.Now()
-		w.pause, w.about.Next = 0, &now
+		w.tries.Attempts, w.about.Next = 0, &now
 	}
 	return w != nil
 }

@@ -89,7 +89,7 @@ func (w *world) ends() {
 	}
 }
 
-// endsBadly is what a process says at last that ends with status 1 at SIGTERM: its disk took nothing, or an FPGA did not stop.
+// endsBadly matches the last line of a process that ends with status 1 at SIGTERM, because its disk was full or an FPGA did not stop.
 var endsBadly = regexp.MustCompile(`(?m)^tegracast serve: .*(read-only file system|no space left on device|channel is busy)`)
 
 // TestFaultsAlone takes each thing away by itself, and gives it back.

@@ -21,7 +21,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/web"
 )
 
-// A state is what the service says of itself.
+// A state is the service's report about itself.
 type state struct {
 	at      time.Time
 	Outputs []web.Output   `json:"outputs"`
@@ -62,7 +62,7 @@ func (s *state) metric(name string) (sum float64) {
 	return sum
 }
 
-// window is how far apart the two looks are between which every part must have worked. On a machine that is late it may be longer.
+// window is the time between two reports in which every part must have made progress. A slow machine gets more.
 const window = time.Second
 
 // runs returns what does not run as at the beginning.
@@ -125,7 +125,7 @@ func outputsRun(before, now state) error {
 	return errors.Join(append(errs, errorf(len(now.Books.Outputs) == 8, "%d outputs", len(now.Books.Outputs)))...)
 }
 
-// holdings are what the service's process holds: memory in KiB, of which file is the kernel's copy of the program's file, as far as it was used.
+// holdings are the resources of the service's process. Memory is in KiB; file is its part that maps the program's file.
 type holdings struct {
 	goroutines, files, resident, file float64
 }
@@ -160,7 +160,7 @@ var (
 	sourceBooks = regexp.MustCompile(`(?m)^(\w+): captured (\d+), lost (\d+)`)
 )
 
-// sourceOf is where an output's frames come from.
+// sourceOf maps an output to its source.
 var sourceOf = map[string]string{
 	"raw": "front", "live": "front", "frames": "front", "kept": "rear", "shared": "rear", "numbers": "rear", "back": "rear", "once": "clip",
 }
@@ -188,7 +188,7 @@ func checkBooks(summary string) error {
 
 var recordingBegins = regexp.MustCompile(`msg="recording begins" output=(\w+) file=(\S+)`)
 
-// checkRecordings checks the recordings of a process that has ended: each is finished, or the log says that its output failed, and it can be read.
+// checkRecordings checks that each recording of a process that has ended is readable, and either finished or named in the log.
 func (w *world) checkRecordings(p *process) error {
 	var errs []error
 	said := p.said()

@@ -20,7 +20,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/share"
 )
 
-// childSilence is how long a reader waits for a frame before it ends, or begins anew.
+// childSilence is a reader's time-out for a frame.
 const childSilence = 5 * time.Second
 
 // TestMain is a reader in the processes that the test starts for that.

@@ -103,7 +103,7 @@ func (w *world) diskFaults() []fault {
 	}
 }
 
-// slowWrite is how long a slow disk takes for each operation.
+// slowWrite is the duration of each operation of a slow disk.
 const slowWrite = 2 * time.Second
 
 func (w *world) processFaults(r *reader) []fault {
@@ -122,7 +122,7 @@ var cards = []struct {
 	seed int
 }{{"front", 1}, {"rear", 2}}
 
-// strikes is how often a fault of an FPGA happens while it is in force.
+// strikes is the number of times that an FPGA's fault is injected while it is in force.
 const strikes = 700 * time.Millisecond
 
 func (w *world) cardFaults() (list []fault) {
@@ -152,7 +152,7 @@ func (w *world) cardFaults() (list []fault) {
 	return list
 }
 
-// clockFaults are those of the service's own wall clock, which can be had on amd64. This machine's clock stays as it is.
+// clockFaults step the service's own wall clock (amd64 only). This machine's clock is not changed.
 func (w *world) clockFaults() (list []fault) {
 	if runtime.GOARCH != "amd64" {
 		return nil

@@ -187,11 +187,11 @@ func serversOf(t *testing.T, there *network, log *journal) (nats, mqtt *reader) 
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return &reader{name: "nats", log: log, command: func() *exec.Cmd {
+	nats = &reader{name: "nats", log: log, command: func() *exec.Cmd {
 		return there.command("nats-server", "-js", "-sd", filepath.Join(folder, "nats"), "-a", readerAddress, "-p", "4222")
-	}}, &reader{name: "mqtt", log: log, command: func() *exec.Cmd {
-		return there.command("mosquitto", "-c", config)
 	}}
+	mqtt = &reader{name: "mqtt", log: log, command: func() *exec.Cmd { return there.command("mosquitto", "-c", config) }}
+	return nats, mqtt
 }
 
 // unmarshal reads JSON.

@@ -84,8 +84,9 @@ func (s *Streams) move(list []moved, log *slog.Logger) (changed bool) {
 		} else if err := exchange(x.sink, []send.Destination{m.was}, []send.Destination{to}); err != nil {
 			log.Warn("the name of a destination has another address, which cannot be sent to", append(about, "error", err)...)
 			continue
+		} else {
+			log.Info("the name of a destination has another address: the stream is sent there now", about...)
 		}
-		log.Info("the name of a destination has another address: the stream is sent there now", about...)
 		changed = true
 	}
 	return changed
