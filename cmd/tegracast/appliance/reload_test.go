@@ -174,7 +174,7 @@ func (s *reloads) begin(t *testing.T) {
 	go func() { s.ended <- s.run(ctx, s.hangup) }()
 }
 
-// put changes the file and has it read again; it returns when the log says what came of it.
+// put changes the file and has it read again; it returns when that has come to its end, going back included.
 func (s *reloads) put(t *testing.T, text string) {
 	t.Helper()
 	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
@@ -182,13 +182,11 @@ func (s *reloads) put(t *testing.T, text string) {
 	}
 	before := s.log.count("SIGHUP")
 	s.hangup <- nil
-	for range 24000 { // a resolver may take its time
-		if s.log.count("SIGHUP") > before {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a resolver may take its time
+	defer cancel()
+	if err := s.a.ask(ctx, func(context.Context) (_, _ error) { return nil, nil }); err != nil || s.log.count("SIGHUP") == before {
+		t.Fatal("nothing came of it: ", err)
 	}
-	t.Fatal("nothing came of it")
 }
 
 // stream is the RTP stream of that name.

@@ -78,10 +78,10 @@ func (w *world) ends() {
 	}
 	w.log.say("start %d has ended %v after SIGTERM; in force: %s", p.number, took.Round(time.Millisecond), strings.Join(w.inForce, ", "))
 	begins := p.ready.IsZero() && cannotBegin.MatchString(p.said())
-	if status := p.cmd.ProcessState.ExitCode(); status != 0 && !begins && !endsBadly.MatchString(p.said()) {
+	if status := p.cmd.ProcessState.ExitCode(); status != 0 && !begins && !endsBadly.MatchString(p.said()) && !p.outOfMemory() {
 		w.log.fail("start %d ends with %v:\n%s", p.number, p.cmd.ProcessState, lastOf(p.said()))
 	}
-	if err := checkBooks(read(p.out)); err != nil && !p.ready.IsZero() {
+	if err := checkBooks(read(p.out)); err != nil && !p.ready.IsZero() && !p.outOfMemory() {
 		w.log.fail("start %d: %v", p.number, err)
 	}
 	if err := w.checkRecordings(p); err != nil {

@@ -210,9 +210,9 @@ var (
 
 // judge says whether a process may have ended by itself: the kernel may end it for its memory, and it may end with status 1 for what others do.
 func (s *service) judge(p *process) {
-	status, said := p.cmd.ProcessState.Sys().(syscall.WaitStatus), p.said()
+	status, said := p.status(), p.said()
 	switch {
-	case status.Signaled() && status.Signal() == syscall.SIGKILL && p.limited:
+	case p.outOfMemory():
 		go s.comesBack(p)
 	case status.ExitStatus() == 1 && givenUp.MatchString(said):
 		s.log.say("%s", givenUp.FindString(said))
@@ -221,6 +221,13 @@ func (s *service) judge(p *process) {
 	default:
 		s.log.fail("start %d has ended by itself: %v\n%s", p.number, p.cmd.ProcessState, lastOf(said))
 	}
+}
+
+func (p *process) status() syscall.WaitStatus { return p.cmd.ProcessState.Sys().(syscall.WaitStatus) }
+
+// outOfMemory reports whether the kernel has ended a process for its memory.
+func (p *process) outOfMemory() bool {
+	return p.status().Signaled() && p.status().Signal() == syscall.SIGKILL && p.limited
 }
 
 // waits is what a process says that waits before it begins, after several starts that came to nothing.
