@@ -70,7 +70,7 @@ func serve(ctx context.Context, end *ending.End, e Env, c *config.Appliance, o O
 	r := &runner{a: a, cfg: c, store: o.Store, fixed: o.Fixed, dir: o.Dir, exits: o.ExitAtEnd}
 	r.show(o.Kept)
 	err = r.serve(ctx, failed)
-	if err = a.finish(err); err == nil {
+	if err = a.finish(err); err == nil || end.AskedFor(ctx) {
 		failed.Forget()
 	}
 	return err

@@ -34,22 +34,34 @@ type End struct {
 }
 
 // Within does serve, which ends when ctx does, or earlier, and after that within Limit. Else what has not ended is named in the log, and
-// the result is that of an end without it: the caller ends the process.
+// the result is that of an end without it: the caller ends the process. An end that was asked for, by ctx, is no failure: the log tells
+// what went wrong in it, and the result is nil.
 func Within(ctx context.Context, log *slog.Logger, serve func(*End) error) error {
 	e, ended := &End{log: log, begun: make(chan struct{})}, make(chan error, 1)
 	defer context.AfterFunc(ctx, func() { e.Begin(nil) })()
 	go func() { ended <- serve(e) }()
+	var err error
 	select { // ends: the end begins when ctx ends
-	case err := <-ended:
-		return err
+	case err = <-ended:
 	case <-e.begun:
+		select {
+		case err = <-ended:
+		case <-time.After(Limit):
+			err = e.leave()
+		}
 	}
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(Limit):
-		return e.leave()
+	if e.AskedFor(ctx) && err != nil {
+		log.Error("not everything has ended in order", "error", err)
+		return nil
 	}
+	return err
+}
+
+// AskedFor reports whether the end has begun by that of ctx, and not by a fault before it.
+func (e *End) AskedFor(ctx context.Context) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return ctx.Err() != nil && e.err == nil
 }
 
 // Begin says that the end has begun, and why. The first reason counts.

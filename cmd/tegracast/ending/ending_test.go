@@ -45,19 +45,31 @@ func TestWhatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// TestAnEndInTime is what it is.
+// TestAnEndInTime returns what went wrong, unless the end was asked for: then the log tells it.
 func TestAnEndInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		var b bytes.Buffer
-		want := errors.New("the flight recorder cannot be written")
-		err := Within(ctx, slog.New(slog.NewTextHandler(&b, nil)), func(*End) error {
-			time.Sleep(time.Second + Limit - time.Millisecond)
-			return want
+	for _, x := range []struct {
+		asked, fault bool
+		want         bool // an error
+	}{{true, false, false}, {true, true, true}, {false, false, true}, {false, true, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var b bytes.Buffer
+			failed := errors.New("the flight recorder cannot be written")
+			err := Within(ctx, slog.New(slog.NewTextHandler(&b, nil)), func(e *End) error {
+				if x.fault {
+					e.Begin(errors.New("the camera has not recovered"))
+				}
+				if x.asked {
+					cancel()
+				}
+				time.Sleep(Limit - time.Millisecond)
+				return failed
+			})
+			told := strings.Contains(b.String(), "flight recorder")
+			if errors.Is(err, failed) != x.want || told == x.want {
+				t.Errorf("%+v: %v; the log:\n%s", x, err, &b)
+			}
 		})
-		if !errors.Is(err, want) || b.Len() > 0 {
-			t.Errorf("%v; the log:\n%s", err, &b)
-		}
-	})
+	}
 }
