@@ -17,6 +17,9 @@ import (
 // Limit bounds every look-up.
 const Limit = 2 * time.Second
 
+// Every is how often whoever sends to a name for long looks it up again.
+const Every = 30 * time.Second
+
 // AddrPort returns the address of "host:port", whose host may be a name and whose port a service's name of that network ("udp" or "tcp").
 // Of a host with several addresses it returns the first IPv4 address, or else the first one. It returns within Limit.
 func AddrPort(ctx context.Context, network, hostport string) (netip.AddrPort, error) {

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 
 	"github.com/tegracast/tegracast/pipeline"
-	"github.com/tegracast/tegracast/pipeline/resolve"
 )
 
 // The errors of this package, for errors.Is.
@@ -47,7 +46,8 @@ const maxDatagram = 65507
 
 // A Sink sends each frame's results as one line of JSON. It implements pipeline.Sink and reads no pixels.
 type Sink struct {
-	udp     []*net.UDPConn
+	udp     []*destination
+	log     *slog.Logger
 	server  *server // nil: none
 	publish func(pipeline.Report) error
 
@@ -72,13 +72,13 @@ func New(c Config) (*Sink, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	s := &Sink{publish: c.Publish}
-	for _, dest := range c.UDP {
-		conn, err := connect(dest)
+	s := &Sink{publish: c.Publish, log: c.Logger}
+	for _, name := range c.UDP {
+		d, err := connect(name)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("%w: udp %q: %w", ErrConfig, dest, err), s.Close())
+			return nil, errors.Join(fmt.Errorf("%w: udp %q: %w", ErrConfig, name, err), s.Close())
 		}
-		s.udp = append(s.udp, conn)
+		s.udp = append(s.udp, d)
 	}
 	if c.Listen != "" {
 		var err error
@@ -89,24 +89,17 @@ func New(c Config) (*Sink, error) {
 	return s, nil
 }
 
-// connect opens the socket for a destination "host:port".
-func connect(dest string) (*net.UDPConn, error) {
-	to, err := resolve.AddrPort(context.Background(), "udp", dest)
-	if err != nil {
-		return nil, err
-	}
-	return net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
-}
-
 // Needs implements pipeline.Sink: frames of any format have results, and no pixel is read.
 func (s *Sink) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{OnDevice: true} }
 
 // Run implements pipeline.Sink.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
+	unfollow := s.follow(ctx)
 	var line []byte
 	for {
 		f, err := q.Next(ctx)
 		if err != nil {
+			unfollow()
 			return errors.Join(err, s.Close())
 		}
 		if s.server != nil || len(s.udp) > 0 {
@@ -134,8 +127,8 @@ func (s *Sink) send(line []byte) error {
 	if len(s.udp) > 0 && len(line) > maxDatagram {
 		return fmt.Errorf("%w: %d bytes, which holds %d: take them by tcp", ErrTooLong, len(line), maxDatagram)
 	}
-	for _, c := range s.udp {
-		if _, err := c.Write(line); err != nil { // mostly the refusal of an earlier datagram
+	for _, d := range s.udp {
+		if _, err := d.socket.Load().Write(line); err != nil { // mostly the refusal of an earlier datagram
 			s.errors.Add(1)
 		}
 	}
@@ -163,8 +156,8 @@ func (s *Sink) Stats() Stats {
 func (s *Sink) Close() error {
 	s.closing.Do(func() {
 		var errs []error
-		for _, c := range s.udp {
-			errs = append(errs, c.Close())
+		for _, d := range s.udp {
+			errs = append(errs, d.socket.Load().Close())
 		}
 		if s.server != nil {
 			errs = append(errs, s.server.close())

@@ -14,9 +14,6 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-// followEvery is how often the names of destinations are looked up again.
-const followEvery = 30 * time.Second
-
 // moved is a destination of a stream whose name leads elsewhere than when it was looked up.
 type moved struct {
 	stream string
@@ -27,7 +24,7 @@ type moved struct {
 // Follow looks up again and again where the names of destinations lead, until ctx ends, and has the streams sent there: a name may have got
 // another address, or a name server may have given a wrong one before. between calls change when streams may be changed.
 func (s *Streams) Follow(ctx context.Context, log *slog.Logger, between func(change func() (changed bool))) {
-	for tick := time.NewTicker(followEvery); ; {
+	for tick := time.NewTicker(resolve.Every); ; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
