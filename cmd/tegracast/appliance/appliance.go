@@ -45,6 +45,7 @@ type Env struct {
 	// Processors is how many compute and send; 0: as many as run Go (runtime.GOMAXPROCS).
 	Processors int
 	interrupt  <-chan struct{} // of Serve: kernels are not compiled to their end
+	patient    bool            // outputs that cannot be opened at the start may wait
 }
 
 // Appliance is what a configuration describes, opened: a flow for each source, and the cards that they share.

@@ -18,7 +18,9 @@ import (
 func Open(e Env, c *config.Appliance) (*Appliance, error) {
 	a := newAppliance(e)
 	c.FindPaths(context.Background())
-	if err := a.open(c, everything(c)); err != nil {
+	p := everything(c)
+	p.patient = e.patient
+	if err := a.open(c, p); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
 	return a, nil

@@ -26,7 +26,7 @@ func emptyPlan() plan {
 // everything is all that a configuration describes, for a start.
 func everything(c *config.Appliance) plan {
 	p := emptyPlan()
-	p.memory, p.web, p.bus, p.patient = true, true, true, true
+	p.memory, p.web, p.bus = true, true, true
 	for _, l := range c.Lines {
 		p.lines[l.Name] = true
 	}

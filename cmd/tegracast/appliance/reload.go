@@ -170,6 +170,10 @@ func (r *runner) become(ctx context.Context, who string, next *config.Appliance)
 // openWaiting tries the outputs whose time has come. An error means that the appliance cannot go on.
 func (r *runner) openWaiting(ctx context.Context) error {
 	for _, name := range r.a.overdue() {
+		if r.a.flow(r.cfg.Output(name).Source).ended() {
+			r.a.missed(name)
+			continue
+		}
 		p := emptyPlan()
 		p.outputs[name] = true
 		if err := r.apply(ctx, r.cfg, p); pipeline.DeviceLost(err) {

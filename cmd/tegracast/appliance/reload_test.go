@@ -144,7 +144,7 @@ func startReloadsWith(t *testing.T, text string, board lines.Board) *reloads {
 func newReloads(t *testing.T, text string, board lines.Board) *reloads {
 	t.Helper()
 	s := &reloads{file: programtest.Write(t, "config.yaml", text), hangup: make(chan os.Signal), log: &logLines{}, ended: make(chan error, 1)}
-	e := Env{Out: &logLines{}, Log: slog.New(slog.NewTextHandler(s.log, nil)), Board: board}
+	e := Env{Out: &logLines{}, Log: slog.New(slog.NewTextHandler(s.log, nil)), Board: board, patient: true}
 	c, err := config.Load(s.file)
 	if err != nil {
 		t.Fatal(err)

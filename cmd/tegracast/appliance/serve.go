@@ -50,7 +50,7 @@ func serve(ctx context.Context, end *ending.End, e Env, c *config.Appliance, o O
 	if !failed.Begin(ctx, e.Log) {
 		return nil
 	}
-	e.interrupt = ctx.Done()
+	e.interrupt, e.patient = ctx.Done(), !o.ExitAtEnd // else the end may come while an output waits
 	a, err := openAlone(e, c)
 	if err != nil && o.Kept && !errors.Is(err, cudahost.ErrInterrupted) && !pipeline.DeviceLost(err) {
 		if c, err = o.Store.Instead(e.Log, err); err == nil {

@@ -34,7 +34,7 @@ func (a *Appliance) wait(c *config.Output, why error, patient bool) bool {
 	}
 	if w == nil {
 		w = &waiting{about: aboutConfigured(c), from: c.From, tries: pipeline.Recovery{First: pipeline.FirstReopen, Last: pipeline.LastReopen}}
-		w.about.State, w.about.Since = pipeline.Retrying, &now
+		w.about.Since = &now
 		a.waiting[c.Name] = w
 	}
 	w.tries.Attempts++
@@ -48,7 +48,7 @@ func (a *Appliance) wait(c *config.Output, why error, patient bool) bool {
 // again notes why the output cannot be opened, and that it is tried again after the next pause.
 func (w *waiting) again(why error) {
 	next := time.Now().Add(w.tries.Pause())
-	w.about.Error, w.about.Next = why.Error(), &next
+	w.about.State, w.about.Error, w.about.Next = pipeline.Retrying, why.Error(), &next
 }
 
 // aboutConfigured describes an output that was never open.
@@ -79,8 +79,8 @@ func (a *Appliance) due() <-chan time.Time {
 	defer a.mu.Unlock()
 	var next time.Time
 	for _, w := range a.waiting {
-		if next.IsZero() || w.about.Next.Before(next) {
-			next = *w.about.Next
+		if at := w.about.Next; at != nil && (next.IsZero() || at.Before(next)) {
+			next = *at
 		}
 	}
 	if next.IsZero() {
@@ -94,7 +94,7 @@ func (a *Appliance) overdue() (names []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for name, w := range a.waiting {
-		if !w.about.Next.After(time.Now()) {
+		if at := w.about.Next; at != nil && !at.After(time.Now()) {
 			names = append(names, name)
 		}
 	}
@@ -116,11 +116,21 @@ func (a *Appliance) tryNow(name string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	w := a.waiting[name]
-	if w != nil {
-		now := time.Now()
-		w.tries.Attempts, w.about.Next = 0, &now
+	if w == nil || w.about.State == pipeline.Ended {
+		return false
 	}
-	return w != nil
+	now := time.Now()
+	w.tries.Attempts, w.about.Next = 0, &now
+	return true
+}
+
+// missed ends the tries for an output whose source was played to its end meanwhile. It is opened with its source, when somebody starts it.
+func (a *Appliance) missed(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w := a.waiting[name]
+	a.env.Log.Error("output has missed its source, which was played to its end: start the output, and the source is played again", "output", name, "error", w.about.Error)
+	w.about.OutputStatus = pipeline.OutputStatus{State: pipeline.Ended}
 }
 
 // forget ends the waiting of outputs that c does not have.

@@ -104,11 +104,58 @@ func TestAWrongNameEndsTheStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := Open(Env{Out: &logLines{}, Log: slog.New(slog.DiscardHandler)}, c)
+	a, err := Open(Env{Out: &logLines{}, Log: slog.New(slog.DiscardHandler), patient: true}, c)
 	if dns := (*net.DNSError)(nil); !errors.As(err, &dns) || !dns.IsNotFound {
 		t.Errorf("%v", err)
 	}
 	if a != nil {
 		t.Error(a.Close())
+	}
+}
+
+// TestAnOutputOfAnEndedSource: one that is opened when its source has been played to its end has ended, and has the source played again when it
+// is started. Where the appliance ends with its sources, no output waits: it would miss them unseen.
+func TestAnOutputOfAnEndedSource(t *testing.T) {
+	code := nameServer(t)
+	code.Store(int32(dnsmessage.RCodeServerFailure))
+	clip, dir := programtest.Write(t, "clip.raw", string(make([]byte, 64*16*2*5))), t.TempDir()
+	text := fmt.Sprintf(`
+web: {listen: none}
+memory: host
+sources: [{name: clip, file: {path: %s, width: 64, height: 16, rate: 100, once: true}}]
+isp: [{name: isp, workers: 1}]
+outputs:
+  - {name: named, from: isp, rtp: {payload: raw, destinations: ["viewer.example:%d"]}}
+  - {name: rec, from: clip, record: {directory: %q}}
+`, clip, rtptest.EvenPorts(t, 1)[0], dir)
+	s := newReloads(t, text, nil)
+	s.begin(t)
+	s.becomes(t, "rec", pipeline.Ended)
+	s.becomes(t, "named", pipeline.Retrying)
+	code.Store(int32(dnsmessage.RCodeSuccess))
+	s.becomes(t, "named", pipeline.Ended)
+	for _, on := range []bool{false, true} {
+		if err := s.switchOutput(t.Context(), "named", on); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.becomes(t, "named", pipeline.Ended)
+	for _, o := range s.end(t).Outputs {
+		if want := map[string]uint64{"named": 5, "rec": 10}[o.Name]; o.Delivered != want {
+			t.Errorf("%s: %d of %d frames", o.Name, o.Delivered, want)
+		}
+	}
+	if n := len(files(t, dir)); n != 2 {
+		t.Errorf("%d recordings of a source that was played twice", n)
+	}
+
+	code.Store(int32(dnsmessage.RCodeServerFailure))
+	c, err := config.Load(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Serve(t.Context(), Env{Out: &logLines{}, Log: slog.New(slog.DiscardHandler)}, c, Options{ExitAtEnd: true, Fixed: true, Dir: t.TempDir()})
+	if dns := (*net.DNSError)(nil); !errors.As(err, &dns) {
+		t.Errorf("it has ended with %v", err)
 	}
 }
