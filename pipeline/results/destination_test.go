@@ -34,7 +34,9 @@ func TestNameLeadsElsewhere(t *testing.T) {
 	var code atomic.Uint32
 	var leads atomic.Pointer[netip.Addr]
 	leads.Store(&addrs[0])
-	resolvetest.Answer(t, func() (dnsmessage.RCode, []netip.Addr) { return dnsmessage.RCode(code.Load()), []netip.Addr{*leads.Load()} })
+	resolvetest.Answer(t, func() (dnsmessage.RCode, []netip.Addr) {
+		return dnsmessage.RCode(code.Load()), []netip.Addr{*leads.Load()}
+	})
 	s, err := New(Config{UDP: []string{net.JoinHostPort("viewer.example", fmt.Sprint(port))}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

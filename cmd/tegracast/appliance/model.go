@@ -3,6 +3,7 @@
 package appliance
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/device"
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/fpga/xdma"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
@@ -26,7 +28,7 @@ func init() { addSource((*Appliance).openModel) }
 // openModel plugs in an FPGA model with a sensor and opens it as the real camera is opened.
 func (a *Appliance) openModel(c *config.Source, k *config.Model) (source, error) {
 	s, err := a.modelCamera(c, k)
-	if err != nil && !pipeline.DeviceLost(err) {
+	if err != nil && !pipeline.DeviceLost(err) && !errors.Is(err, xdma.ErrGone) {
 		err = c.OpenAt.Errorf("%w", err)
 	}
 	return s, err

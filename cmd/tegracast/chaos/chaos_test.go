@@ -81,7 +81,7 @@ func (w *world) ends() {
 	if status := p.cmd.ProcessState.ExitCode(); status != 0 && !begins && !p.outOfMemory() {
 		w.log.fail("start %d ends with %v:\n%s", p.number, p.cmd.ProcessState, lastOf(p.said()))
 	}
-	if err := checkBooks(read(p.out)); err != nil && !p.ready.IsZero() && !p.outOfMemory() {
+	if err := checkBooks(read(p.out), p.said()); err != nil && !p.ready.IsZero() && !p.outOfMemory() {
 		w.log.fail("start %d: %v", p.number, err)
 	}
 	if err := w.checkRecordings(p); err != nil {
@@ -214,7 +214,7 @@ func (w *world) compare(ctx context.Context, before holdings) {
 		return now.within(before)
 	})
 	if err != nil {
-		w.log.fail("%v", err)
+		w.log.fail("%v\nits files: %s", err, w.service.process().files())
 	}
 	w.log.say("the process holds %+v", now)
 }

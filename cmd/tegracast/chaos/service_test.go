@@ -356,6 +356,21 @@ func read(path string) string {
 // lastOf is the end of a log.
 func lastOf(text string) string { return text[max(0, len(text)-4000):] }
 
+// files are what the descriptors of a process are of, and how many of each.
+func (p *process) files() string {
+	if p == nil {
+		return "none"
+	}
+	folder, count := fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid), map[string]int{}
+	list, _ := os.ReadDir(folder)
+	for _, e := range list {
+		to, _ := os.Readlink(filepath.Join(folder, e.Name()))
+		kind, _, _ := strings.Cut(to, ":[")
+		count[kind]++
+	}
+	return fmt.Sprint(count)
+}
+
 // stacks ends a process that does not end, with what its goroutines do.
 func (p *process) stacks() string {
 	before := len(p.said())

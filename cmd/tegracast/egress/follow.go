@@ -78,7 +78,7 @@ func (s *Streams) move(list []moved, log *slog.Logger) (changed bool) {
 		}
 		if x.sink == nil {
 			x.sent[slices.Index(x.sent, m.was)] = to
-		} else if err := exchange(x.sink, []send.Destination{m.was}, []send.Destination{to}); err != nil {
+		} else if err := x.sink.Exchange([]send.Destination{m.was}, []send.Destination{to}); err != nil {
 			log.Warn("the name of a destination has another address, which cannot be sent to", append(about, "error", err)...)
 			continue
 		} else {

@@ -101,26 +101,11 @@ func (s *Streams) Redirect(ctx context.Context, name string, was, next []string)
 			renamed = append(renamed, g.Name)
 		}
 	}
-	if err := exchange(x.sink, of(sent, append(gone, renamed...)), added); err != nil {
+	if err := x.sink.Exchange(of(sent, append(gone, renamed...)), added); err != nil {
 		return err
 	}
 	x.guests = append(without(without(x.guests, taken), renamed), back...)
 	x.lent = append(without(x.lent, back), taken...)
-	return nil
-}
-
-// exchange has a sink sent to what fresh names, and not to what gone names. On an error nothing has changed.
-func exchange(sink *send.Sink, gone, fresh []send.Destination) error {
-	for i, d := range gone {
-		if err := sink.Remove(d.Name); err != nil {
-			return errors.Join(err, exchange(sink, nil, gone[:i]))
-		}
-	}
-	for i, d := range fresh {
-		if err := sink.Add(d); err != nil {
-			return errors.Join(err, exchange(sink, fresh[:i], gone))
-		}
-	}
 	return nil
 }
 

@@ -224,6 +224,10 @@ func (s *Sink) Destinations() (list []Destination) {
 // Remove removes a destination while the sink runs. The frame that is being sent ends there at once, with BYE.
 func (s *Sink) Remove(dest string) error { return s.sender.Remove(dest) }
 
+// Exchange adds what fresh names and removes what gone names, of those that Destinations returns, while the sink runs. When one of fresh cannot be
+// sent to, nothing has changed.
+func (s *Sink) Exchange(gone, fresh []Destination) error { return s.sender.Exchange(gone, fresh) }
+
 // Watch has take called with each frame and its train before packets leave, until another Watch; nil: nothing is called. take must not
 // wait, and keeps nothing of what it gets. A call may be under way when Watch returns. Of a stream that nobody takes otherwise the frames
 // are packetized, too. Frames that leave while they fill are not shown.

@@ -114,6 +114,36 @@ func (x *transmitter) Remove(dest string) error {
 	return err
 }
 
+// Exchange adds what fresh names and removes what gone names, which are sent to. It may be called while trains are sent. When one of fresh cannot
+// be sent to, nothing has changed.
+func (x *transmitter) Exchange(gone, fresh []Destination) error {
+	var opened []*destination
+	for _, to := range fresh {
+		d, err := x.open(to, x.config)
+		stays := func(o *destination) bool {
+			return o.line == nil && o.socket.addr == to.Addr && !slices.ContainsFunc(gone, func(g Destination) bool { return g.Addr == to.Addr })
+		}
+		if err == nil && slices.ContainsFunc(*x.dests.Load(), stays) {
+			err = errors.Join(fmt.Errorf("%w: %s: is sent to already", ErrDestination, to.Name), d.close())
+		}
+		if err != nil {
+			for _, d := range opened {
+				err = errors.Join(err, d.close())
+			}
+			return err
+		}
+		opened = append(opened, d)
+	}
+	var errs []error
+	for _, d := range gone { // first, as fresh may have the same address under another name
+		errs = append(errs, x.Remove(d.Addr.String()))
+	}
+	for _, d := range opened {
+		errs = append(errs, x.attach(d))
+	}
+	return errors.Join(errs...)
+}
+
 // warn logs what will not go well with d.
 func (x *transmitter) warn(d *destination) {
 	if d.socket.buffer < x.buffer {

@@ -33,8 +33,8 @@ type Server struct {
 	worker  *ucx.Worker
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	devices map[string]bool // that UCX knows
-	refused atomic.Bool     // somebody has connected by a network device that UCX does not know
+	devices atomic.Pointer[map[string]bool] // that UCX knows
+	refused atomic.Bool                     // somebody has connected by a network device that UCX does not know
 
 	mu       sync.Mutex
 	context  *ucx.Context
@@ -60,7 +60,8 @@ func Listen(c ServerConfig) (*Server, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	s := &Server{address: address, log: c.Logger, sessions: map[*ucx.Endpoint]*session{}, devices: devices()}
+	s := &Server{address: address, log: c.Logger, sessions: map[*ucx.Endpoint]*session{}}
+	s.devices.Store(devices())
 	if s.context, s.worker, err = open(s.receive); err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func (s *Server) watch(ctx context.Context, failed error) {
 }
 
 // devices are the network devices that UCX knows when it is opened now.
-func devices() map[string]bool {
+func devices() *map[string]bool {
 	list, _ := net.Interfaces()
 	found := map[string]bool{}
 	for _, i := range list {
@@ -138,7 +139,7 @@ func devices() map[string]bool {
 			found[i.Name] = true
 		}
 	}
-	return found
+	return &found
 }
 
 // usable says whether UCX would use a network device: one that is up and has an address. It always knows the loopback.
@@ -156,12 +157,13 @@ func usable(i net.Interface) bool {
 // grown says whether a network device has come that UCX does not know. It asks only for the addresses of those.
 func (s *Server) grown() bool {
 	list, _ := net.Interfaces()
-	return slices.ContainsFunc(list, func(i net.Interface) bool { return !s.devices[i.Name] && usable(i) })
+	known := *s.devices.Load()
+	return slices.ContainsFunc(list, func(i net.Interface) bool { return !known[i.Name] && usable(i) })
 }
 
 // reopen opens UCX once more, for a network device that has come. Those who are connected connect again. It returns why nobody listens.
 func (s *Server) reopen() error {
-	s.devices = devices()
+	s.devices.Store(devices())
 	c, w, err := open(s.receive)
 	if err != nil {
 		s.refused.Store(false)
@@ -201,7 +203,8 @@ func (s *Server) Addr() netip.AddrPort {
 
 // accept takes somebody who connects.
 func (s *Server) accept(r *ucx.ConnRequest) {
-	if !s.hub.room() {
+	// One that comes by a device which UCX does not know cannot be accepted: UCX would leave something of it. It tries again.
+	if !s.hub.room() || s.grown() {
 		_ = r.Reject()
 		return
 	}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+import (
+	"log/slog"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+)
+
+// TestExchange: destinations take the place of others, also under another name; when one of them cannot be sent to, the sockets of before stay.
+func TestExchange(t *testing.T) {
+	f := pipeline.Format{Width: 16, Height: 4, Pixel: pipeline.UYVY, Stride: 32, Color: pipeline.BT709Limited, Rate: pipeline.Rate{Num: 30, Den: 1}}
+	s, err := New(Config{Stream: rtp.Stream{Payload: rtp.Raw}, Logger: slog.New(slog.DiscardHandler)}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	x := s.sender
+	to := func(name, addr string) Destination { return Destination{name, netip.MustParseAddrPort(addr)} }
+	first, second := to("first", "127.0.0.2:5004"), to("second", "127.0.0.3:5004")
+	if err := x.Exchange(nil, []Destination{first}); err != nil {
+		t.Fatal(err)
+	}
+	before := x.dests.Load()
+	if err := x.Exchange([]Destination{first}, []Destination{second, to("nobody", "255.255.255.255:5004")}); err == nil {
+		t.Error("a broadcast is sent to")
+	}
+	if err := x.Exchange(nil, []Destination{second, to("again", "127.0.0.2:5004")}); err == nil {
+		t.Error("an address is sent to twice")
+	}
+	if x.dests.Load() != before {
+		t.Error("the destinations have changed")
+	}
+	for _, next := range []Destination{second, to("renamed", "127.0.0.3:5004"), to("renamed", "127.0.0.4:5004")} {
+		now := *x.dests.Load()
+		was := Destination{now[0].name, now[0].socket.addr}
+		if err := x.Exchange([]Destination{was}, []Destination{next}); err != nil {
+			t.Errorf("%v: %v", next, err)
+		}
+		if now := *x.dests.Load(); !slices.EqualFunc(now, []Destination{next}, func(d *destination, w Destination) bool { return d.name == w.Name && d.socket.addr == w.Addr }) {
+			t.Errorf("%v: %d destinations", next, len(now))
+		}
+	}
+}
