@@ -89,7 +89,7 @@ func (w *world) ends() {
 	}
 }
 
-// TestFaultsAlone takes each thing away by itself, and gives it back.
+// TestFaultsAlone takes each thing away by itself, and gives it back. What the network and the disk need is also missing at a start.
 func TestFaultsAlone(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long-chaos)")
@@ -108,6 +108,24 @@ func TestFaultsAlone(t *testing.T) {
 		time.Sleep(*heldFor)
 		w.do(&f, give)
 		w.recovers(t.Context())
+	}
+	before, err := w.holds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range append(w.networkFaults(), w.diskFaults()...) {
+		if !chosen.MatchString(f.String()) {
+			continue
+		}
+		w.do(&f, take)
+		w.ends()
+		if err := w.service.start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(*heldFor)
+		w.do(&f, give)
+		w.recovers(t.Context())
+		w.compare(t.Context(), before)
 	}
 	health.end()
 	w.ends()
@@ -214,9 +232,9 @@ func (w *world) compare(ctx context.Context, before holdings) {
 		return now.within(before)
 	})
 	if err != nil {
-		w.log.fail("%v\nits files: %s", err, w.service.process().files())
+		w.log.fail("%v", err)
 	}
-	w.log.say("the process holds %+v", now)
+	w.log.say("the process holds %+v, its files: %s", now, w.service.process().files())
 }
 
 // keep keeps what the service has said, if something is wrong.

@@ -5,6 +5,7 @@ package send
 import (
 	"log/slog"
 	"net/netip"
+	"os"
 	"slices"
 	"testing"
 
@@ -45,5 +46,25 @@ func TestExchange(t *testing.T) {
 		if now := *x.dests.Load(); !slices.EqualFunc(now, []Destination{next}, func(d *destination, w Destination) bool { return d.name == w.Name && d.socket.addr == w.Addr }) {
 			t.Errorf("%v: %d destinations", next, len(now))
 		}
+	}
+}
+
+// TestFailedDestination: a destination that cannot be sent to leaves no socket behind, however often it is tried.
+func TestFailedDestination(t *testing.T) {
+	files := func() int {
+		list, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	before := files()
+	for range 20 {
+		if _, err := newDestination(Destination{"nobody", netip.MustParseAddrPort("255.255.255.255:5004")}, Config{}.withDefaults(), 1<<16, false); err == nil {
+			t.Fatal("a broadcast is sent to")
+		}
+	}
+	if now := files(); now > before+10 {
+		t.Errorf("20 failures have left %d descriptors", now-before)
 	}
 }
