@@ -44,7 +44,7 @@ type buffer struct {
 func Connect(ctx context.Context, c ReceiverConfig) (*Receiver, error) {
 	k := &client{attempts: map[*ucx.Endpoint]*attempt{}}
 	var err error
-	if k.context, k.worker, err = open(k.receive); err != nil {
+	if k.context, k.worker, err = openContext(k.receive); err != nil {
 		return nil, err
 	}
 	r, err := newReceiver(c, k.context.Release())
@@ -97,7 +97,7 @@ func (k *client) dial(ctx context.Context, a *attempt) (link, error) {
 
 // reopen opens UCX once more. It knows only the network devices that were up when it was opened.
 func (k *client) reopen() error {
-	c, w, err := open(k.receive)
+	c, w, err := openContext(k.receive)
 	if err != nil {
 		return err
 	}

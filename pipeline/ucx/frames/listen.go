@@ -62,7 +62,7 @@ func Listen(c ServerConfig) (*Server, error) {
 	}
 	s := &Server{address: address, log: c.Logger, sessions: map[*ucx.Endpoint]*session{}}
 	s.devices.Store(devices())
-	if s.context, s.worker, err = open(s.receive); err != nil {
+	if s.context, s.worker, err = openContext(s.receive); err != nil {
 		return nil, err
 	}
 	s.hub = newHub(s.context.Release(), c.Logger)
@@ -73,8 +73,8 @@ func Listen(c ServerConfig) (*Server, error) {
 	return s, nil
 }
 
-// open makes a context with a worker, whose messages go to receive.
-func open(receive func(*ucx.Message)) (*ucx.Context, *ucx.Worker, error) {
+// openContext makes a context with a worker, whose messages go to receive.
+func openContext(receive func(*ucx.Message)) (*ucx.Context, *ucx.Worker, error) {
 	c, err := ucx.Open(ucx.Config{})
 	if err != nil {
 		return nil, nil, err
@@ -110,6 +110,7 @@ func (s *Server) watch(ctx context.Context, failed error) {
 	clock := time.NewTicker(tick)
 	defer clock.Stop()
 	wait, next := firstWait, time.Now()
+	var later time.Time // UCX is opened again not before
 	for {
 		if now := time.Now(); failed != nil && !now.Before(next) {
 			s.log.Warn("ucx: cannot listen, and tries again", "address", s.address, "in", wait, "error", failed)
@@ -120,8 +121,11 @@ func (s *Server) watch(ctx context.Context, failed error) {
 			return
 		case now := <-clock.C:
 			s.hub.check(now)
-			if s.refused.Load() || s.grown() {
-				failed = s.reopen()
+			if !now.Before(later) && (s.refused.Load() || s.grown()) {
+				var open bool
+				if failed, open = s.reopen(failed); !open {
+					later = now.Add(lastWait)
+				}
 				wait, next = firstWait, now
 			} else if failed != nil && !now.Before(next) {
 				failed = s.listen()
@@ -161,15 +165,16 @@ func (s *Server) grown() bool {
 	return slices.ContainsFunc(list, func(i net.Interface) bool { return !known[i.Name] && usable(i) })
 }
 
-// reopen opens UCX once more, for a network device that has come. Those who are connected connect again. It returns why nobody listens.
-func (s *Server) reopen() error {
-	s.devices.Store(devices())
-	c, w, err := open(s.receive)
+// reopen opens UCX once more, for a network device that has come. Those who are connected connect again. It returns why nobody listens; without
+// open it listens as before, or failed says why it does not.
+func (s *Server) reopen(failed error) (_ error, open bool) {
+	known := devices()
+	c, w, err := openContext(s.receive)
 	if err != nil {
-		s.refused.Store(false)
-		s.log.Warn("ucx: a network device has come, which is not used: UCX cannot be opened again", "error", err)
-		return nil // it listens as before
+		s.log.Warn("ucx: a network device has come, for which UCX cannot be opened again yet", "tried again in", lastWait, "error", err)
+		return failed, false
 	}
+	s.devices.Store(known)
 	s.mu.Lock()
 	l := s.listener
 	s.listener = nil
@@ -188,7 +193,7 @@ func (s *Server) reopen() error {
 	}
 	s.worker = w
 	s.log.Info("ucx: opened again, for a network device that has come", "errors", err)
-	return s.listen()
+	return s.listen(), true
 }
 
 // Addr is where the server listens; the zero AddrPort: nowhere so far.
