@@ -129,7 +129,8 @@ func (a *Appliance) missed(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	w := a.waiting[name]
-	a.env.Log.Error("output has missed its source, which was played to its end: start the output, and the source is played again", "output", name, "error", w.about.Error)
+	a.env.Log.Error("output has missed its source, which was played to its end: start the output, and the source is played again",
+		"output", name, "error", w.about.Error)
 	w.about.OutputStatus = pipeline.OutputStatus{State: pipeline.Ended}
 }
 
