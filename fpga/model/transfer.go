@@ -291,6 +291,13 @@ func (e *engine) fetch() bool {
 		e.stop(hostUnsupported<<shiftDescError, true)
 		return true
 	}
+	d.mu.Lock()
+	void := e.stale() // the memory may belong to somebody else since the reset
+	d.mu.Unlock()
+	if void {
+		w.drop()
+		return true
+	}
 	for i := range n {
 		if i < whole {
 			w.queue[i] = parseDescriptor(raw[i*descriptorBytes:])
