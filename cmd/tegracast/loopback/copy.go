@@ -82,9 +82,7 @@ func newCopier(ctx context.Context, hw capture.Hardware, open opener, o Options,
 }
 
 // copy moves the whole surface through the engine's memory, window by window.
-func (c *copier) copy(whole context.Context, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(whole, limit)
-	defer cancel()
+func (c *copier) copy(ctx context.Context, limit time.Duration) error {
 	window := c.engine.window()
 	for off := 0; off < c.src.Memory.Size(); off += window {
 		n := min(window, c.src.Memory.Size()-off)
@@ -94,8 +92,11 @@ func (c *copier) copy(whole context.Context, limit time.Duration) error {
 			if l.memory.Size() == 0 {
 				continue
 			}
-			if err := l.transfer(ctx, c.engine, fpga.Direction(dir), l.memory.Slice(off, n)); err != nil {
-				if whole.Err() == nil { // else there is nothing to explain
+			bounded, cancel := context.WithTimeout(ctx, limit)
+			err := l.transfer(bounded, c.engine, fpga.Direction(dir), l.memory.Slice(off, n))
+			cancel()
+			if err != nil {
+				if ctx.Err() == nil { // else there is nothing to explain
 					err = c.explained(err)
 				}
 				return fmt.Errorf("%d bytes from byte %d on: %w", n, off, err)

@@ -40,7 +40,7 @@ func TestOneDirection(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Close()
-			o := Options{Device: ModelName, Size: 150000, Count: 3, Direction: c.direction, Limit: copyLimit, Card: DefaultCard()}
+			o := Options{Device: ModelName, Size: 150000, Count: 3, Direction: c.direction, Limit: transferLimit, Card: DefaultCard()}
 			r, err := validate(t.Context(), e, m, o)
 			if err == nil {
 				err = r.Print(e.Out, o)

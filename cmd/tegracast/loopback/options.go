@@ -21,17 +21,17 @@ type Options struct {
 	Direction string        // h2c, c2h or both: what is measured
 	Size      int           // of a surface, in bytes
 	Count     int           // of copies
-	Limit     time.Duration // for one copy
+	Limit     time.Duration // for one transfer
 	JSON      bool
 	Card      Card
 }
 
-// copyLimit is how long one copy may take: 1 GiB over the slowest link takes 10 s.
-const copyLimit = 30 * time.Second
+// transferLimit is how long one transfer may take: 1 GiB over the slowest link takes 10 s.
+const transferLimit = 30 * time.Second
 
 // DefaultOptions are those of the command.
 func DefaultOptions() Options {
-	return Options{Device: ModelName, Memory: "host", Direction: "both", Size: 1 << 20, Count: 10, Limit: copyLimit, Card: DefaultCard()}
+	return Options{Device: ModelName, Memory: "host", Direction: "both", Size: 1 << 20, Count: 10, Limit: transferLimit, Card: DefaultCard()}
 }
 
 // Check refuses what cannot be.
