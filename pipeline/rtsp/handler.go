@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strconv"
+	"time"
 
 	"github.com/bluenviron/gortsplib/v5"
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
@@ -41,18 +43,30 @@ const control = "trackID=0"
 
 func status(s base.StatusCode) *base.Response { return &base.Response{StatusCode: s} }
 
-// admit checks the password, where there is one.
-func (h *handler) admit(c *gortsplib.ServerConn, r *base.Request) error {
-	if h.config.User == "" || c.VerifyCredentials(r, h.config.User, h.config.Password) {
-		return nil
+// admit checks the password, where there is one. refusal is the answer to a client without it.
+func (h *handler) admit(c *gortsplib.ServerConn, r *base.Request) (refusal *base.Response, err error) {
+	if h.config.User == "" {
+		return nil, nil
 	}
-	return liberrors.ErrServerAuth{}
+	client, now := c.NetConn().RemoteAddr().String(), time.Now()
+	if wait := h.guesses.Wait(client, now); wait > 0 {
+		return &base.Response{
+			StatusCode: base.StatusServiceUnavailable, Header: base.Header{"Retry-After": {strconv.Itoa(int(wait/time.Second) + 1)}},
+		}, nil
+	}
+	if c.VerifyCredentials(r, h.config.User, h.config.Password) {
+		return nil, nil
+	}
+	if _, said := r.Header["Authorization"]; said {
+		h.guesses.Failed(client, "rtsp", now, h.config.Logger)
+	}
+	return status(base.StatusUnauthorized), liberrors.ErrServerAuth{}
 }
 
 // OnDescribe implements gortsplib.ServerHandlerOnDescribe.
 func (h *handler) OnDescribe(ctx *gortsplib.ServerHandlerOnDescribeCtx) (*base.Response, *gortsplib.ServerStream, error) {
-	if err := h.admit(ctx.Conn, ctx.Request); err != nil {
-		return status(base.StatusUnauthorized), nil, err
+	if refusal, err := h.admit(ctx.Conn, ctx.Request); refusal != nil {
+		return refusal, nil, err
 	}
 	st := h.find(ctx.Path)
 	if st == nil {
@@ -72,8 +86,8 @@ func (h *handler) OnDescribe(ctx *gortsplib.ServerHandlerOnDescribeCtx) (*base.R
 
 // OnSetup implements gortsplib.ServerHandlerOnSetup: it opens the reader's sockets.
 func (h *handler) OnSetup(ctx *gortsplib.ServerHandlerOnSetupCtx) (*base.Response, *gortsplib.ServerStream, error) {
-	if err := h.admit(ctx.Conn, ctx.Request); err != nil {
-		return status(base.StatusUnauthorized), nil, err
+	if refusal, err := h.admit(ctx.Conn, ctx.Request); refusal != nil {
+		return refusal, nil, err
 	}
 	st := h.find(ctx.Path)
 	c, direct := ctx.Conn.NetConn().(*conn)
@@ -99,6 +113,7 @@ func (h *handler) OnSetup(ctx *gortsplib.ServerHandlerOnSetupCtx) (*base.Respons
 	h.mu.Lock()
 	h.readers[ctx.Session] = r
 	h.mu.Unlock()
+	c.reads.Store(true)
 	return status(base.StatusOK), st.sessions, nil
 }
 
@@ -150,8 +165,8 @@ func open(sink *send.Sink, c *conn, p gortsplib.Protocol, header base.HeaderValu
 
 // OnPlay implements gortsplib.ServerHandlerOnPlay: packets go behind the answer.
 func (h *handler) OnPlay(ctx *gortsplib.ServerHandlerOnPlayCtx) (*base.Response, error) {
-	if err := h.admit(ctx.Conn, ctx.Request); err != nil {
-		return status(base.StatusUnauthorized), err
+	if refusal, err := h.admit(ctx.Conn, ctx.Request); refusal != nil {
+		return refusal, err
 	}
 	r := h.reader(ctx.Session)
 	c, direct := ctx.Conn.NetConn().(*conn)
@@ -223,6 +238,7 @@ func (h *handler) OnSessionClose(ctx *gortsplib.ServerHandlerOnSessionCloseCtx) 
 	if r == nil {
 		return
 	}
+	r.conn.reads.Store(false)
 	st := r.packets.Stats()
 	why := ctx.Error
 	if r.conn.Stalled() {

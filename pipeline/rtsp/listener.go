@@ -3,16 +3,14 @@
 package rtsp
 
 import (
-	"bufio"
 	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/bluenviron/gortsplib/v5/pkg/base"
-
 	"github.com/tegracast/tegracast/pipeline/accept"
+	"github.com/tegracast/tegracast/pipeline/guesses"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
@@ -22,6 +20,14 @@ type conn struct {
 	then      func() // behind the next answer; nil: nothing
 	close     func() // once
 	multicast bool   // the last SETUP has asked for it
+
+	client string      // "address:port"
+	reads  atomic.Bool // it has been set up to read a stream
+
+	// Guarded by listener.mu.
+	first *time.Timer // closes it unless it asks for something
+	since time.Time   // of the last request, or of its beginning
+	asked bool
 }
 
 // Write writes an answer.
@@ -40,16 +46,20 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// listener bounds the connections.
+// listener bounds the connections. For one beyond a bound that which reads nothing, and has been silent for the longest time, is closed.
 type listener struct {
 	net.Listener
-	log            *slog.Logger
-	open, refusing atomic.Int32
+	log *slog.Logger
+
+	mu       sync.Mutex
+	open     map[*conn]bool
+	patience time.Duration // for the first request
 }
 
 const (
-	maxRefusing = 64          // clients that are told at a time that there is no room; others are closed at once
-	refuseTime  = time.Second // for such a client to ask, and to take the answer
+	maxConnections = 128 // more than readers, so that there is one to close for a further one
+	maxIdle        = 64  // connections of an address that read nothing
+	firstLimit     = 10 * time.Second
 )
 
 // Accept implements net.Listener.
@@ -59,41 +69,70 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.open.Add(1) > maxConnections {
-			l.open.Add(-1)
-			l.refuse(c)
-			continue
+		if gone := l.leastMissed(c.RemoteAddr().String()); gone != nil {
+			_ = gone.Close()
 		}
 		wire, err := send.NewConn(c.(*net.TCPConn))
 		if err != nil {
-			l.open.Add(-1)
 			_ = c.Close()
 			continue
 		}
-		return &conn{Conn: wire, close: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
+		return l.add(&conn{Conn: wire, client: c.RemoteAddr().String()}), nil
 	}
 }
 
-// refuse answers the first request of a client with 503.
-func (l *listener) refuse(c net.Conn) {
-	if l.refusing.Add(1) > maxRefusing {
-		l.refusing.Add(-1)
-		_ = c.Close()
-		return
+// leastMissed is the connection that is to be closed for one more of a client; nil: there is room.
+func (l *listener) leastMissed(client string) *conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all, own *conn
+	idle := 0
+	for c := range l.open {
+		if c.reads.Load() {
+			continue
+		}
+		all = quieter(all, c)
+		if guesses.Site(c.client) == guesses.Site(client) {
+			idle++
+			own = quieter(own, c)
+		}
 	}
-	go func() {
-		defer l.refusing.Add(-1)
-		defer c.Close()
-		var asked base.Request
-		if c.SetDeadline(time.Now().Add(refuseTime)) != nil || asked.Unmarshal(bufio.NewReader(c)) != nil {
-			return
-		}
-		answer := base.Response{
-			StatusCode: base.StatusServiceUnavailable,
-			Header:     base.Header{"CSeq": asked.Header["CSeq"], "Retry-After": {"10"}},
-		}
-		if b, err := answer.Marshal(); err == nil {
-			_, _ = c.Write(b)
-		}
-	}()
+	switch {
+	case idle >= maxIdle:
+		return own
+	case len(l.open) >= maxConnections:
+		return all
+	}
+	return nil
+}
+
+// quieter is that of two connections which is missed less: one that has asked for nothing yet, or has been silent for longer.
+func quieter(a, b *conn) *conn {
+	if a == nil || a.asked && !b.asked || a.asked == b.asked && b.since.Before(a.since) {
+		return b
+	}
+	return a
+}
+
+// add counts a connection until it is closed.
+func (l *listener) add(c *conn) *conn {
+	c.close = sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		c.first.Stop()
+		delete(l.open, c)
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.since, c.first = time.Now(), time.AfterFunc(l.patience, func() { _ = c.Close() })
+	l.open[c] = true
+	return c
+}
+
+// heard notes a request.
+func (l *listener) heard(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.first.Stop()
+	c.since, c.asked = time.Now(), true
 }

@@ -143,6 +143,9 @@ func (g *groups) ports() *[2]int {
 // packet that is sent there. So it hears of a reader by UDP, to which it sends nothing.
 func (h *handler) OnRequest(sc *gortsplib.ServerConn, r *base.Request) {
 	c, direct := sc.NetConn().(*conn)
+	if direct {
+		h.listener.heard(c)
+	}
 	if !direct || r.Method != base.Setup || !h.groups.within.IsValid() {
 		return
 	}

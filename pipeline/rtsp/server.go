@@ -17,6 +17,7 @@ import (
 	"github.com/bluenviron/gortsplib/v5/pkg/description"
 	"github.com/bluenviron/gortsplib/v5/pkg/format"
 
+	"github.com/tegracast/tegracast/pipeline/guesses"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
@@ -33,10 +34,9 @@ type Config struct {
 }
 
 const (
-	maxConnections = 128              // a further one is told that there is no room
-	maxReaders     = 64               // the same of sessions
-	idleLimit      = 30 * time.Second // for which a connection, or a reader by UDP, may say nothing
-	writeLimit     = 10 * time.Second // for a client to take an answer
+	maxReaders = 64               // sessions; a further one is told that there is no room
+	idleLimit  = 30 * time.Second // for which a connection, or a reader by UDP, may say nothing
+	writeLimit = 10 * time.Second // for a client to take an answer
 )
 
 // A Server has streams that readers may take.
@@ -45,6 +45,9 @@ type Server struct {
 	server *gortsplib.Server
 	addr   net.Addr
 	groups groups
+
+	listener *listener
+	guesses  guesses.Guesses
 
 	mu      sync.Mutex
 	streams map[string]*stream
@@ -77,9 +80,9 @@ func Listen(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rtsp: %w", err)
 	}
-	s.addr = l.Addr()
+	s.addr, s.listener = l.Addr(), &listener{Listener: l, log: c.Logger, patience: firstLimit, open: map[*conn]bool{}}
 	s.server = &gortsplib.Server{
-		RTSPAddress: c.Listen, Listen: func(string, string) (net.Listener, error) { return &listener{Listener: l, log: c.Logger}, nil },
+		RTSPAddress: c.Listen, Listen: func(string, string) (net.Listener, error) { return s.listener, nil },
 		// Packets of readers by UDP have sockets of their own. These are here for gortsplib, which else refuses UDP.
 		UDPRTPAddress: "127.0.0.1:0", UDPRTCPAddress: "127.0.0.1:1",
 		ListenPacket: func(string, string) (net.PacketConn, error) { return net.ListenPacket("udp4", "127.0.0.1:0") },

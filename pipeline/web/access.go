@@ -8,12 +8,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/tegracast/tegracast/pipeline/guesses"
 )
 
 // ErrAccess means that other machines cannot be given access so.
@@ -25,34 +26,23 @@ type Access struct {
 	Password    string // by HTTP's Basic, with any user, or as a Bearer token
 }
 
-const (
-	leastPassword = 12          // bytes
-	maxFailures   = 10          // wrong passwords of an address in failureSpan; then it has to wait
-	failureSpan   = time.Minute // from the first one on
-	maxFailing    = 1024        // addresses that are remembered
-	siteBits      = 64          // of an IPv6 address: one client has all addresses behind them
-)
+const leastPassword = 12 // bytes
 
 // door knows the password, and who has said wrong ones.
 type door struct {
 	password [sha256.Size]byte
-	mu       sync.Mutex
-	failed   map[netip.Addr]failures
+	guesses  guesses.Guesses
+	log      *slog.Logger
 }
 
-type failures struct {
-	count int
-	since time.Time
-}
-
-func newDoor(a *Access) (*door, error) {
+func newDoor(a *Access, log *slog.Logger) (*door, error) {
 	switch {
 	case len(a.Password) < leastPassword:
 		return nil, fmt.Errorf("%w: the password has %d characters: use at least %d", ErrAccess, len(a.Password), leastPassword)
 	case len(a.Certificate.Certificate) == 0:
 		return nil, fmt.Errorf("%w: there is no certificate", ErrAccess)
 	}
-	return &door{password: sha256.Sum256([]byte(a.Password)), failed: map[netip.Addr]failures{}}, nil
+	return &door{password: sha256.Sum256([]byte(a.Password)), log: log}, nil
 }
 
 // listen has clients talk TLS.
@@ -62,8 +52,7 @@ func (a *Access) listen(l net.Listener) net.Listener {
 
 // admits says whether a request has the password. If not, it has been answered.
 func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
-	from := site(r.RemoteAddr)
-	if wait := d.wait(from, time.Now()); wait > 0 {
+	if wait := d.guesses.Wait(r.RemoteAddr, time.Now()); wait > 0 {
 		w.Header().Set("Retry-After", fmt.Sprint(int(wait/time.Second)+1))
 		http.Error(w, "too many wrong passwords came from this address: wait a minute", http.StatusTooManyRequests)
 		return false
@@ -73,7 +62,7 @@ func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	if said {
-		d.fails(from, time.Now())
+		d.guesses.Failed(r.RemoteAddr, "web", time.Now(), d.log)
 	}
 	w.Header().Set("WWW-Authenticate", `Basic realm="tegracast", charset="UTF-8"`)
 	http.Error(w, "the password is missing or wrong", http.StatusUnauthorized)
@@ -87,50 +76,4 @@ func saidPassword(r *http.Request) (password string, said bool) {
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return token, strings.EqualFold(scheme, "Bearer")
-}
-
-// site is the address of a client, or the network that it can choose addresses of.
-func site(remote string) netip.Addr {
-	from, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return netip.Addr{}
-	}
-	a := from.Addr().Unmap().WithZone("")
-	if a.Is6() {
-		p, _ := a.Prefix(siteBits)
-		return p.Addr()
-	}
-	return a
-}
-
-// wait is how long an address has to wait before it may say a password.
-func (d *door) wait(from netip.Addr, now time.Time) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if f := d.failed[from]; f.count >= maxFailures {
-		return f.since.Add(failureSpan).Sub(now)
-	}
-	return 0
-}
-
-// fails remembers a wrong password.
-func (d *door) fails(from netip.Addr, now time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.failed) >= maxFailing {
-		for a, f := range d.failed {
-			if now.Sub(f.since) > failureSpan {
-				delete(d.failed, a)
-			}
-		}
-	}
-	if len(d.failed) >= maxFailing {
-		clear(d.failed) // an attack from many addresses: memory counts for more
-	}
-	f := d.failed[from]
-	if now.Sub(f.since) > failureSpan {
-		f = failures{since: now}
-	}
-	f.count++
-	d.failed[from] = f
 }

@@ -87,7 +87,7 @@ func New(c Config) (*Server, error) {
 	}
 	if c.Access != nil {
 		var err error
-		if c.door, err = newDoor(c.Access); err != nil {
+		if c.door, err = newDoor(c.Access, c.Logger); err != nil {
 			return nil, err
 		}
 	}
