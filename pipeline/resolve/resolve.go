@@ -17,8 +17,22 @@ import (
 // Limit bounds every look-up.
 const Limit = 2 * time.Second
 
-// Every is how often whoever sends to a name for long looks it up again.
-const Every = 30 * time.Second
+// every is the interval of Follow.
+const every = 30 * time.Second
+
+// Follow calls look every 30 s until ctx ends: whoever sends to a name for long looks it up again.
+func Follow(ctx context.Context, look func()) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			look()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
 
 // AddrPort returns the address of "host:port", whose host may be a name and whose port a service's name of that network ("udp" or "tcp").
 // Of a host with several addresses it returns the first IPv4 address, or else the first one. It returns within Limit.

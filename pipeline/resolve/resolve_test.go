@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline/resolve"
@@ -54,4 +55,17 @@ func TestSilentNameServer(t *testing.T) {
 	if _, err := resolve.AddrPort(ctx, "udp", "viewer:5004"); !errors.As(err, &dns) || !errors.Is(context.Cause(ctx), context.Canceled) {
 		t.Error(err)
 	}
+}
+
+// TestFollow looks every 30 s, until its context ends.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 91*time.Second)
+		defer cancel()
+		looks, began := 0, time.Now()
+		resolve.Follow(ctx, func() { looks++ })
+		if took := time.Since(began); looks != 3 || took != 91*time.Second {
+			t.Errorf("%d looks in %v", looks, took)
+		}
+	})
 }

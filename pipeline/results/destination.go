@@ -9,12 +9,11 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/tegracast/tegracast/pipeline/resolve"
 )
 
-// A destination is where datagrams go.
+// A destination receives a datagram for each frame.
 type destination struct {
 	name   string // "host:port"
 	addr   netip.AddrPort
@@ -49,21 +48,9 @@ func (s *Sink) follow(ctx context.Context) (end func()) {
 	ctx, stop := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	for _, d := range s.udp {
-		if !resolve.IsName(d.name) {
-			continue
+		if resolve.IsName(d.name) {
+			following.Go(func() { resolve.Follow(ctx, func() { d.lookAgain(ctx, s.log) }) })
 		}
-		following.Go(func() {
-			tick := time.NewTicker(resolve.Every)
-			defer tick.Stop()
-			for {
-				select {
-				case <-tick.C:
-					d.lookAgain(ctx, s.log)
-				case <-ctx.Done():
-					return
-				}
-			}
-		})
 	}
 	return func() { stop(); following.Wait() }
 }

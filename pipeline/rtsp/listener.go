@@ -5,6 +5,7 @@ package rtsp
 import (
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,8 +22,8 @@ type conn struct {
 	close     func() // once
 	multicast bool   // the last SETUP has asked for it
 
-	client string      // "address:port"
-	reads  atomic.Bool // it has been set up to read a stream
+	site  netip.Addr  // of the client
+	reads atomic.Bool // it has been set up to read a stream
 
 	// Guarded by listener.mu.
 	first *time.Timer // closes it unless it asks for something
@@ -69,7 +70,8 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if gone := l.leastMissed(c.RemoteAddr().String()); gone != nil {
+		site := guesses.Site(c.RemoteAddr().String())
+		if gone := l.leastMissed(site); gone != nil {
 			_ = gone.Close()
 		}
 		wire, err := send.NewConn(c.(*net.TCPConn))
@@ -77,12 +79,12 @@ func (l *listener) Accept() (net.Conn, error) {
 			_ = c.Close()
 			continue
 		}
-		return l.add(&conn{Conn: wire, client: c.RemoteAddr().String()}), nil
+		return l.add(&conn{Conn: wire, site: site}), nil
 	}
 }
 
-// leastMissed is the connection that is to be closed for one more of a client; nil: there is room.
-func (l *listener) leastMissed(client string) *conn {
+// leastMissed is the connection that is to be closed for one more of a site; nil: there is room.
+func (l *listener) leastMissed(site netip.Addr) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all, own *conn
@@ -92,7 +94,7 @@ func (l *listener) leastMissed(client string) *conn {
 			continue
 		}
 		all = quieter(all, c)
-		if guesses.Site(c.client) == guesses.Site(client) {
+		if c.site == site {
 			idle++
 			own = quieter(own, c)
 		}

@@ -356,7 +356,7 @@ func read(path string) string {
 // lastOf is the end of a log.
 func lastOf(text string) string { return text[max(0, len(text)-4000):] }
 
-// files are what the descriptors of a process are of, and how many of each.
+// files counts the open descriptors of a process by what they refer to.
 func (p *process) files() string {
 	if p == nil {
 		return "none"

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/tegracast/tegracast/pipeline/resolve"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
@@ -24,17 +23,11 @@ type moved struct {
 // Follow looks up again and again where the names of destinations lead, until ctx ends, and has the streams sent there: a name may have got
 // another address, or a name server may have given a wrong one before. between calls change when streams may be changed.
 func (s *Streams) Follow(ctx context.Context, log *slog.Logger, between func(change func() (changed bool))) {
-	for tick := time.NewTicker(resolve.Every); ; {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			tick.Stop()
-			return
-		}
+	resolve.Follow(ctx, func() {
 		if list := s.moved(ctx); len(list) > 0 {
 			between(func() bool { return s.move(list, log) })
 		}
-	}
+	})
 }
 
 // moved looks up all names. One that is not known now is left as it is.

@@ -26,7 +26,7 @@ type Options struct {
 	Card      Card
 }
 
-// transferLimit is how long one transfer may take: 1 GiB over the slowest link takes 10 s.
+// transferLimit bounds one transfer: 1 GiB over the slowest link takes 10 s.
 const transferLimit = 30 * time.Second
 
 // DefaultOptions are those of the command.

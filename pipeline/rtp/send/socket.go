@@ -195,15 +195,14 @@ func setOptions(fd int, c Config, dest netip.Addr) error {
 
 // dial makes a non-blocking UDP socket that is connected to dest. It is the caller's own and not the runtime's: in the
 // runtime's epoll each buffer that the kernel frees would wake it.
-func dial(dest netip.AddrPort, c Config, buffer int) (fd, granted int, err error) {
-	opened, err := unix.Socket(udp.Family(dest.Addr()), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+func dial(dest netip.AddrPort, c Config, buffer int) (_, granted int, err error) {
+	fd, err := unix.Socket(udp.Family(dest.Addr()), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, 0, os.NewSyscallError("socket", err)
 	}
-	fd = opened
 	defer func() {
 		if err != nil {
-			_ = unix.Close(opened) // fd is what is returned
+			_ = unix.Close(fd)
 		}
 	}()
 	if err = setOptions(fd, c, dest.Addr()); err != nil {

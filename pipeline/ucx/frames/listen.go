@@ -122,10 +122,12 @@ func (s *Server) watch(ctx context.Context, failed error) {
 		case now := <-clock.C:
 			s.hub.check(now)
 			if !now.Before(later) && (s.refused.Load() || s.grown()) {
-				var open bool
-				if failed, open = s.reopen(failed); !open {
+				if err := s.reopen(); err != nil {
 					later = now.Add(lastWait)
+					s.log.Warn("ucx: a network device has come, for which UCX cannot be opened again yet", "tried again in", lastWait, "error", err)
+					continue
 				}
+				failed = s.listen()
 				wait, next = firstWait, now
 			} else if failed != nil && !now.Before(next) {
 				failed = s.listen()
@@ -165,14 +167,13 @@ func (s *Server) grown() bool {
 	return slices.ContainsFunc(list, func(i net.Interface) bool { return !known[i.Name] && usable(i) })
 }
 
-// reopen opens UCX once more, for a network device that has come. Those who are connected connect again. It returns why nobody listens; without
-// open it listens as before, or failed says why it does not.
-func (s *Server) reopen(failed error) (_ error, open bool) {
+// reopen opens UCX once more, for a network device that has come. Those who are connected connect again, when the
+// caller listens again. On an error all is as it was.
+func (s *Server) reopen() error {
 	known := devices()
 	c, w, err := openContext(s.receive)
 	if err != nil {
-		s.log.Warn("ucx: a network device has come, for which UCX cannot be opened again yet", "tried again in", lastWait, "error", err)
-		return failed, false
+		return err
 	}
 	s.devices.Store(known)
 	s.mu.Lock()
@@ -193,7 +194,7 @@ func (s *Server) reopen(failed error) (_ error, open bool) {
 	}
 	s.worker = w
 	s.log.Info("ucx: opened again, for a network device that has come", "errors", err)
-	return s.listen(), true
+	return nil
 }
 
 // Addr is where the server listens; the zero AddrPort: nowhere so far.
